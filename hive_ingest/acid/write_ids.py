@@ -1,0 +1,132 @@
+"""Snapshots: which transactions and which write ids a reader may see.
+
+One filter that readers, compactor and cleaner share (Hive: `ValidReadTxnList`, `ValidReaderWriteIdList`).
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+from dataclasses import dataclass, field
+
+from hive_ingest.errors import ConfigurationError
+from hive_ingest.model import TableName, TxnId, WriteId
+
+_NO_LOWER_BOUND = 2**63 - 1  # Long.MAX_VALUE: Hive's "nothing is open"
+
+
+class RangeResponse(enum.Enum):
+    """How much of a range of write ids is valid (Hive: `ValidWriteIdList.RangeResponse`)."""
+
+    NONE = "none"
+    SOME = "some"
+    ALL = "all"
+
+
+def _contains(ids: tuple[int, ...], value: int) -> bool:
+    i = bisect.bisect_left(ids, value)
+    return i < len(ids) and ids[i] == value
+
+
+def _split(text: str, count: int, what: str) -> list[str]:
+    parts = text.split(":")
+    if len(parts) < count:
+        raise ConfigurationError(f"{text!r} is no {what}: expected {count} fields divided by ':'")
+    return parts
+
+
+def _ids(text: str) -> tuple[int, ...]:
+    return tuple(sorted(int(x) for x in text.split(",") if x))
+
+
+@dataclass(frozen=True, slots=True)
+class ValidTxnList:
+    """High-water mark and exceptions over transaction ids. `open` and `aborted` are sorted."""
+
+    high_water_mark: TxnId
+    open: tuple[TxnId, ...] = ()
+    aborted: tuple[TxnId, ...] = ()
+
+    @property
+    def min_open(self) -> TxnId | None:
+        return self.open[0] if self.open else None
+
+    def is_valid(self, txn_id: TxnId) -> bool:
+        """Committed in this snapshot."""
+        return txn_id <= self.high_water_mark and not _contains(self.open, txn_id) and not self.is_aborted(txn_id)
+
+    def is_aborted(self, txn_id: TxnId) -> bool:
+        return _contains(self.aborted, txn_id)
+
+    def to_string(self) -> str:
+        """`hwm:minOpen:open:aborted` (Hive: `ValidReadTxnList.writeToString`)."""
+        low = self.min_open if self.open else _NO_LOWER_BOUND
+        return f"{self.high_water_mark}:{low}:{','.join(map(str, self.open))}:{','.join(map(str, self.aborted))}"
+
+    @classmethod
+    def from_string(cls, text: str) -> ValidTxnList:
+        hwm, _, open_, aborted = _split(text, 4, "ValidTxnList")[:4]
+        return cls(TxnId(int(hwm)), tuple(map(TxnId, _ids(open_))), tuple(map(TxnId, _ids(aborted))))
+
+
+@dataclass(frozen=True, slots=True)
+class ValidWriteIdList:
+    """High-water mark and exceptions over the write ids of one table. `open` and `aborted` are sorted."""
+
+    table: TableName
+    high_water_mark: WriteId
+    open: tuple[WriteId, ...] = ()
+    aborted: tuple[WriteId, ...] = ()
+    _exceptions: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_exceptions", tuple(sorted((*self.open, *self.aborted))))
+
+    @property
+    def min_open(self) -> WriteId | None:
+        return self.open[0] if self.open else None
+
+    def is_valid(self, write_id: WriteId) -> bool:
+        """Committed in this snapshot (Hive: `isWriteIdValid`)."""
+        return write_id <= self.high_water_mark and not _contains(self._exceptions, write_id)
+
+    def is_aborted(self, write_id: WriteId) -> bool:
+        return _contains(self.aborted, write_id)
+
+    def is_valid_base(self, write_id: WriteId) -> bool:
+        """No open write id at or below it, so a base of that write id is complete (Hive: `isValidBase`)."""
+        low = self.min_open
+        return (low is None or low > write_id) and write_id <= self.high_water_mark
+
+    def is_range_valid(self, low: WriteId, high: WriteId) -> RangeResponse:
+        """Of the closed range (Hive: `isWriteIdRangeValid`)."""
+        if low > self.high_water_mark:
+            return RangeResponse.NONE
+        first = bisect.bisect_left(self._exceptions, low)
+        found = bisect.bisect_right(self._exceptions, high) - first
+        if found == high - low + 1:
+            return RangeResponse.NONE
+        return RangeResponse.ALL if found == 0 and high <= self.high_water_mark else RangeResponse.SOME
+
+    def is_range_aborted(self, low: WriteId, high: WriteId) -> RangeResponse:
+        """Of the closed range (Hive: `isWriteIdRangeAborted`)."""
+        found = bisect.bisect_right(self.aborted, high) - bisect.bisect_left(self.aborted, low)
+        if found == 0:
+            return RangeResponse.NONE
+        return RangeResponse.ALL if found == high - low + 1 else RangeResponse.SOME
+
+    def to_string(self) -> str:
+        """`db.table:hwm:minOpen:open:aborted` (Hive: `ValidReaderWriteIdList.writeToString`)."""
+        low = self.min_open if self.open else _NO_LOWER_BOUND
+        ids = f"{','.join(map(str, self.open))}:{','.join(map(str, self.aborted))}"
+        return f"{self.table}:{self.high_water_mark}:{low}:{ids}"
+
+    @classmethod
+    def from_string(cls, text: str) -> ValidWriteIdList:
+        name, hwm, _, open_, aborted = _split(text, 5, "ValidWriteIdList")[:5]
+        return cls(
+            TableName.of(name),
+            WriteId(int(hwm)),
+            tuple(map(WriteId, _ids(open_))),
+            tuple(map(WriteId, _ids(aborted))),
+        )

@@ -1,0 +1,160 @@
+"""One tree of errors, with Hive's names.
+
+    StreamingError                         root of all that this package raises
+    ├── ConfigurationError                 an option or a URI that cannot be meant
+    ├── StreamingConnectionError           a connection cannot be made as asked (Java: ConnectionError)
+    │   ├── InvalidTable                   the table cannot be streamed into
+    │   └── ConnectionMisuse               another thread, a forked process, a closed connection
+    ├── InvalidTransactionState            a call that is not legal in the present state
+    ├── TransactionError                   the transaction manager said no
+    │   ├── NoSuchTxn                      never opened, or no longer remembered
+    │   ├── TxnAborted                     aborted, by whom and why as far as it is known
+    │   ├── TxnOpen                        an unlock inside a transaction
+    │   ├── TooManyOpenTxns                `max_open_txns` is reached
+    │   ├── NoSuchLock                     a lock that is not there (any more)
+    │   ├── LockTimeout                    the lock was not granted in time
+    │   │   └── SinkInUse                  another live owner holds a source of the sink
+    │   ├── SinkConflict                   the sink's progress does not fit what the caller owns
+    │   └── CommitOutcomeUnknown           the answer was lost and cannot be learned
+    ├── SerializationError                 a record that its table cannot hold
+    ├── PartitionCreationFailed            new partitions could not be registered
+    ├── StreamingIOFailure                 the file system said no
+    │   └── CorruptFile                    a file that is not what its name promises
+    ├── UnsupportedFeature                 legal in Hive, not (yet) possible here
+    └── MetastoreError                     the catalog said no (Java: MetaException)
+        ├── NoSuchObject                   no such database, table or partition
+        ├── AlreadyExists                  the object is there already
+        ├── InvalidOperation               the object is there but cannot be used so
+        ├── MetastoreUnavailable           no connection, or it broke; nothing is known to have happened
+        └── MetastoreSchemaError           the database is foreign, or of a newer version
+
+Every message says what is wrong, where, and what to do. An error raised while cleaning up never hides
+the first one.
+"""
+
+from __future__ import annotations
+
+
+class StreamingError(Exception):
+    """Root of all errors of this package (Java: `StreamingException`)."""
+
+
+class ConfigurationError(StreamingError):
+    """An option or a URI that cannot be meant: correct it as the message says."""
+
+
+class StreamingConnectionError(StreamingError):
+    """A connection cannot be made as asked (Java: `ConnectionError`)."""
+
+
+class InvalidTable(StreamingConnectionError):
+    """The table cannot be streamed into; the message says which property is in the way."""
+
+
+class ConnectionMisuse(StreamingConnectionError):
+    """A connection used from another thread, after a fork, or after close: open one of its own."""
+
+
+class InvalidTransactionState(StreamingError):
+    """A call that is not legal in the present state; the message names the state and the remedy."""
+
+
+class TransactionError(StreamingError):
+    """The transaction manager refused; begin a new transaction."""
+
+
+class NoSuchTxn(TransactionError):
+    """The transaction was never opened, or is no longer remembered (Java: `NoSuchTxnException`)."""
+
+
+class TxnAborted(TransactionError):
+    """The transaction is aborted; nothing of it is visible (Java: `TxnAbortedException`)."""
+
+
+class TxnOpen(TransactionError):
+    """A lock inside a transaction ends with it: commit or abort instead (Java: `TxnOpenException`)."""
+
+
+class TooManyOpenTxns(TransactionError):
+    """`hive.max.open.txns` is reached: commit or abort some of those that are open."""
+
+
+class NoSuchLock(TransactionError):
+    """The lock is not there, or no longer (Java: `NoSuchLockException`)."""
+
+
+class LockTimeout(TransactionError):
+    """The lock was not granted in time; the message names who holds it."""
+
+
+class SinkInUse(LockTimeout):
+    """Another live owner holds a source of the sink; the message names it."""
+
+
+class SinkConflict(TransactionError):
+    """The sink's progress does not fit: another table, or a source that is not owned."""
+
+
+class CommitOutcomeUnknown(TransactionError):
+    """The answer to a commit was lost and cannot be learned from the metastore any more.
+
+    Rows are either all visible or none is: read the table, or use a sink, whose progress decides.
+    """
+
+    def __init__(self, message: str, *, txn_id: int, write_id: int, folders: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.txn_id = txn_id
+        self.write_id = write_id
+        self.folders = folders
+
+
+class SerializationError(StreamingError):
+    """A record that its table cannot hold (Java: `SerializationError`).
+
+    `record` counts from 0 since the transaction began; `byte_offset` likewise, where it is known.
+    """
+
+    def __init__(self, message: str, *, record: int | None = None, byte_offset: int | None = None) -> None:
+        super().__init__(message)
+        self.record = record
+        self.byte_offset = byte_offset
+
+
+class PartitionCreationFailed(StreamingError):
+    """New partitions could not be registered; nothing was published."""
+
+
+class StreamingIOFailure(StreamingError):
+    """The file system refused (Java: `StreamingIOFailure`)."""
+
+
+class CorruptFile(StreamingIOFailure):
+    """A file that is not what its name promises; the message names the file."""
+
+
+class UnsupportedFeature(StreamingError):
+    """Legal in Hive, not possible here; the message names the way round, if there is one."""
+
+
+class MetastoreError(StreamingError):
+    """The catalog refused (Java: `MetaException`)."""
+
+
+class NoSuchObject(MetastoreError):
+    """No such database, table or partition (Java: `NoSuchObjectException`)."""
+
+
+class AlreadyExists(MetastoreError):
+    """The object is there already (Java: `AlreadyExistsException`)."""
+
+
+class InvalidOperation(MetastoreError):
+    """The object is there but cannot be used so (Java: `InvalidOperationException`)."""
+
+
+class MetastoreUnavailable(MetastoreError):
+    """No connection to the metastore, or it broke during a call."""
+
+
+class MetastoreSchemaError(MetastoreError):
+    """The database is foreign, or made by a newer version of this package."""

@@ -1,0 +1,41 @@
+"""Named fault points: a seam that does nothing until `hive_ingest.testing` arms it.
+
+The production code calls `reach("<name>")` where a crash would be most awkward. The names follow
+the commit order of `docs/design.md`, so a test can kill a process exactly there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+# In the order in which one transaction passes them.
+FAULT_POINTS: Final = (
+    "after_open_txns",
+    "after_write_id",
+    "lock_waiting",
+    "after_lock_acquired",
+    "after_progress_read",
+    "after_spill",
+    "after_create_partitions",
+    "after_add_dynamic_partitions",
+    "after_commit_heartbeat",
+    "between_renames",
+    "after_publish",
+    "after_commit_txn",
+    "after_commit_answer",
+)
+
+_hook: Callable[[str], None] | None = None
+
+
+def reach(point: str) -> None:
+    """Tell the armed hook, if there is one, that `point` has been reached."""
+    if _hook is not None:
+        _hook(point)
+
+
+def set_hook(hook: Callable[[str], None] | None) -> None:
+    """Arm or disarm the seam. For `hive_ingest.testing` only."""
+    global _hook
+    _hook = hook

@@ -1,0 +1,236 @@
+"""The transaction manager and catalog behind one protocol: `IMetaStoreClient`'s calls in snake case.
+
+Every `table` argument is `"database.table"` or a `TableName`. Errors are those of `hive_ingest.errors`;
+each method names the ones that a caller must expect. Calls are safe from one thread at a time; `clone()`
+gives a heartbeat thread a client of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Protocol, Self, runtime_checkable
+
+from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
+from hive_ingest.model import (
+    Column,
+    CommitKeyValue,
+    Database,
+    DataOperationType,
+    HeartbeatTxnRange,
+    LockId,
+    LockInfo,
+    LockRequest,
+    LockResponse,
+    OpenTxnsInfo,
+    Partition,
+    Table,
+    TableName,
+    TxnId,
+    TxnToWriteId,
+    TxnType,
+    WriteId,
+)
+
+
+@runtime_checkable
+class MetastoreClient(Protocol):
+    """One connection to a metastore, embedded or real."""
+
+    @property
+    def uri(self) -> str:
+        """Where it is, without any password."""
+        ...
+
+    @property
+    def txn_timeout_seconds(self) -> float:
+        """How long a transaction lives without a heartbeat (`hive.txn.timeout`)."""
+        ...
+
+    # -- catalog -----------------------------------------------------------------------------------
+
+    def create_database(
+        self,
+        name: str,
+        *,
+        location: str | None = None,
+        comment: str = "",
+        properties: Mapping[str, str] | None = None,
+        if_not_exists: bool = False,
+    ) -> Database:
+        """Raises AlreadyExists. Without `location` it lies at `<warehouse>/<name>.db`."""
+        ...
+
+    def get_database(self, name: str) -> Database:
+        """Raises NoSuchObject."""
+        ...
+
+    def get_databases(self, pattern: str = "*") -> list[str]:
+        """Names that match Hive's pattern (`*` any text, `|` alternatives), sorted."""
+        ...
+
+    def alter_database(self, name: str, database: Database) -> None: ...
+
+    def drop_database(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
+        """Raises InvalidOperation when it still has tables and `cascade` is false."""
+        ...
+
+    def create_table(
+        self,
+        table: str | TableName,
+        *,
+        columns: Mapping[str, str] | Sequence[Column],
+        partition_keys: Mapping[str, str] | Sequence[Column] | None = None,
+        bucket_columns: Sequence[str] = (),
+        num_buckets: int = -1,
+        properties: Mapping[str, str] | None = None,
+        location: str | None = None,
+        owner: str = "",
+        if_not_exists: bool = False,
+    ) -> Table:
+        """A managed ORC table, transactional unless `properties` say otherwise.
+
+        Raises AlreadyExists, NoSuchObject (the database), InvalidOperation (a column twice, a bad type).
+        """
+        ...
+
+    def get_table(self, table: str | TableName) -> Table:
+        """Raises NoSuchObject."""
+        ...
+
+    def get_tables(self, database: str, pattern: str = "*") -> list[str]: ...
+
+    def alter_table(self, table: str | TableName, new: Table) -> Table:
+        """Replace columns, properties, owner; rename when `new.name` differs. Returns what is stored."""
+        ...
+
+    def drop_table(self, table: str | TableName, *, delete_data: bool = True, if_exists: bool = False) -> None: ...
+
+    def add_partitions(
+        self, table: str | TableName, values: Sequence[Sequence[str]], *, if_not_exists: bool = False
+    ) -> list[Partition]:
+        """Register partitions by their text values, in key order. Raises AlreadyExists; all or none."""
+        ...
+
+    def get_partition(self, table: str | TableName, values: Sequence[str]) -> Partition:
+        """Raises NoSuchObject."""
+        ...
+
+    def get_partitions_by_names(self, table: str | TableName, names: Sequence[str]) -> list[Partition]:
+        """Those of `names` ("k=v/…", escaped) that exist."""
+        ...
+
+    def list_partitions(self, table: str | TableName, *, max_parts: int = -1) -> list[Partition]: ...
+
+    def list_partition_names(self, table: str | TableName, *, max_parts: int = -1) -> list[str]: ...
+
+    def get_partitions_by_filter(self, table: str | TableName, filter: str, *, max_parts: int = -1) -> list[Partition]:
+        """`filter` in the metastore's language: `country = "India" and (month > 3 or day like "1%")`."""
+        ...
+
+    def alter_partition(self, table: str | TableName, partition: Partition) -> None: ...
+
+    def drop_partition(
+        self,
+        table: str | TableName,
+        values: Sequence[str],
+        *,
+        delete_data: bool = True,
+        if_exists: bool = False,
+    ) -> None: ...
+
+    # -- transactions ------------------------------------------------------------------------------
+
+    def open_txns(
+        self,
+        count: int = 1,
+        *,
+        user: str = "",
+        agent_info: str = "Unknown",
+        txn_type: TxnType = TxnType.DEFAULT,
+    ) -> list[TxnId]:
+        """Open up to `count` transactions (fewer above `hive.txn.max.open.batch`). Raises TooManyOpenTxns."""
+        ...
+
+    def allocate_table_write_ids(self, table: str | TableName, txn_ids: Sequence[TxnId]) -> list[TxnToWriteId]:
+        """Idempotent for each transaction. Raises NoSuchTxn, TxnAborted."""
+        ...
+
+    def lock(self, request: LockRequest) -> LockResponse:
+        """Raises NoSuchTxn, TxnAborted."""
+        ...
+
+    def check_lock(self, lock_id: LockId) -> LockResponse:
+        """Try again to acquire a WAITING lock; beats its heart. Raises NoSuchLock, TxnAborted."""
+        ...
+
+    def unlock(self, lock_id: LockId) -> None:
+        """Release a lock outside a transaction. Raises NoSuchLock, TxnOpen."""
+        ...
+
+    def heartbeat(self, *, txn_id: TxnId | None = None, lock_id: LockId | None = None) -> None:
+        """Raises NoSuchTxn, TxnAborted, NoSuchLock."""
+        ...
+
+    def heartbeat_txn_range(self, min_txn: TxnId, max_txn: TxnId) -> HeartbeatTxnRange:
+        """Beat every open transaction of the closed range; raises nothing about those that are gone."""
+        ...
+
+    def add_dynamic_partitions(
+        self,
+        txn_id: TxnId,
+        write_id: WriteId,
+        table: str | TableName,
+        partition_names: Sequence[str],
+        operation_type: DataOperationType = DataOperationType.INSERT,
+    ) -> None:
+        """Name the partitions *written* (HIVE-24020). Raises NoSuchTxn, TxnAborted."""
+        ...
+
+    def commit_txn(
+        self, txn_id: TxnId, *, key_value: CommitKeyValue | None = None, excl_write_enabled: bool = True
+    ) -> None:
+        """Idempotent while the commit is remembered.
+
+        Raises NoSuchTxn, TxnAborted (timed out, aborted, or a write conflict when `excl_write_enabled` is
+        false or an UPDATE or DELETE was overtaken), MetastoreUnavailable (the outcome is unknown).
+        """
+        ...
+
+    def abort_txn(self, txn_id: TxnId, *, reason: str = "") -> None:
+        """Idempotent. Raises NoSuchTxn (never opened, or "already committed")."""
+        ...
+
+    def abort_txns(self, txn_ids: Sequence[TxnId], *, reason: str = "") -> None:
+        """Abort those that are open; says nothing of the others."""
+        ...
+
+    def get_open_txns_info(self) -> OpenTxnsInfo: ...
+
+    def get_valid_txns(self, txn_id: TxnId | None = None) -> ValidTxnList:
+        """A snapshot. With `txn_id`, that transaction's own id is left out of the exceptions."""
+        ...
+
+    def get_valid_write_ids(
+        self, tables: Sequence[str | TableName], valid_txns: ValidTxnList | None = None
+    ) -> list[ValidWriteIdList]:
+        """One list for each table, in order, as of the snapshot (or of now)."""
+        ...
+
+    def show_locks(self, table: str | TableName | None = None) -> list[LockInfo]: ...
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def clone(self) -> Self:
+        """Another client of the same metastore, for another thread."""
+        ...
+
+    def close(self) -> None:
+        """Idempotent."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...

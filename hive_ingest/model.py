@@ -1,0 +1,283 @@
+"""The words that every room speaks: ids, tables, partitions, locks, transactions.
+
+Frozen values without behaviour beyond checking themselves. Names are those of Hive's
+`hive_metastore.thrift`, in snake case.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NewType
+
+from hive_ingest.errors import ConfigurationError
+
+TxnId = NewType("TxnId", int)
+WriteId = NewType("WriteId", int)
+LockId = NewType("LockId", int)
+
+#: `__HIVE_DEFAULT_PARTITION__`, the folder name of a null or empty partition value.
+DEFAULT_PARTITION_NAME = "__HIVE_DEFAULT_PARTITION__"
+DEFAULT_DATABASE = "default"
+
+
+def _no_properties() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TableName:
+    """`database.table`, both in lower case as the metastore keeps them."""
+
+    database: str
+    table: str
+
+    def __post_init__(self) -> None:
+        for part in (self.database, self.table):
+            if not part or not all(c.isalnum() or c == "_" for c in part):
+                raise ConfigurationError(
+                    f"{part!r} is no name of a database or table: letters, digits and _ only, as in 'web.alerts'"
+                )
+        object.__setattr__(self, "database", self.database.lower())
+        object.__setattr__(self, "table", self.table.lower())
+
+    @classmethod
+    def of(cls, table: str | TableName) -> TableName:
+        """`"db.table"`, `"table"` (in `default`) or a TableName."""
+        if isinstance(table, TableName):
+            return table
+        database, dot, name = table.rpartition(".")
+        if dot and not database:
+            raise ConfigurationError(f"{table!r} is no table name: write 'database.table'")
+        return cls(database or DEFAULT_DATABASE, name)
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column or partition key; `type` is a Hive type string such as `decimal(10,2)`."""
+
+    name: str
+    type: str
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    name: str
+    location: str
+    comment: str = ""
+    properties: Mapping[str, str] = field(default_factory=_no_properties)
+
+
+ORC_INPUT_FORMAT = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
+ORC_OUTPUT_FORMAT = "org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat"
+ORC_SERDE = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table as the metastore knows it (Hive's `Table` and `StorageDescriptor` in one)."""
+
+    name: TableName
+    columns: tuple[Column, ...]
+    partition_keys: tuple[Column, ...] = ()
+    bucket_columns: tuple[str, ...] = ()
+    num_buckets: int = -1
+    sort_columns: tuple[str, ...] = ()
+    location: str = ""
+    properties: Mapping[str, str] = field(default_factory=_no_properties)
+    table_type: str = "MANAGED_TABLE"
+    input_format: str = ORC_INPUT_FORMAT
+    output_format: str = ORC_OUTPUT_FORMAT
+    serde: str = ORC_SERDE
+    owner: str = ""
+    id: int = 0
+    create_time_seconds: int = 0
+
+    @property
+    def is_partitioned(self) -> bool:
+        return bool(self.partition_keys)
+
+    @property
+    def is_bucketed(self) -> bool:
+        return self.num_buckets > 0
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.properties.get("transactional", "").lower() == "true"
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition; `values` are the text forms, unescaped, in the order of the partition keys."""
+
+    table: TableName
+    values: tuple[str, ...]
+    location: str
+    columns: tuple[Column, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=_no_properties)
+    create_time_seconds: int = 0
+
+
+class TxnState(enum.Enum):
+    """State of a transaction in TXNS; the value is the letter that Hive stores."""
+
+    OPEN = "o"
+    ABORTED = "a"
+    COMMITTED = "c"
+
+
+class TxnType(enum.IntEnum):
+    """Hive's `TxnType`."""
+
+    DEFAULT = 0
+    REPL_CREATED = 1
+    READ_ONLY = 2
+    COMPACTION = 3
+    MATER_VIEW_REBUILD = 4
+    SOFT_DELETE = 5
+
+
+class LockType(enum.IntEnum):
+    """Hive 4's `LockType`, with its Thrift values."""
+
+    SHARED_READ = 1
+    SHARED_WRITE = 2
+    EXCLUSIVE = 3
+    EXCL_WRITE = 4
+
+
+class LockLevel(enum.IntEnum):
+    DB = 1
+    TABLE = 2
+    PARTITION = 3
+
+
+class LockState(enum.IntEnum):
+    ACQUIRED = 1
+    WAITING = 2
+    ABORT = 3
+    NOT_ACQUIRED = 4
+
+
+class DataOperationType(enum.IntEnum):
+    """Hive's `DataOperationType`: what a transaction does to the data under a lock."""
+
+    SELECT = 1
+    INSERT = 2
+    UPDATE = 3
+    DELETE = 4
+    UNSET = 5
+    NO_TXN = 6
+
+
+@dataclass(frozen=True, slots=True)
+class LockComponent:
+    """One thing to lock. `table` is None at DB level, `partition_name` ("k=v/…") only at PARTITION level."""
+
+    type: LockType
+    level: LockLevel
+    database: str
+    table: str | None = None
+    partition_name: str | None = None
+    operation_type: DataOperationType = DataOperationType.UNSET
+    is_transactional: bool = True
+    is_dynamic_partition_write: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LockRequest:
+    """All components of one request are granted together. `txn_id` 0 is a lock outside any transaction."""
+
+    components: tuple[LockComponent, ...]
+    txn_id: TxnId = TxnId(0)
+    user: str = ""
+    hostname: str = ""
+    agent_info: str = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class LockResponse:
+    lock_id: LockId
+    state: LockState
+    error_message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LockInfo:
+    """A row of SHOW LOCKS (Hive's `ShowLocksResponseElement`). Times are milliseconds since the epoch."""
+
+    lock_id: LockId
+    internal_id: int
+    database: str
+    table: str | None
+    partition_name: str | None
+    state: LockState
+    type: LockType
+    txn_id: TxnId
+    last_heartbeat_ms: int
+    acquired_at_ms: int | None
+    user: str
+    hostname: str
+    agent_info: str
+    blocked_by_lock_id: LockId | None = None
+    blocked_by_internal_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TxnInfo:
+    """A transaction that is open or aborted (Hive's `TxnInfo`). Times are milliseconds since the epoch."""
+
+    id: TxnId
+    state: TxnState
+    user: str
+    hostname: str
+    agent_info: str
+    started_ms: int
+    last_heartbeat_ms: int
+    type: TxnType = TxnType.DEFAULT
+    abort_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTxnsInfo:
+    """Hive's `GetOpenTxnsInfoResponse`: all open and aborted transactions below the high-water mark."""
+
+    high_water_mark: TxnId
+    transactions: tuple[TxnInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TxnToWriteId:
+    txn_id: TxnId
+    write_id: WriteId
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatTxnRange:
+    """Hive's `HeartbeatTxnRangeResponse`: those of the range that are not open any more."""
+
+    aborted: frozenset[TxnId] = frozenset()
+    nosuch: frozenset[TxnId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class CommitKeyValue:
+    """A table parameter changed by the commit itself (HIVE-20538). The key starts with `_meta`."""
+
+    table_id: int
+    key: str
+    value: str
+
+
+def columns_of(columns: Mapping[str, str] | Sequence[Column] | None) -> tuple[Column, ...]:
+    """Columns given as `{"name": "type"}` or as Column values; names in lower case, as the metastore keeps them."""
+    if columns is None:
+        return ()
+    pairs = [Column(n, t) for n, t in columns.items()] if isinstance(columns, Mapping) else list(columns)
+    return tuple(Column(c.name.lower(), c.type.strip().lower(), c.comment) for c in pairs)

@@ -1,0 +1,211 @@
+"""Hive type strings and Arrow types, each made from the other.
+
+| Hive                                   | Arrow                          |
+|----------------------------------------|--------------------------------|
+| boolean, tinyint … bigint              | bool, int8 … int64             |
+| float, double, decimal(p,s)            | float32, float64, decimal128   |
+| string, char(n), varchar(n)            | string                         |
+| binary, date, timestamp                | binary, date32, timestamp[ns]  |
+| array<t>, map<k,v>, struct<name:t,…>   | list, map, struct              |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from hive_ingest.errors import ConfigurationError, UnsupportedFeature
+from hive_ingest.model import Column
+
+_SIMPLE = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("ns"),
+}
+_ALIASES = {"integer": "int", "double precision": "double", "dec": "decimal", "numeric": "decimal"}
+_UNSUPPORTED = ("timestamp with local time zone", "uniontype", "interval_year_month", "interval_day_time", "void")
+#: Longest char and varchar that Hive accepts (`HiveChar.MAX_CHAR_LENGTH`, `HiveVarchar.MAX_VARCHAR_LENGTH`).
+_MAX_LENGTH = {"char": 255, "varchar": 65535}
+#: Largest decimal precision (`HiveDecimal.MAX_PRECISION`).
+MAX_DECIMAL_PRECISION = 38
+
+
+@dataclass(frozen=True, slots=True)
+class HiveType:
+    """A parsed type. `parameters` are (precision, scale) or (length,); `children` carry a struct's field names."""
+
+    kind: str
+    parameters: tuple[int, ...] = ()
+    children: tuple[tuple[str, HiveType], ...] = ()
+
+    def __str__(self) -> str:
+        if self.kind == "struct":
+            return f"struct<{','.join(f'{name}:{child}' for name, child in self.children)}>"
+        if self.children:
+            return f"{self.kind}<{','.join(str(child) for _, child in self.children)}>"
+        if self.parameters:
+            return f"{self.kind}({','.join(map(str, self.parameters))})"
+        return self.kind
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type that carries it."""
+        if self.kind in _SIMPLE:
+            return _SIMPLE[self.kind]
+        if self.kind == "decimal":
+            return pa.decimal128(*self.parameters)
+        if self.kind in _MAX_LENGTH:
+            return pa.string()
+        kids = [(name, child.arrow) for name, child in self.children]
+        if self.kind == "array":
+            return pa.list_(kids[0][1])
+        if self.kind == "map":
+            return pa.map_(kids[0][1], kids[1][1])
+        return pa.struct([pa.field(name, type_) for name, type_ in kids])
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+
+    def fail(self, why: str) -> ConfigurationError:
+        return ConfigurationError(f"{self.text!r} is no Hive type: {why} at position {self.at}")
+
+    def word(self, stop: str) -> str:
+        start = self.at
+        while self.at < len(self.text) and self.text[self.at] not in stop:
+            self.at += 1
+        return self.text[start : self.at].strip().lower()
+
+    def expect(self, char: str) -> None:
+        if self.text[self.at : self.at + 1] != char:
+            raise self.fail(f"expected {char!r}")
+        self.at += 1
+
+    def peek(self) -> str:
+        return self.text[self.at : self.at + 1]
+
+    def type(self) -> HiveType:
+        kind = self.word("<>(),:")
+        kind = _ALIASES.get(kind, kind)
+        if kind in _UNSUPPORTED:
+            raise UnsupportedFeature(f"type {kind!r} cannot be written or read here; see docs/limits.md")
+        if kind == "decimal":
+            return self.decimal()
+        if kind in _MAX_LENGTH:
+            return self.characters(kind)
+        if kind in ("array", "map", "struct"):
+            self.expect("<")
+            children = self.children(kind)
+            self.expect(">")
+            return HiveType(kind, children=children)
+        if kind not in _SIMPLE:
+            raise self.fail(f"{kind!r} is unknown")
+        return HiveType(kind)
+
+    def numbers(self) -> tuple[int, ...]:
+        if self.peek() != "(":
+            return ()
+        self.at += 1
+        try:
+            found = tuple(int(x) for x in self.word(")").split(","))
+        except ValueError as error:
+            raise self.fail("expected whole numbers") from error
+        self.expect(")")
+        return found
+
+    def decimal(self) -> HiveType:
+        numbers = self.numbers() or (10,)  # Hive's default is decimal(10,0)
+        if len(numbers) > 2:
+            raise self.fail("decimal wants a precision and a scale")
+        precision, scale = (*numbers, 0)[:2]
+        if not (1 <= precision <= MAX_DECIMAL_PRECISION and 0 <= scale <= precision):
+            raise self.fail(f"decimal({precision},{scale}) is out of range (precision 1 to 38, scale 0 to precision)")
+        return HiveType("decimal", (precision, scale))
+
+    def characters(self, kind: str) -> HiveType:
+        numbers = self.numbers()
+        if len(numbers) != 1 or not 1 <= numbers[0] <= _MAX_LENGTH[kind]:
+            raise self.fail(f"{kind} wants one length, 1 to {_MAX_LENGTH[kind]}")
+        return HiveType(kind, numbers)
+
+    def children(self, kind: str) -> tuple[tuple[str, HiveType], ...]:
+        if kind == "array":
+            return (("item", self.type()),)
+        if kind == "map":
+            key = self.type()
+            self.expect(",")
+            return (("key", key), ("value", self.type()))
+        found: list[tuple[str, HiveType]] = []
+        while True:
+            name = self.word(":<>(),")
+            self.expect(":")
+            if not name or name in {n for n, _ in found}:
+                raise self.fail(f"a struct field's name is empty or there twice ({name!r})")
+            found.append((name, self.type()))
+            if self.peek() != ",":
+                return tuple(found)
+            self.at += 1
+
+
+def parse_type(text: str) -> HiveType:
+    """`"map<string,array<decimal(10,2)>>"` as a tree.
+
+    Raises ConfigurationError (no such type) or UnsupportedFeature (a type of Hive that is not supported here).
+    """
+    parser = _Parser(text.strip())
+    found = parser.type()
+    if parser.at != len(parser.text):
+        raise parser.fail("the type ends before the text does")
+    return found
+
+
+def arrow_type(text: str) -> pa.DataType:
+    """The Arrow type of a Hive type string."""
+    return parse_type(text).arrow
+
+
+def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
+    """One nullable Arrow field a column, in order."""
+    return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
+
+
+_REVERSE = {str(arrow): hive for hive, arrow in _SIMPLE.items()}
+
+
+def hive_type(type_: pa.DataType) -> str:
+    """The Hive type string that holds every value of an Arrow type. Raises UnsupportedFeature."""
+    name = str(type_)
+    if name in _REVERSE:
+        return _REVERSE[name]
+    if pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
+        return "string"
+    if pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_) or pa.types.is_fixed_size_binary(type_):
+        return "binary"
+    if pa.types.is_dictionary(type_):
+        return hive_type(type_.value_type)
+    if pa.types.is_unsigned_integer(type_) and type_.bit_width < 64:
+        return {8: "smallint", 16: "int", 32: "bigint"}[type_.bit_width]
+    if pa.types.is_timestamp(type_) and type_.tz is None:
+        return "timestamp"
+    if pa.types.is_date64(type_):
+        return "date"
+    if pa.types.is_decimal(type_) and type_.precision <= MAX_DECIMAL_PRECISION and type_.scale >= 0:
+        return f"decimal({type_.precision},{type_.scale})"
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
+        return f"array<{hive_type(type_.value_type)}>"
+    if pa.types.is_map(type_):
+        return f"map<{hive_type(type_.key_type)},{hive_type(type_.item_type)}>"
+    if pa.types.is_struct(type_):
+        return f"struct<{','.join(f'{f.name.lower()}:{hive_type(f.type)}' for f in type_)}>"
+    raise UnsupportedFeature(f"no Hive type holds every value of Arrow's {type_}: cast the column first")
