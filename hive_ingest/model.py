@@ -9,7 +9,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import NewType
 
 from hive_ingest.errors import ConfigurationError
@@ -21,10 +20,6 @@ LockId = NewType("LockId", int)
 #: `__HIVE_DEFAULT_PARTITION__`, the folder name of a null or empty partition value.
 DEFAULT_PARTITION_NAME = "__HIVE_DEFAULT_PARTITION__"
 DEFAULT_DATABASE = "default"
-
-
-def _no_properties() -> Mapping[str, str]:
-    return MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -71,7 +66,7 @@ class Database:
     name: str
     location: str
     comment: str = ""
-    properties: Mapping[str, str] = field(default_factory=_no_properties)
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 ORC_INPUT_FORMAT = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
@@ -90,7 +85,7 @@ class Table:
     num_buckets: int = -1
     sort_columns: tuple[str, ...] = ()
     location: str = ""
-    properties: Mapping[str, str] = field(default_factory=_no_properties)
+    properties: Mapping[str, str] = field(default_factory=dict)
     table_type: str = "MANAGED_TABLE"
     input_format: str = ORC_INPUT_FORMAT
     output_format: str = ORC_OUTPUT_FORMAT
@@ -120,7 +115,7 @@ class Partition:
     values: tuple[str, ...]
     location: str
     columns: tuple[Column, ...] = ()
-    properties: Mapping[str, str] = field(default_factory=_no_properties)
+    properties: Mapping[str, str] = field(default_factory=dict)
     create_time_seconds: int = 0
 
 
