@@ -1,0 +1,130 @@
+"""Other file systems, through `pyarrow.fs`.
+
+Nothing but the local file system has been run; the tests drive this class over pyarrow's local one. Object
+stores (s3a, abfs, gs) can be listed and read. They have no atomic rename, so publishing a transaction there
+could show half of it: writing is refused. HDFS has one; its files cannot be synced one by one from here
+(`close` hands them to the datanodes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from hive_ingest.errors import StreamingIOFailure, UnsupportedFeature
+from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, OutputFile, told_as_io_failure
+
+_WITH_ATOMIC_RENAME = frozenset({"hdfs", "local"})
+
+
+class ArrowOutputFile(OutputFile):
+    """A file behind a pyarrow stream."""
+
+    def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
+        self.path = path
+        self._filesystem = filesystem
+        with told_as_io_failure("create", path):
+            self._stream = filesystem.open_output_stream(path)
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._stream.closed)
+
+    def tell(self) -> int:
+        return int(self._stream.tell())
+
+    def write(self, data: BytesLike) -> int:
+        with told_as_io_failure("write", self.path):
+            return int(self._stream.write(data))
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        try:
+            with told_as_io_failure("finish", self.path):
+                self._stream.close()
+        except StreamingIOFailure as failure:
+            self._remove_after(failure)
+            raise
+
+    def discard(self) -> None:
+        if self.closed:
+            return
+        with told_as_io_failure("remove", self.path):
+            self._stream.close()
+            self._filesystem.delete_file(self.path)
+
+    def _remove_after(self, failure: StreamingIOFailure) -> None:
+        try:
+            self._filesystem.delete_file(self.path)
+        except (OSError, pa.ArrowException) as error:
+            failure.add_note(f"and the unfinished file could not be removed: {error}")
+
+
+class ArrowStore(FileStore):
+    """Paths are those of the pyarrow file system (`bucket/key` on an object store)."""
+
+    def __init__(self, filesystem: pafs.FileSystem) -> None:
+        self._filesystem = filesystem
+
+    def create(self, path: str, *, sync: bool) -> OutputFile:
+        self._require_rename("write", path)
+        if self.exists(path):
+            raise StreamingIOFailure(f"cannot create {path!r}: it exists already and is never replaced")
+        return ArrowOutputFile(self._filesystem, path)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        with told_as_io_failure("open", path):
+            return self._filesystem.open_input_file(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._require_rename("rename", source)
+        if self.exists(target):
+            raise StreamingIOFailure(f"cannot rename {source!r} to {target!r}: that exists already")
+        with told_as_io_failure("rename", f"{source} to {target}"):
+            self._filesystem.move(source, target)
+
+    def make_folder(self, path: str) -> list[str]:
+        self._require_rename("make folder", path)
+        missing: list[str] = []
+        parent = path.rstrip("/")
+        while parent and not self.exists(parent):
+            missing.append(parent)
+            parent = parent.rpartition("/")[0]
+        with told_as_io_failure("make folder", path):
+            self._filesystem.create_dir(path, recursive=True)
+        return missing[::-1]
+
+    def sync_folders(self, paths: Iterable[str]) -> None:
+        """Nothing to do: HDFS's namenode journals every name before it answers."""
+
+    def list(self, path: str, *, recursive: bool = False) -> list[FileEntry]:
+        with told_as_io_failure("list", path):
+            selector = pafs.FileSelector(path, allow_not_found=True, recursive=recursive)
+            found = self._filesystem.get_file_info(selector)
+        entries = [FileEntry(f.path, f.base_name, f.size or 0, f.type == pafs.FileType.Directory) for f in found]
+        return sorted(entries, key=lambda entry: entry.path)
+
+    def exists(self, path: str) -> bool:
+        with told_as_io_failure("look at", path):
+            return bool(self._filesystem.get_file_info(path).type != pafs.FileType.NotFound)
+
+    def delete_file(self, path: str) -> None:
+        with told_as_io_failure("delete", path):
+            if self.exists(path):
+                self._filesystem.delete_file(path)
+
+    def delete_folder(self, path: str) -> None:
+        with told_as_io_failure("delete folder", path):
+            if self.exists(path):
+                self._filesystem.delete_dir(path)
+
+    def _require_rename(self, action: str, path: str) -> None:
+        kind = self._filesystem.type_name
+        if kind not in _WITH_ATOMIC_RENAME:
+            raise UnsupportedFeature(
+                f"cannot {action} {path!r}: {kind} has no atomic rename, so a reader could see half a transaction; "
+                "keep the table on a local file system or on HDFS (reading and listing work)"
+            )

@@ -1,0 +1,156 @@
+"""What the other rooms may ask of a file system, and how its refusals are told.
+
+A path is what `open_store` returned, and anything below it joined by `/`. It is never percent-decoded:
+Hive escapes partition values into folder names (`time=10%3A30`), and locations hold those names as they are.
+"""
+
+from __future__ import annotations
+
+import errno
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeAlias
+
+import pyarrow as pa
+
+from hive_ingest.errors import StreamingIOFailure
+
+BytesLike: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
+
+_REMEDIES = {
+    errno.ENOSPC: "the disk is full: free some space, then begin a new transaction",
+    errno.EDQUOT: "the disk quota is used up: free some space, then begin a new transaction",
+    errno.EACCES: "permission denied: give this user the right to read and write there",
+    errno.EPERM: "not permitted: give this user the right to read and write there",
+    errno.EROFS: "the file system is read-only: mount it for writing, or use another location",
+    errno.ENOENT: "there is no such file or folder: somebody removed it, or the location is wrong",
+    errno.ENOTDIR: "a part of the path is a file, not a folder: check the location",
+    errno.EISDIR: "it is a folder, not a file: check the location",
+    errno.EEXIST: "it exists already and is never replaced: remove it if nobody needs it",
+    errno.ENOTEMPTY: "the folder is not empty",
+    errno.EMFILE: "too many open files: raise the limit (ulimit -n)",
+    errno.ENFILE: "too many open files on this machine",
+    errno.ENAMETOOLONG: "the name is too long for the file system: use shorter partition values",
+    errno.EXDEV: "source and target lie on different file systems: a rename needs one",
+    errno.EIO: "the device reported an error: check the disk and the system log",
+}
+
+
+def io_failure(action: str, path: str, error: BaseException) -> StreamingIOFailure:
+    """The error to raise `from` what the operating system or Arrow said."""
+    code = getattr(error, "errno", None)
+    remedy = _REMEDIES.get(code) if isinstance(code, int) else None
+    return StreamingIOFailure(f"cannot {action} {path!r}: {remedy or error}")
+
+
+@contextmanager
+def told_as_io_failure(action: str, path: str) -> Iterator[None]:
+    """OSError and Arrow's errors inside become a StreamingIOFailure that names `path`."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise io_failure(action, path, error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """One file or folder of a listing; `size_bytes` is 0 for a folder."""
+
+    path: str
+    name: str
+    size_bytes: int
+    is_folder: bool
+
+
+class OutputFile(ABC):
+    """A new file. It is complete only after `close`; left in any other way, it is removed."""
+
+    path: str
+
+    @abstractmethod
+    def write(self, data: BytesLike) -> int:
+        """Append all of `data`; returns its size in bytes. Raises StreamingIOFailure."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Finish the file (and sync it, if so created). Idempotent. On failure the file is removed."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Close and remove the file. Does nothing after `close` or `discard`."""
+
+    @property
+    @abstractmethod
+    def closed(self) -> bool: ...
+
+    @abstractmethod
+    def tell(self) -> int:
+        """Bytes written so far."""
+
+    def flush(self) -> None:  # noqa: B027 (pyarrow calls it)
+        """Nothing is buffered here."""
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if exc is None:
+            self.close()
+            return
+        try:
+            self.discard()
+        except StreamingIOFailure as failure:
+            exc.add_note(f"and, while cleaning up: {failure}")
+
+
+class FileStore(ABC):
+    """One file system. All methods are safe from several threads, and raise StreamingIOFailure."""
+
+    @abstractmethod
+    def create(self, path: str, *, sync: bool) -> OutputFile:
+        """A file that did not exist; its folder must. With `sync`, its bytes are on the device after `close`."""
+
+    @abstractmethod
+    def open_input(self, path: str) -> pa.NativeFile:
+        """For reading at random; the caller closes it."""
+
+    @abstractmethod
+    def rename(self, source: str, target: str) -> None:
+        """Give `source` its new name in one step. An existing target is an error and stays as it is."""
+
+    @abstractmethod
+    def make_folder(self, path: str) -> list[str]:
+        """Make `path` and its parents; returns those that were really made, outermost first."""
+
+    @abstractmethod
+    def sync_folders(self, paths: Iterable[str]) -> None:
+        """Names made in these folders are on the device afterwards."""
+
+    @abstractmethod
+    def list(self, path: str, *, recursive: bool = False) -> list[FileEntry]:
+        """What lies in a folder (with `recursive`, everything below it), sorted by path; [] when it is missing."""
+
+    @abstractmethod
+    def exists(self, path: str) -> bool: ...
+
+    @abstractmethod
+    def delete_file(self, path: str) -> None:
+        """A missing file is fine."""
+
+    @abstractmethod
+    def delete_folder(self, path: str) -> None:
+        """With all that lies in it. A missing folder is fine."""
