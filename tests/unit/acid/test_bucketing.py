@@ -1,0 +1,98 @@
+"""Bucket numbers as real Hive computes them: vectors from Hive's own classes, and a plain oracle."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hive_ingest.acid.bucketing import bucket_hash_codes, bucket_ids
+from hive_ingest.errors import ConfigurationError, UnsupportedFeature
+from hive_ingest.schema import arrow_type
+
+VECTORS = json.loads((Path(__file__).parents[2] / "data/hive/bucket_hashes.json").read_text())["rows"]
+
+
+def column(type_, texts):
+    values = [t if t is None or type_ == "string" else int(t) for t in texts]
+    return pa.array(values, arrow_type(type_))
+
+
+def vectors_by_types():
+    groups = {}
+    for row in VECTORS:
+        groups.setdefault(tuple(row["types"]), []).append(row)
+    return groups.items()
+
+
+@pytest.mark.parametrize(
+    ("types", "rows"), vectors_by_types(), ids=lambda x: "-".join(x) if isinstance(x, tuple) else ""
+)
+def test_hashes_and_buckets_are_those_of_real_hive(types, rows):
+    columns = [column(t, [row["values"][i] for row in rows]) for i, t in enumerate(types)]
+    assert bucket_hash_codes(columns, types).tolist() == [row["hash"] for row in rows]
+    assert bucket_ids(columns, types, 4).tolist() == [row["bucket_of_4"] for row in rows]
+    assert bucket_ids(columns, types, 7).tolist() == [row["bucket_of_7"] for row in rows]
+
+
+def murmur(data):
+    """Hive's Murmur3.hash32 a byte at a time, tail bytes signed as Java's are."""
+
+    def scramble(k):
+        k = k * 0xCC9E2D51 & 0xFFFFFFFF
+        return (k << 15 | k >> 17) * 0x1B873593 & 0xFFFFFFFF
+
+    h, whole = 104729, len(data) // 4 * 4
+    for i in range(0, whole, 4):
+        h ^= scramble(int.from_bytes(data[i : i + 4], "little"))
+        h = ((h << 13 | h >> 19) * 5 + 0xE6546B64) & 0xFFFFFFFF
+    if data[whole:]:
+        k = 0
+        for i, byte in enumerate(data[whole:]):
+            k ^= (byte - 256 if byte > 127 else byte) << 8 * i
+        h ^= scramble(k & 0xFFFFFFFF)
+    h ^= len(data)
+    h = (h ^ h >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+    h = (h ^ h >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
+    h ^= h >> 16
+    return h - (1 << 32) if h >> 31 else h
+
+
+@given(st.lists(st.one_of(st.none(), st.text(max_size=40)), max_size=60))
+def test_any_strings_hash_as_one_by_one(values):
+    expected = [0 if v is None else murmur(v.encode()) for v in values]
+    assert bucket_hash_codes([pa.array(values, pa.string())], ["string"]).tolist() == expected
+
+
+def test_a_very_long_string_among_short_ones_hashes_as_one_by_one():
+    values = ["é" * 100_003, *(str(i) for i in range(1000)), "x" * 70_001]
+    assert bucket_hash_codes([pa.array(values)], ["string"]).tolist() == [murmur(v.encode()) for v in values]
+
+
+def test_slices_and_chunks_hash_as_the_whole():
+    values = [None if i % 7 == 0 else f"value {i}" for i in range(100)]
+    whole = bucket_ids([pa.array(values)], ["string"], 8)
+    sliced = bucket_ids([pa.array(values).slice(13, 50)], ["string"], 8)
+    chunked = bucket_ids([pa.chunked_array([values[:31], [], values[31:]], pa.string())], ["string"], 8)
+    assert sliced.tolist() == whole[13:63].tolist()
+    assert chunked.tolist() == whole.tolist()
+
+
+@pytest.mark.parametrize("type_", ["int", "bigint", "string"])
+def test_no_rows_and_only_nulls(type_):
+    assert bucket_ids([pa.array([], arrow_type(type_))], [type_], 4).tolist() == []
+    assert bucket_ids([pa.nulls(3, arrow_type(type_))], [type_], 4).tolist() == [0, 0, 0]
+
+
+def test_a_type_that_hive_hashes_otherwise_is_refused():
+    with pytest.raises(UnsupportedFeature, match="double"):
+        bucket_ids([pa.array([1.5])], ["double"], 4)
+
+
+def test_buckets_and_columns_must_be_there():
+    with pytest.raises(ConfigurationError):
+        bucket_ids([pa.array([1])], ["int"], 0)
+    with pytest.raises(ConfigurationError):
+        bucket_ids([], [], 4)
