@@ -9,6 +9,9 @@ import bisect
 import enum
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.model import TableName, TxnId, WriteId
 
@@ -35,8 +38,15 @@ def _split(text: str, count: int, what: str) -> list[str]:
     return parts
 
 
-def _ids(text: str) -> tuple[int, ...]:
-    return tuple(sorted(int(x) for x in text.split(",") if x))
+def _id(text: str, whole: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{whole!r} is no snapshot: {text!r} is no id") from error
+
+
+def _ids(text: str, whole: str) -> tuple[int, ...]:
+    return tuple(sorted(_id(x, whole) for x in text.split(",") if x))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +75,13 @@ class ValidTxnList:
 
     @classmethod
     def from_string(cls, text: str) -> ValidTxnList:
+        """The reverse of `to_string`. Raises ConfigurationError."""
         hwm, _, open_, aborted = _split(text, 4, "ValidTxnList")[:4]
-        return cls(TxnId(int(hwm)), tuple(map(TxnId, _ids(open_))), tuple(map(TxnId, _ids(aborted))))
+        return cls(
+            TxnId(_id(hwm, text)),
+            tuple(map(TxnId, _ids(open_, text))),
+            tuple(map(TxnId, _ids(aborted, text))),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +115,22 @@ class ValidWriteIdList:
 
     def is_range_valid(self, low: WriteId, high: WriteId) -> RangeResponse:
         """Of the closed range (Hive: `isWriteIdRangeValid`)."""
-        if low > self.high_water_mark:
-            return RangeResponse.NONE
+        top = min(high, self.high_water_mark)
         first = bisect.bisect_left(self._exceptions, low)
-        found = bisect.bisect_right(self._exceptions, high) - first
-        if found == high - low + 1:
+        valid = top - low + 1 - (bisect.bisect_right(self._exceptions, top) - first)
+        if valid <= 0:
             return RangeResponse.NONE
-        return RangeResponse.ALL if found == 0 and high <= self.high_water_mark else RangeResponse.SOME
+        return RangeResponse.ALL if valid == high - low + 1 else RangeResponse.SOME
+
+    def valid_mask(self, write_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """`is_valid` of many write ids, such as a file's column `currentTransaction`."""
+        if len(write_ids) == 0:
+            return np.ones(0, dtype=np.bool_)
+        low, high = int(write_ids.min()), int(write_ids.max())
+        if self.is_range_valid(WriteId(low), WriteId(high)) is RangeResponse.ALL:
+            return np.ones(len(write_ids), dtype=np.bool_)
+        exceptions = np.array(self._exceptions, dtype=np.int64)
+        return (write_ids <= self.high_water_mark) & ~np.isin(write_ids, exceptions)
 
     def is_range_aborted(self, low: WriteId, high: WriteId) -> RangeResponse:
         """Of the closed range (Hive: `isWriteIdRangeAborted`)."""
@@ -123,10 +147,11 @@ class ValidWriteIdList:
 
     @classmethod
     def from_string(cls, text: str) -> ValidWriteIdList:
+        """The reverse of `to_string`. Raises ConfigurationError."""
         name, hwm, _, open_, aborted = _split(text, 5, "ValidWriteIdList")[:5]
         return cls(
             TableName.of(name),
-            WriteId(int(hwm)),
-            tuple(map(WriteId, _ids(open_))),
-            tuple(map(WriteId, _ids(aborted))),
+            WriteId(_id(hwm, text)),
+            tuple(map(WriteId, _ids(open_, text))),
+            tuple(map(WriteId, _ids(aborted, text))),
         )
