@@ -6,7 +6,7 @@ is a pure function that worker threads run. It knows nothing of transactions, pa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -65,16 +65,17 @@ class RecordWriter(Protocol):
         """
         ...
 
-    def write(self, records: object) -> Sequence[Block]:
-        """Keep the records; return the blocks that have become worth parsing (usually none).
+    def write(self, records: object) -> Iterable[Block]:
+        """Keep the records; give the blocks that have become worth parsing (usually none).
 
-        Called on the owner's thread, once for every `conn.write()`: must be cheap. Raises SerializationError
-        for an argument of a type that it cannot take.
+        The answer may be lazy, so that a file or a generator of any size passes in bounded memory: iterate
+        it to its end before the next call. Called on the owner's thread, once for every `conn.write()`:
+        must be cheap. Raises SerializationError for an argument of a type that it cannot take.
         """
         ...
 
-    def drain(self) -> Sequence[Block]:
-        """Give up all that is kept, as blocks."""
+    def drain(self) -> Iterable[Block]:
+        """Give up all that is kept, as blocks (lazy or not, as for `write`)."""
         ...
 
     def discard(self) -> None:
