@@ -22,6 +22,7 @@ FAULT_POINTS: Final = (
     "after_commit_heartbeat",
     "between_renames",
     "after_publish",
+    "commit_before_answer",
     "after_commit_txn",
     "after_commit_answer",
 )

@@ -1,0 +1,17 @@
+"""The Streaming V2 API: connections, their transactions, heartbeats and the progress of sinks."""
+
+from hive_ingest.config import StreamingSettings
+from hive_ingest.connection.open_transaction import CommitInfo
+from hive_ingest.connection.progress import SourceProgress
+from hive_ingest.connection.stats import ConnectionStats
+from hive_ingest.connection.streaming_connection import StreamingConnection
+from hive_ingest.connection.transaction import TransactionState
+
+__all__ = [
+    "CommitInfo",
+    "ConnectionStats",
+    "SourceProgress",
+    "StreamingConnection",
+    "StreamingSettings",
+    "TransactionState",
+]

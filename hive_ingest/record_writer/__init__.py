@@ -1,0 +1,16 @@
+"""Records to ACID deltas: the writers that parse, and the protocol for one of your own."""
+
+from hive_ingest.record_writer.arrow_writer import ArrowWriter
+from hive_ingest.record_writer.delimited_writer import StrictDelimitedInputWriter
+from hive_ingest.record_writer.json_writer import StrictJsonWriter
+from hive_ingest.record_writer.writer import Block, Parsed, RecordSchema, RecordWriter
+
+__all__ = [
+    "ArrowWriter",
+    "Block",
+    "Parsed",
+    "RecordSchema",
+    "RecordWriter",
+    "StrictDelimitedInputWriter",
+    "StrictJsonWriter",
+]

@@ -1,0 +1,195 @@
+"""The first step of a transaction: id, write ids, locks, and the check that no overwrite came between.
+
+The write id comes before the lock, because the lock's TXN_COMPONENTS row carries it. INSERT OVERWRITE and
+TRUNCATE write `base_N`, which silently makes every lower write id obsolete; so a transaction that had to wait
+for its lock, or that finds such a base, is begun anew with a fresh write id.
+"""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hive_ingest.acid.names import BaseName, parse_folder_name
+from hive_ingest.config import StreamingSettings
+from hive_ingest.connection.heartbeat import Heartbeater, now
+from hive_ingest.errors import LockTimeout, StreamingError
+from hive_ingest.faults import reach
+from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.model import (
+    LockComponent,
+    LockId,
+    LockInfo,
+    LockRequest,
+    LockState,
+    TableName,
+    TxnId,
+    WriteId,
+)
+from hive_ingest.storage.filesystem import FileStore
+
+_log = logging.getLogger(__name__)
+
+_FIRST_POLL_SECONDS = 0.01
+_SLOWEST_POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class LockedTransaction:
+    """Open, with a write id in each table and all locks ACQUIRED."""
+
+    txn_id: TxnId
+    write_ids: dict[TableName, WriteId]
+    lock_id: LockId
+
+
+@dataclass(frozen=True, slots=True)
+class LockPlan:
+    """What every transaction of a connection locks, and in which tables it writes."""
+
+    tables: tuple[TableName, ...]
+    components: tuple[LockComponent, ...]
+    agent_info: str
+    #: Called while the lock is WAITING with the locks in the way: may free those of dead owners.
+    on_blocked: Callable[[list[LockInfo]], None]
+    #: The error to raise when the wait is over, from the locks in the way.
+    timeout_error: Callable[[list[LockInfo], float], LockTimeout]
+
+
+class TransactionOpener:
+    """Opens transactions, several ids ahead, and gives back those that nobody begins."""
+
+    def __init__(
+        self, client: MetastoreClient, plan: LockPlan, heartbeater: Heartbeater, settings: StreamingSettings, ahead: int
+    ) -> None:
+        self._client = client
+        self._plan = plan
+        self._heartbeater = heartbeater
+        self._settings = settings
+        self._batch_size = ahead
+        self._lock = threading.Lock()
+        self._ahead: deque[TxnId] = deque()
+        self._idle_since = now()
+        self._user, self._hostname = getpass.getuser(), socket.gethostname()
+
+    @property
+    def remaining(self) -> int:
+        """Transactions fetched and not begun (Java: `remainingTransactions`)."""
+        return len(self._ahead)
+
+    def begin(self, is_overtaken: Callable[[LockedTransaction], bool]) -> LockedTransaction:
+        """The next transaction. Raises LockTimeout, SinkInUse, TooManyOpenTxns, MetastoreUnavailable."""
+        deadline = time.monotonic() + self._settings.lock_wait_seconds
+        blockers: list[LockInfo] = []
+        for _ in range(self._settings.begin_retries):
+            txn_id = self._next_txn()
+            try:
+                transaction, waited = self._lock_tables(txn_id, deadline)
+                if not waited:
+                    reach("after_lock_acquired")
+                    if not is_overtaken(transaction):
+                        return transaction
+                blockers = self._blockers(transaction.lock_id) if waited else []
+            except BaseException as error:
+                self.abort(txn_id, f"begin failed: {type(error).__name__}", first_error=error)
+                raise
+            self.abort(txn_id, "its write id may be older than an overwrite's; begun anew")
+            if time.monotonic() >= deadline:
+                break
+        raise self._plan.timeout_error(blockers, self._settings.lock_wait_seconds)
+
+    def _lock_tables(self, txn_id: TxnId, deadline: float) -> tuple[LockedTransaction, bool]:
+        write_ids = {
+            table: self._client.allocate_table_write_ids(table, [txn_id])[0].write_id for table in self._plan.tables
+        }
+        reach("after_write_id")
+        request = LockRequest(self._plan.components, txn_id, self._user, self._hostname, self._plan.agent_info)
+        answer = self._client.lock(request)
+        waited = answer.state is not LockState.ACQUIRED
+        if waited:
+            reach("lock_waiting")
+            self._wait(answer.lock_id, deadline)
+        return LockedTransaction(txn_id, write_ids, answer.lock_id), waited
+
+    def _wait(self, lock_id: LockId, deadline: float) -> None:
+        pause = _FIRST_POLL_SECONDS
+        while True:
+            blockers = self._blockers(lock_id)
+            self._plan.on_blocked(blockers)
+            if self._client.check_lock(lock_id).state is LockState.ACQUIRED:
+                return
+            rest = deadline - time.monotonic()
+            if rest <= 0:
+                raise self._plan.timeout_error(blockers, self._settings.lock_wait_seconds)
+            time.sleep(min(pause, rest))
+            pause = min(pause * 2, _SLOWEST_POLL_SECONDS)
+
+    def _blockers(self, lock_id: LockId) -> list[LockInfo]:
+        """The locks that one of ours waits for."""
+        locks = [lock for table in self._plan.tables for lock in self._client.show_locks(table)]
+        waited_for = {lock.blocked_by_lock_id for lock in locks if lock.lock_id == lock_id}
+        return [lock for lock in locks if lock.lock_id in waited_for]
+
+    # -- ids ---------------------------------------------------------------------------------------
+
+    def _next_txn(self) -> TxnId:
+        with self._lock:
+            while self._ahead:
+                txn_id = self._ahead.popleft()
+                if txn_id not in self._heartbeater.lost:
+                    return txn_id
+        opened = self._client.open_txns(self._batch_size, user=self._user, agent_info=self._plan.agent_info)
+        reach("after_open_txns")
+        self._heartbeater.watch(opened)
+        with self._lock:
+            self._ahead.extend(opened[1:])
+            self._idle_since = now()
+        return opened[0]
+
+    def ended(self) -> None:
+        """A transaction has ended: from now on the ones ahead are idle."""
+        self._idle_since = now()
+
+    def give_back_idle(self, client: MetastoreClient) -> None:
+        """An open transaction holds up all cleaning, so none is kept for long without work."""
+        if now() - self._idle_since >= self._settings.max_idle_seconds:
+            self.give_back(client)
+
+    def give_back(self, client: MetastoreClient) -> None:
+        """Abort all transactions that were fetched and not begun."""
+        with self._lock:
+            idle = list(self._ahead)
+            self._ahead.clear()
+        if idle:
+            self._heartbeater.forget(idle)
+            client.abort_txns(idle, reason="fetched ahead and not used")
+
+    def abort(self, txn_id: TxnId, reason: str, *, first_error: BaseException | None = None) -> None:
+        """Abort; with `first_error`, an error of this call is logged and does not hide that one."""
+        self._heartbeater.forget([txn_id])
+        try:
+            self._client.abort_txns([txn_id], reason=reason)
+        except StreamingError as error:
+            if first_error is None:
+                raise
+            _log.warning("transaction %d could not be aborted, it will time out: %s", txn_id, error)
+
+
+def newest_overwrite(store: FileStore, folder: str) -> WriteId:
+    """The highest N of all `base_N` in the folder of a table or partition; 0 when there is none."""
+    names = [parse_folder_name(entry.name) for entry in store.list(folder) if entry.is_folder]
+    return max((name.write_id for name in names if isinstance(name, BaseName)), default=WriteId(0))
+
+
+def describe_lock(lock: LockInfo) -> str:
+    """For messages: whose lock, since when."""
+    where = ".".join(part for part in (lock.database, lock.table, lock.partition_name) if part)
+    return (
+        f"{lock.type.name} on {where} by transaction {lock.txn_id} of {lock.user}@{lock.hostname} ({lock.agent_info})"
+    )

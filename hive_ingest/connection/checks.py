@@ -1,0 +1,93 @@
+"""What must hold of a table before anything is streamed into it: said at connect, not at the first commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hive_ingest.acid.bucket_codec import MAX_BUCKET_ID
+from hive_ingest.errors import InvalidTable, StreamingConnectionError, UnsupportedFeature
+from hive_ingest.model import ORC_OUTPUT_FORMAT, Column, Table
+from hive_ingest.schema import arrow_schema, parse_type
+
+_COMPRESSIONS = ("NONE", "ZLIB", "SNAPPY", "LZ4", "ZSTD")
+
+
+def check_table(table: Table) -> None:
+    """Raises InvalidTable (Hive would not stream into it either) or UnsupportedFeature (it would)."""
+    name = table.name
+    if table.table_type != "MANAGED_TABLE" or table.properties.get("EXTERNAL", "").lower() == "true":
+        raise InvalidTable(f"{name} is {table.table_type}: only managed tables are transactional; create it as one")
+    if not table.is_transactional:
+        raise InvalidTable(
+            f"{name} is not transactional: create it with properties {{'transactional': 'true'}} "
+            "(ALTER TABLE … SET TBLPROPERTIES in Hive)"
+        )
+    flavour = table.properties.get("transactional_properties", "default").lower()
+    if flavour == "insert_only":
+        raise UnsupportedFeature(f"{name} is insert-only: only full ACID tables can be streamed into yet")
+    if flavour != "default":
+        raise InvalidTable(f"{name} has the unknown transactional_properties={flavour!r}: expected 'default'")
+    if table.output_format != ORC_OUTPUT_FORMAT:
+        raise InvalidTable(f"{name} is stored as {table.output_format}: a full ACID table is stored as ORC")
+    if table.sort_columns:
+        raise InvalidTable(
+            f"{name} is sorted by {list(table.sort_columns)}: a transactional table cannot be; recreate it"
+        )
+    if table.num_buckets > MAX_BUCKET_ID + 1:
+        raise InvalidTable(f"{name} has {table.num_buckets} buckets: at most {MAX_BUCKET_ID + 1} are possible")
+    if table.is_bucketed and table.properties.get("bucketing_version", "2") != "2":
+        raise UnsupportedFeature(
+            f"{name} has bucketing_version 1 (made by Hive 1 or 2): recreate it in Hive 3 or later"
+        )
+    _check_compression(table)
+    arrow_schema((*table.columns, *table.partition_keys))
+
+
+def _check_compression(table: Table) -> None:
+    compression = table.properties.get("orc.compress", "ZSTD").upper()
+    if compression not in _COMPRESSIONS:
+        raise UnsupportedFeature(
+            f"{table.name} has orc.compress={compression!r}: use one of {', '.join(_COMPRESSIONS)}"
+        )
+
+
+def check_static_values(table: Table, values: Sequence[str]) -> None:
+    """Values of the leading partition keys. Raises StreamingConnectionError."""
+    if values and not table.is_partitioned:
+        raise StreamingConnectionError(f"{table.name} is not partitioned: leave out the static partition values")
+    if len(values) > len(table.partition_keys):
+        raise StreamingConnectionError(
+            f"{len(values)} static partition values for the {len(table.partition_keys)} partition keys of {table.name}"
+        )
+
+
+def check_still_fits(bound: Table, now: Table) -> None:
+    """Of a table that was read again: an added column is fine. Raises InvalidTable for anything else."""
+    if now.id != bound.id:
+        raise InvalidTable(f"{bound.name} was dropped and made again since connect: open a new connection")
+    if now.location != bound.location:
+        raise InvalidTable(f"{bound.name} was moved to {now.location} since connect: open a new connection")
+    _check_columns(bound, bound.columns, now.columns)
+    same = (now.partition_keys, now.bucket_columns, now.num_buckets) == (
+        bound.partition_keys,
+        bound.bucket_columns,
+        bound.num_buckets,
+    )
+    if not same:
+        raise InvalidTable(f"{bound.name} is partitioned or bucketed otherwise than at connect: open a new connection")
+
+
+def _check_columns(table: Table, before: Sequence[Column], after: Sequence[Column]) -> None:
+    types = {column.name: parse_type(column.type) for column in after}
+    for column in before:
+        if column.name not in types:
+            raise InvalidTable(
+                f"column {column.name!r} of {table.name} was dropped since connect: open a new connection"
+            )
+        if types[column.name] != parse_type(column.type):
+            raise InvalidTable(
+                f"column {column.name!r} of {table.name} was {column.type} at connect and is now "
+                f"{types[column.name]}: open a new connection"
+            )
+    if [column.name for column in after[: len(before)]] != [column.name for column in before]:
+        raise InvalidTable(f"the columns of {table.name} are in another order than at connect: open a new connection")

@@ -1,0 +1,259 @@
+"""The last step of a transaction, in this order and no other.
+
+1. create the partitions that are new;
+2. `add_dynamic_partitions` with every partition written: from here on an abort is remembered;
+3. a heartbeat that answers "open";
+4. publish: every file gets its visible name;
+5. `commit_txn`.
+
+Hive hides the files of an aborted transaction only as long as it remembers it, and it forgets one that never
+registered a component; so nothing gets a visible name before (2).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import tenacity
+
+from hive_ingest.acid.names import ACID_VERSION_FILE, parse_partition_name, partition_name
+from hive_ingest.connection.begin import newest_overwrite
+from hive_ingest.connection.heartbeat import Heartbeater, now
+from hive_ingest.errors import (
+    CommitOutcomeUnknown,
+    MetastoreError,
+    MetastoreUnavailable,
+    NoSuchTxn,
+    PartitionCreationFailed,
+    StreamingError,
+    TxnAborted,
+)
+from hive_ingest.faults import reach
+from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.model import CommitKeyValue, DataOperationType, Table, TxnId, WriteId
+from hive_ingest.record_writer.delta_writer import DeltaFile
+from hive_ingest.storage.filesystem import FileStore, open_store
+from hive_ingest.storage.orc_file import write_acid_version
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class TableWrite:
+    """What one transaction brings into one table."""
+
+    table: Table
+    write_id: WriteId
+    files: Sequence[DeltaFile]
+    partitions_created: list[str] = field(default_factory=list)
+    #: Folders with a visible name that this transaction made, and where each file went.
+    published_folders: list[str] = field(default_factory=list)
+
+    def names(self) -> list[str]:
+        """The partitions written, each once, in order."""
+        return list(dict.fromkeys(file.partition_name(self.table) for file in self.files))
+
+
+class Committer:
+    """Commits one transaction of one owner. The data table comes first, a progress table after it."""
+
+    def __init__(
+        self,
+        client: MetastoreClient,
+        heartbeater: Heartbeater,
+        txn_id: TxnId,
+        writes: Sequence[TableWrite],
+        *,
+        fsync: bool,
+        retry_seconds: float,
+    ) -> None:
+        self._client = client
+        self._heartbeater = heartbeater
+        self._txn_id = txn_id
+        self._writes = writes
+        self._fsync = fsync
+        self._retry_seconds = retry_seconds
+
+    def commit(
+        self,
+        *,
+        extra_partitions: Iterable[str] = (),
+        key_value: CommitKeyValue | None = None,
+        was_committed: Callable[[], bool] | None = None,
+    ) -> None:
+        """All five steps. Raises TxnAborted, CommitOutcomeUnknown, PartitionCreationFailed, StreamingIOFailure.
+
+        `was_committed` decides, at a fresh snapshot, when the answer is lost and the metastore has forgotten.
+        """
+        places = [self._register(write, extra_partitions if i == 0 else ()) for i, write in enumerate(self._writes)]
+        self._beat()
+        for write, folders in zip(self._writes, places, strict=True):
+            self._refuse_if_overtaken(write, folders)
+        self._publish(places)
+        self._commit_txn(key_value, was_committed)
+
+    def withdraw(self) -> None:
+        """Remove what got a visible name, of a transaction that is known not to be committed."""
+        for write in self._writes:
+            store, _ = open_store(write.table.location)
+            for folder in write.published_folders:
+                store.delete_folder(folder)
+            write.published_folders.clear()
+
+    # -- (1) and (2) -------------------------------------------------------------------------------
+
+    def _register(self, write: TableWrite, extra_partitions: Iterable[str]) -> dict[str, str]:
+        """Partition name -> folder, in the table's store; the table's own folder under ""."""
+        store_path = open_store(write.table.location)[1]
+        if not write.table.is_partitioned:
+            return {"": store_path}
+        written = write.names()
+        names = list(dict.fromkeys([*written, *extra_partitions]))
+        try:
+            places = self._create_partitions(write, names)
+            reach("after_create_partitions")
+            if names:
+                self._client.add_dynamic_partitions(
+                    self._txn_id, write.write_id, write.table.name, names, DataOperationType.INSERT
+                )
+        except MetastoreUnavailable:
+            raise
+        except MetastoreError as error:
+            raise PartitionCreationFailed(f"partitions of {write.table.name} could not be made: {error}") from error
+        reach("after_add_dynamic_partitions")
+        return places
+
+    def _create_partitions(self, write: TableWrite, names: Sequence[str]) -> dict[str, str]:
+        table = write.table
+        if not names:
+            return {}
+        keys = [key.name for key in table.partition_keys]
+        found = self._client.get_partitions_by_names(table.name, names)
+        known = {partition_name(keys, partition.values): partition.location for partition in found}
+        missing = [name for name in names if name not in known]
+        if missing:
+            values = [list(parse_partition_name(name).values()) for name in missing]
+            made = self._client.add_partitions(table.name, values, if_not_exists=True)
+            known |= {partition_name(keys, partition.values): partition.location for partition in made}
+            write.partitions_created = missing
+        return {name: open_store(known[name])[1] for name in names}
+
+    # -- (3) ---------------------------------------------------------------------------------------
+
+    def _beat(self) -> None:
+        sent_at = now()
+        self._client.heartbeat(txn_id=self._txn_id)
+        self._heartbeater.beaten(self._txn_id, sent_at)
+        reach("after_commit_heartbeat")
+
+    def _refuse_if_overtaken(self, write: TableWrite, folders: dict[str, str]) -> None:
+        store, _ = open_store(write.table.location)
+        for name, folder in folders.items():
+            overwrite = newest_overwrite(store, folder)
+            if overwrite > write.write_id:
+                raise TxnAborted(
+                    f"{write.table.name} {name or '(whole table)'} was overwritten with write id {overwrite} after "
+                    f"transaction {self._txn_id} took write id {write.write_id}, so its rows would be lost: "
+                    "write them again"
+                )
+
+    # -- (4) ---------------------------------------------------------------------------------------
+
+    def _publish(self, places: Sequence[dict[str, str]]) -> None:
+        renamed = 0
+        to_sync: dict[FileStore, set[str]] = {}
+        for write, folders in zip(self._writes, places, strict=True):
+            store, _ = open_store(write.table.location)
+            made = to_sync.setdefault(store, set())
+            for file in write.files:
+                self._refuse_if_late()
+                if renamed:
+                    reach("between_renames")
+                folder = f"{folders[file.partition_name(write.table)]}/{file.folder_name}"
+                self._make_delta_folder(store, write, folder, made)
+                store.rename(file.path, f"{folder}/{file.file_name}")
+                renamed += 1
+        if self._fsync:
+            for store, made in to_sync.items():
+                store.sync_folders(sorted(made))
+        reach("after_publish")
+        self._refuse_if_late()
+
+    def _make_delta_folder(self, store: FileStore, write: TableWrite, folder: str, to_sync: set[str]) -> None:
+        if folder in write.published_folders:
+            return
+        made = store.make_folder(folder)
+        write.published_folders.append(folder)
+        to_sync.update([folder, *(parent.rpartition("/")[0] for parent in made)])
+        if not store.exists(f"{folder}/{ACID_VERSION_FILE}"):
+            write_acid_version(store, folder, sync=self._fsync)
+
+    def _refuse_if_late(self) -> None:
+        """A transaction that may have timed out must not make anything visible any more."""
+        self._heartbeater.raise_if_lost(self._txn_id)
+        age = self._heartbeater.age_seconds(self._txn_id)
+        most = self._heartbeater.timeout_seconds / 2
+        if age > most:
+            raise TxnAborted(
+                f"transaction {self._txn_id}: the last answered heartbeat is {age:.1f} s old, more than half the "
+                f"time-out ({most:.1f} s), so nothing may be published; begin anew"
+            )
+
+    # -- (5) ---------------------------------------------------------------------------------------
+
+    def _commit_txn(self, key_value: CommitKeyValue | None, was_committed: Callable[[], bool] | None) -> None:
+        try:
+            self._client.commit_txn(self._txn_id, key_value=key_value)
+        except (TxnAborted, NoSuchTxn) as error:
+            self.withdraw()
+            raise TxnAborted(f"transaction {self._txn_id} was not committed: {error}") from error
+        except MetastoreUnavailable as error:
+            self._resolve(key_value, was_committed, error)
+        reach("after_commit_txn")
+
+    def _resolve(
+        self, key_value: CommitKeyValue | None, was_committed: Callable[[], bool] | None, lost: MetastoreUnavailable
+    ) -> None:
+        """The answer was lost: ask again; when the metastore has forgotten, the sink's progress decides."""
+        try:
+            self._ask_again(key_value)
+        except TxnAborted:
+            raise
+        except (NoSuchTxn, MetastoreUnavailable) as error:
+            self._decide_by_progress(was_committed if isinstance(error, NoSuchTxn) else None, lost)
+
+    def _ask_again(self, key_value: CommitKeyValue | None) -> None:
+        retry = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(MetastoreUnavailable),
+            wait=tenacity.wait_random_exponential(multiplier=0.1, max=5),
+            stop=tenacity.stop_after_delay(self._retry_seconds),
+            reraise=True,
+        )
+        retry(self._client.commit_txn, self._txn_id, key_value=key_value)
+
+    def _decide_by_progress(self, was_committed: Callable[[], bool] | None, lost: MetastoreUnavailable) -> None:
+        try:
+            if was_committed is not None:
+                if was_committed():
+                    return
+                raise TxnAborted(f"transaction {self._txn_id} was not committed: its progress is not there") from lost
+        except MetastoreUnavailable as error:
+            _log.warning("the progress that would decide cannot be read: %s", error)
+        first = self._writes[0]
+        raise CommitOutcomeUnknown(
+            f"the answer to the commit of transaction {self._txn_id} (write id {first.write_id} of "
+            f"{first.table.name}) was lost: either all its rows are visible or none; read the table to find out",
+            txn_id=self._txn_id,
+            write_id=first.write_id,
+            folders=tuple(folder for write in self._writes for folder in write.published_folders),
+        ) from lost
+
+
+def abort_quietly(action: Callable[[], None], what: str) -> None:
+    """A clean-up whose failure is logged, so that it never hides the error that led here."""
+    try:
+        action()
+    except StreamingError as error:
+        _log.warning("%s failed: %s", what, error)

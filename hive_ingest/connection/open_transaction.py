@@ -1,0 +1,145 @@
+"""One transaction of a connection, from ACQUIRED to its end. It knows its steps, not the user's states."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from hive_ingest.config import StreamingSettings
+from hive_ingest.connection.begin import LockedTransaction
+from hive_ingest.connection.commit import Committer, TableWrite, abort_quietly
+from hive_ingest.connection.heartbeat import Heartbeater
+from hive_ingest.connection.progress import SinkProgress, SourceProgress
+from hive_ingest.connection.staging import new_staging
+from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.model import CommitKeyValue, Table, TableName, TxnId, WriteId
+from hive_ingest.record_writer.delta_writer import DeltaTarget, DeltaWriter
+from hive_ingest.record_writer.transaction_writer import TransactionWriter, WriteCounts
+from hive_ingest.record_writer.writer import RecordWriter
+
+
+@dataclass(frozen=True, slots=True)
+class CommitInfo:
+    """A committed transaction: what `on_commit` is told. Partitions are names; none for an unpartitioned table."""
+
+    table: TableName
+    txn_id: TxnId
+    write_id: WriteId
+    partitions: tuple[str, ...]
+    partitions_created: tuple[str, ...]
+    rows: int
+    files: int
+    file_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all transactions of a connection share."""
+
+    client: MetastoreClient
+    settings: StreamingSettings
+    heartbeater: Heartbeater
+    pool: Callable[[], ThreadPoolExecutor]
+    progress: SinkProgress | None
+
+
+class OpenTransaction:
+    """Writes, then commits or is undone, once."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        table: Table,
+        locked: LockedTransaction,
+        record_writer: RecordWriter,
+        static_values: Sequence[str],
+    ) -> None:
+        self._around = around
+        self._table = table
+        self._locked = locked
+        self._committer: Committer | None = None
+        self._progress_writer: DeltaWriter | None = None
+        target = DeltaTarget(table, self.write_id, new_staging(table, self.txn_id), static_values=tuple(static_values))
+        self._writer = TransactionWriter(record_writer, target, around.settings, around.pool)
+        self.write = self._writer.write
+        self.flush = self._writer.flush
+
+    @property
+    def txn_id(self) -> TxnId:
+        return self._locked.txn_id
+
+    @property
+    def write_id(self) -> WriteId:
+        return self._locked.write_ids[self._table.name]
+
+    @property
+    def counts(self) -> WriteCounts:
+        return self._writer.counts
+
+    def commit(
+        self,
+        *,
+        partitions: Iterable[str] = (),
+        key_value: CommitKeyValue | None = None,
+        positions: Mapping[str, Any] | None = None,
+        is_seek: bool = False,
+    ) -> CommitInfo:
+        """Finish the files and the progress rows, then the five steps of `commit.py`."""
+        self._around.heartbeater.raise_if_lost(self.txn_id)
+        data = TableWrite(self._table, self.write_id, self._writer.finish())
+        rows = self._progress_rows(positions or {}, is_seek)
+        writes = [data, *self._stage_progress(rows)]
+        settings = self._around.settings
+        self._committer = Committer(
+            self._around.client,
+            self._around.heartbeater,
+            self.txn_id,
+            writes,
+            fsync=settings.fsync,
+            retry_seconds=settings.commit_retry_seconds,
+        )
+        progress = self._around.progress
+        decide = functools.partial(progress.was_committed, self.txn_id) if progress is not None and rows else None
+        self._committer.commit(extra_partitions=partitions, key_value=key_value, was_committed=decide)
+        if progress is not None and rows:
+            progress.committed(self._locked.write_ids[progress.table.name], rows)
+        return self._info(data)
+
+    def _progress_rows(self, positions: Mapping[str, Any], is_seek: bool) -> dict[str, SourceProgress]:
+        progress = self._around.progress
+        return {} if progress is None else progress.next_rows(self.txn_id, positions, is_seek=is_seek)
+
+    def _stage_progress(self, rows: dict[str, SourceProgress]) -> list[TableWrite]:
+        progress = self._around.progress
+        if progress is None or not rows:
+            return []
+        write_id = self._locked.write_ids[progress.table.name]
+        write, self._progress_writer = progress.stage(write_id, new_staging(progress.table, self.txn_id), rows)
+        return [write]
+
+    def _info(self, data: TableWrite) -> CommitInfo:
+        return CommitInfo(
+            table=self._table.name,
+            txn_id=self.txn_id,
+            write_id=self.write_id,
+            partitions=tuple(data.names()) if self._table.is_partitioned else (),
+            partitions_created=tuple(data.partitions_created),
+            rows=self.counts.rows,
+            files=len(data.files),
+            file_bytes=sum(file.size_bytes for file in data.files),
+        )
+
+    def withdraw(self) -> None:
+        """Remove what got a visible name, of a transaction that is not committed and never will be."""
+        if self._committer is not None:
+            abort_quietly(self._committer.withdraw, "removing what was published")
+
+    def clean_up(self) -> None:
+        """The transaction has ended, in whatever way: its hidden files go."""
+        self._around.heartbeater.forget([self.txn_id])
+        abort_quietly(self._writer.discard, "removing the staging folder")
+        if self._progress_writer is not None:
+            abort_quietly(self._progress_writer.discard, "removing the progress table's staging folder")

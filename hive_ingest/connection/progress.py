@@ -1,0 +1,285 @@
+"""Exactly once: the progress of a sink's sources commits together with the data.
+
+A sink has a name. Its progress is rows of a small ACID table, `<database>.<sink>__progress`, written as a delta
+in the same transaction as the data: a commit makes both visible or neither. A lock for each source, on the
+progress table, keeps all but one owner out; safety depends on that lock alone, not on knowing who is alive.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from hive_ingest.acid.write_ids import ValidWriteIdList
+from hive_ingest.config import StreamingSettings
+from hive_ingest.connection.begin import describe_lock
+from hive_ingest.connection.commit import TableWrite
+from hive_ingest.connection.owner import Owner
+from hive_ingest.errors import ConfigurationError, LockTimeout, SinkConflict, SinkInUse
+from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.model import (
+    DataOperationType,
+    LockComponent,
+    LockInfo,
+    LockLevel,
+    LockType,
+    Table,
+    TableName,
+    TxnId,
+    WriteId,
+)
+from hive_ingest.reader.newest import newest_rows
+from hive_ingest.record_writer.delta_writer import DeltaTarget, DeltaWriter
+from hive_ingest.record_writer.routing import GroupKey
+from hive_ingest.schema import arrow_schema
+
+#: Of the progress rows' layout.
+PROGRESS_VERSION = 1
+PROGRESS_COLUMNS = {
+    "sequence": "bigint",
+    "source": "string",
+    "position": "string",
+    "epoch": "bigint",
+    "table_id": "bigint",
+    "txn_id": "bigint",
+    "version": "int",
+    "written_at": "timestamp",
+}
+_SINK_NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceProgress:
+    """The latest progress row of one source.
+
+    `position` is whatever JSON the pipeline committed: from where to go on. `sequence` grows by one with each
+    commit of the source, `epoch` with each `seek`.
+    """
+
+    source: str
+    position: Any
+    sequence: int
+    epoch: int
+    table_id: int
+    txn_id: TxnId
+    written_at: dt.datetime
+
+
+def progress_table_name(database: str, sink: str) -> TableName:
+    """Raises ConfigurationError for a name that no table can have."""
+    if not _SINK_NAME.fullmatch(sink):
+        raise ConfigurationError(
+            f"{sink!r} is no sink name: small letters, digits and _ only, a letter first, at most 100 characters"
+        )
+    return TableName(database, f"{sink}__progress")
+
+
+def source_lock_name(source: str) -> str:
+    """The made-up partition that stands for a source in locks; there is no such partition."""
+    return f"source={hashlib.sha256(source.encode()).hexdigest()[:32]}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """What the progress table looked like after our own last commit."""
+
+    write_id: WriteId
+    exceptions: frozenset[WriteId]
+    rows: dict[str, SourceProgress]
+
+
+class SinkProgress:
+    """The progress of some sources of one sink, for the one connection that owns them."""
+
+    def __init__(
+        self, client: MetastoreClient, data: Table, sink: str, sources: Iterable[str], settings: StreamingSettings
+    ) -> None:
+        self.sources = tuple(dict.fromkeys(sources))
+        if not self.sources:
+            raise ConfigurationError(f"sink {sink!r}: name at least one source that this connection owns")
+        self.sink = sink
+        self.owner = Owner.of_this_process(sink)
+        self._client = client
+        self._data = data
+        self._settings = settings
+        name = progress_table_name(data.name.database, sink)
+        # Hive 3.1 cannot open ZSTD, and this table is tiny.
+        properties = {"orc.compress": "ZLIB"}
+        client.create_table(name, columns=PROGRESS_COLUMNS, properties=properties, if_not_exists=True)
+        self.table = client.get_table(name)
+        self._remembered: _Remembered | None = None
+        self._exceptions: frozenset[WriteId] = frozenset()
+        self.latest: dict[str, SourceProgress | None] = {}
+
+    # -- locks -------------------------------------------------------------------------------------
+
+    def lock_components(self) -> list[LockComponent]:
+        """The progress table as any writer of it, and each source for nobody else."""
+        database, table = self.table.name.database, self.table.name.table
+        insert, no_txn = DataOperationType.INSERT, DataOperationType.NO_TXN
+        sources = [
+            LockComponent(LockType.EXCL_WRITE, LockLevel.PARTITION, database, table, source_lock_name(source), no_txn)
+            for source in self.sources
+        ]
+        return [
+            LockComponent(LockType.SHARED_READ, LockLevel.TABLE, database, table, operation_type=insert),
+            *sources,
+        ]
+
+    def free_dead_owners(self, blockers: list[LockInfo]) -> None:
+        """Abort the transactions of owners that are provably gone and hold a source of ours."""
+        names = {source_lock_name(source) for source in self.sources}
+        for lock in blockers:
+            owner = Owner.parse(lock.agent_info)
+            is_source = lock.table == self.table.name.table and lock.partition_name in names
+            if is_source and owner is not None and owner.is_dead():
+                self._client.abort_txns([lock.txn_id], reason=f"its owner is gone: {lock.agent_info}")
+
+    def timeout_error(self, blockers: list[LockInfo], waited_seconds: float) -> LockTimeout:
+        """SinkInUse when one of the sources is held, else LockTimeout."""
+        held = [lock for lock in blockers if lock.table == self.table.name.table and lock.partition_name]
+        if not held:
+            return lock_timeout(self._data.name, blockers, waited_seconds)
+        return SinkInUse(
+            f"a source of sink {self.sink!r} was in use by another owner for {waited_seconds:.0f} s: "
+            f"{'; '.join(map(describe_lock, held))}. Stop that one, or wait until it times out"
+        )
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def read(self, write_id: WriteId) -> bool:
+        """Fill `latest` from a fresh snapshot; call it once the locks are ACQUIRED.
+
+        False when a newer commit of these sources has a higher write id than ours: begin anew, or the newest
+        delta would not be the latest row. Raises SinkConflict when the sink belongs to another table.
+        """
+        snapshot = self._client.get_valid_write_ids([self.table.name])[0]
+        self._exceptions = frozenset((*snapshot.open, *snapshot.aborted)) - {write_id}
+        remembered = self._remembered
+        if (
+            remembered is not None
+            and snapshot.high_water_mark == write_id == remembered.write_id + 1
+            and self._exceptions == remembered.exceptions
+        ):
+            self.latest = dict(remembered.rows)
+            return True
+        rows = self._latest_rows(snapshot)
+        newest = max((row_write_id for _, row_write_id in rows.values()), default=0)
+        self.latest = {source: rows[source][0] if source in rows else None for source in self.sources}
+        for row in self.latest.values():
+            if row is not None and row.table_id != self._data.id:
+                raise SinkConflict(
+                    f"sink {self.sink!r} has progress for another table (id {row.table_id}, this one has "
+                    f"{self._data.id}): the table was dropped and made again, or two tables share the sink's name; "
+                    f"use another sink name, or drop {self.table.name}"
+                )
+        return newest < write_id
+
+    def _latest_rows(self, snapshot: ValidWriteIdList) -> dict[str, tuple[SourceProgress, WriteId]]:
+        """The newest deltas first, until every source has been found."""
+        found: dict[str, tuple[SourceProgress, WriteId]] = {}
+        for rows in newest_rows(self._client, self.table, snapshot):
+            for row, write_id in _rows(rows):
+                best = found.get(row.source)
+                if row.source in self.sources and (best is None or best[0].sequence < row.sequence):
+                    found[row.source] = (row, write_id)
+            if len(found) == len(self.sources):
+                break
+        return found
+
+    def was_committed(self, txn_id: TxnId) -> bool:
+        """Whether any row of that transaction is visible in a fresh snapshot. Reads the whole table if it must."""
+        snapshot = self._client.get_valid_write_ids([self.table.name])[0]
+        return any(
+            row.txn_id == txn_id for rows in newest_rows(self._client, self.table, snapshot) for row, _ in _rows(rows)
+        )
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def next_rows(
+        self, txn_id: TxnId, positions: Mapping[str, Any], *, is_seek: bool = False
+    ) -> dict[str, SourceProgress]:
+        """A row for every source owned: the new position, or the old one again, so that the newest delta has all.
+
+        Raises SinkConflict for a source that is not owned, ConfigurationError for a position that is no JSON.
+        """
+        strangers = sorted(set(positions) - set(self.sources))
+        if strangers:
+            raise SinkConflict(f"sources {strangers} are not owned by this connection, which owns {self.sources}")
+        rows = {}
+        now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
+        for source in self.sources:
+            last = self.latest.get(source)
+            if source not in positions and last is None:
+                continue
+            rows[source] = SourceProgress(
+                source=source,
+                position=positions.get(source, last.position if last else None),
+                sequence=last.sequence + 1 if last else 1,
+                epoch=(last.epoch if last else 0) + (1 if is_seek and source in positions else 0),
+                table_id=self._data.id,
+                txn_id=txn_id,
+                written_at=now,
+            )
+        return rows
+
+    def stage(
+        self, write_id: WriteId, staging: str, rows: Mapping[str, SourceProgress]
+    ) -> tuple[TableWrite, DeltaWriter]:
+        """Write the rows to a hidden file, to be published with the data."""
+        batch = pa.RecordBatch.from_pylist([_to_dict(row) for row in rows.values()], arrow_schema(self.table.columns))
+        delta = DeltaWriter(DeltaTarget(self.table, write_id, staging), self._settings)
+        return TableWrite(self.table, write_id, [delta.finish(GroupKey((), 0), [], [batch])]), delta
+
+    def committed(self, write_id: WriteId, rows: dict[str, SourceProgress]) -> None:
+        """Remember what the next transaction must find if nobody else has written."""
+        self.latest = {source: rows.get(source) for source in self.sources}
+        if len(rows) == len(self.sources):
+            self._remembered = _Remembered(write_id, self._exceptions, rows)
+
+
+def lock_timeout(table: TableName, blockers: Sequence[LockInfo], waited_seconds: float) -> LockTimeout:
+    """Names who is in the way."""
+    who = "; ".join(map(describe_lock, blockers)) or "overwrites, one after the other"
+    return LockTimeout(
+        f"no lock on {table} within lock_wait_seconds={waited_seconds:.0f}: blocked by {who}. Wait for it, abort it "
+        "(hive-ingest abort), or raise the limit"
+    )
+
+
+def _to_dict(row: SourceProgress) -> dict[str, Any]:
+    try:
+        position = json.dumps(row.position, allow_nan=False, ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"the position of source {row.source!r} is no JSON value: {error}") from error
+    return dataclasses.asdict(row) | {"position": position, "version": PROGRESS_VERSION}
+
+
+def _rows(batch: pa.RecordBatch) -> Iterable[tuple[SourceProgress, WriteId]]:
+    for row in batch.to_pylist():
+        if row["version"] > PROGRESS_VERSION:
+            raise SinkConflict(
+                f"progress of source {row['source']!r} has version {row['version']}: "
+                "it was written by a newer version of this package; use that one"
+            )
+        write_id = WriteId(row["row__id"]["writeid"])
+        yield (
+            SourceProgress(
+                row["source"],
+                json.loads(row["position"]),
+                row["sequence"],
+                row["epoch"],
+                row["table_id"],
+                TxnId(row["txn_id"]),
+                row["written_at"],
+            ),
+            write_id,
+        )

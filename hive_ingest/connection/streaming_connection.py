@@ -1,0 +1,484 @@
+"""The Streaming V2 API: begin, write, commit, one transaction at a time (Java: `HiveStreamingConnection`)."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from types import MappingProxyType, TracebackType
+from typing import Any, Self
+
+from hive_ingest.config import StreamingSettings
+from hive_ingest.connection.begin import LockedTransaction, LockPlan, newest_overwrite
+from hive_ingest.connection.checks import check_static_values, check_still_fits, check_table
+from hive_ingest.connection.open_transaction import CommitInfo, OpenTransaction
+from hive_ingest.connection.progress import SinkProgress, SourceProgress, lock_timeout
+from hive_ingest.connection.resources import Resources, abandon
+from hive_ingest.connection.staging import remove_leftovers
+from hive_ingest.connection.stats import ConnectionStats
+from hive_ingest.connection.transaction import Action, TransactionState, next_state
+from hive_ingest.errors import (
+    CommitOutcomeUnknown,
+    ConfigurationError,
+    ConnectionMisuse,
+    InvalidTable,
+    NoSuchObject,
+    StreamingConnectionError,
+    StreamingError,
+    TxnAborted,
+)
+from hive_ingest.faults import reach
+from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.model import (
+    CommitKeyValue,
+    DataOperationType,
+    LockComponent,
+    LockInfo,
+    LockLevel,
+    LockType,
+    Table,
+    TableName,
+    TxnId,
+    WriteId,
+)
+from hive_ingest.record_writer.transaction_writer import WriteCounts
+from hive_ingest.record_writer.writer import RecordSchema, RecordWriter
+from hive_ingest.storage.filesystem import open_store
+
+_log = logging.getLogger(__name__)
+
+
+class StreamingConnection:
+    """Streams records into one transactional table. Make it by `connect`; one thread owns it.
+
+    A call from another thread or after a fork raises ConnectionMisuse. Left unclosed, it warns and aborts when
+    it is collected or the interpreter exits.
+    """
+
+    def __init__(
+        self,
+        client: MetastoreClient,
+        table: Table,
+        record_writer: RecordWriter,
+        *,
+        static_values: tuple[str, ...],
+        agent_info: str,
+        settings: StreamingSettings,
+        transaction_batch_size: int,
+        progress: SinkProgress | None,
+        on_commit: Callable[[CommitInfo], None] | None,
+    ) -> None:
+        self._client = client
+        self._table = table
+        self._record_writer = record_writer
+        self._static_values = static_values
+        self._settings = settings
+        self._progress = progress
+        self._on_commit = on_commit
+        self._state = TransactionState.INACTIVE
+        self._stats = ConnectionStats()
+        self._partitions: tuple[str, ...] = ()
+        self._warned_columns = False
+        self._thread, self._pid = threading.get_ident(), os.getpid()
+        self._bind()
+        self._resources = Resources(client, self._lock_plan(agent_info), settings, transaction_batch_size, progress)
+        self._finalizer = weakref.finalize(self, abandon, self._resources, str(table.name), self._pid)
+
+    @classmethod
+    def connect(
+        cls,
+        client: MetastoreClient,
+        *,
+        database: str,
+        table: str,
+        record_writer: RecordWriter,
+        static_partition_values: Sequence[str] = (),
+        agent_info: str = "",
+        settings: StreamingSettings | Mapping[str, Any] | None = None,
+        transaction_batch_size: int = 1,
+        sink: str | None = None,
+        sources: Iterable[str] = (),
+        on_commit: Callable[[CommitInfo], None] | None = None,
+    ) -> Self:
+        """Check everything that can be checked, and connect.
+
+        `static_partition_values` are those of the leading partition keys, as text; the other keys are dynamic.
+        `transaction_batch_size` transactions are opened at a time. With `sink` and `sources`, the progress of
+        those sources commits with the data (see `progress` and `commit_transaction`).
+
+        Raises InvalidTable, StreamingConnectionError, UnsupportedFeature, ConfigurationError.
+        """
+        if transaction_batch_size < 1:
+            raise ConfigurationError(f"transaction_batch_size={transaction_batch_size}: give 1 or more")
+        if not isinstance(record_writer, RecordWriter):
+            raise StreamingConnectionError(
+                f"{record_writer!r} is no record writer: use StrictJsonWriter, StrictDelimitedInputWriter, ArrowWriter "
+                "or an object with the methods of hive_ingest.record_writer.RecordWriter"
+            )
+        if not isinstance(settings, StreamingSettings):
+            settings = StreamingSettings.load(settings)
+        found = _get_table(client, TableName(database, table))
+        check_table(found)
+        values = tuple(static_partition_values)
+        check_static_values(found, values)
+        remove_leftovers(client, found)
+        progress = SinkProgress(client, found, sink, sources, settings) if sink is not None else None
+        return cls(
+            client,
+            found,
+            record_writer,
+            static_values=values,
+            agent_info=agent_info or f"hive-ingest pid={os.getpid()}",
+            settings=settings,
+            transaction_batch_size=transaction_batch_size,
+            progress=progress,
+            on_commit=on_commit,
+        )
+
+    def _lock_plan(self, agent_info: str) -> LockPlan:
+        name = self._table.name
+        components = [
+            LockComponent(
+                LockType.SHARED_WRITE if self._settings.shared_write else LockType.SHARED_READ,
+                LockLevel.TABLE,
+                name.database,
+                name.table,
+                operation_type=DataOperationType.INSERT,
+                is_dynamic_partition_write=self._table.is_partitioned,
+            )
+        ]
+        progress = self._progress
+        if progress is None:
+            return LockPlan((name,), tuple(components), agent_info, _nothing, functools.partial(lock_timeout, name))
+        return LockPlan(
+            (name, progress.table.name),
+            (*components, *progress.lock_components()),
+            progress.owner.to_agent_info(agent_info),
+            progress.free_dead_owners,
+            progress.timeout_error,
+        )
+
+    # -- transactions ------------------------------------------------------------------------------
+
+    def begin_transaction(self) -> None:
+        """Open the next transaction: id, write id, lock, progress; the table is read again.
+
+        Raises LockTimeout, SinkInUse, SinkConflict, InvalidTable, InvalidTransactionState.
+        """
+        self._check_owner()
+        after = next_state(self._state, Action.BEGIN)
+        if self._resources.current is not None:  # its commit ended UNKNOWN
+            self._forget_current()
+        locked = self._resources.opener.begin(self._is_overtaken)
+        try:
+            self._read_table_again()
+            current = OpenTransaction(
+                self._resources.around, self._table, locked, self._record_writer, self._static_values
+            )
+        except BaseException as error:
+            self._resources.opener.abort(locked.txn_id, "begin failed", first_error=error)
+            raise
+        self._resources.current = current
+        self._state = after
+
+    def write(self, records: object) -> None:
+        """Write records, of whatever kind the record writer takes.
+
+        An error in a record may be raised here, by a later call, or by commit; the transaction is then FAILED,
+        and nothing of it will be visible.
+        """
+        current = self._resources.current
+        if (
+            current is None
+            or self._state is not TransactionState.OPEN
+            or self._thread != threading.get_ident()
+            or self._pid != os.getpid()
+            or self._resources.heartbeater.lost
+        ):
+            current = self._refuse_or_get(Action.WRITE)
+        try:
+            current.write(records)
+        except BaseException:
+            self._state = next_state(self._state, Action.FAIL)
+            raise
+
+    def flush(self) -> None:
+        """Parse and spill all that was written. Nothing becomes visible before the commit."""
+        current = self._refuse_or_get(Action.FLUSH)
+        with self._failing():
+            current.flush()
+
+    def commit_transaction(
+        self,
+        partitions: Iterable[str] = (),
+        key: str | None = None,
+        value: str | None = None,
+        *,
+        positions: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Make all rows of the transaction visible, and with them the new `positions` of the sources owned.
+
+        `partitions` ("k=v/…") are created too if they are missing. `key` and `value` change a table parameter
+        with the commit (HIVE-20538). Raises TxnAborted (nothing is visible; the state is ABORTED),
+        CommitOutcomeUnknown (the state is UNKNOWN), or another error (the state is FAILED: call abort).
+        """
+        self._commit(partitions, key, value, positions or {}, is_seek=False)
+
+    def seek(self, positions: Mapping[str, Any]) -> None:
+        """In a transaction of its own, set the positions of sources on purpose, also back: a new epoch begins."""
+        self.begin_transaction()
+        try:
+            self._commit((), None, None, positions, is_seek=True)
+        except BaseException as error:
+            if self._state in (TransactionState.OPEN, TransactionState.FAILED):
+                self._abort_after(error)
+            raise
+
+    def _commit(
+        self,
+        partitions: Iterable[str],
+        key: str | None,
+        value: str | None,
+        positions: Mapping[str, Any],
+        *,
+        is_seek: bool,
+    ) -> None:
+        current = self._refuse_or_get(Action.COMMIT)
+        if positions and self._progress is None:
+            raise ConfigurationError("positions need a sink: connect with sink=… and sources=…")
+        key_value = self._key_value(key, value)
+        try:
+            with self._failing():
+                info = current.commit(partitions=partitions, key_value=key_value, positions=positions, is_seek=is_seek)
+        except CommitOutcomeUnknown:
+            self._state = TransactionState.UNKNOWN
+            raise
+        except TxnAborted as error:
+            self._abort_after(error)
+            raise
+        self._state = TransactionState.COMMITTED
+        self._committed(current, info)
+
+    def _committed(self, current: OpenTransaction, info: CommitInfo) -> None:
+        self._stats.add(current.counts, info)
+        self._partitions = info.partitions
+        self._warn_of_unmatched_columns(current.counts)
+        self._forget_current()
+        if self._on_commit is not None:
+            self._on_commit(info)
+        reach("after_commit_answer")
+
+    def abort_transaction(self) -> None:
+        """Give the transaction up: nothing of it is or becomes visible."""
+        self._check_owner()
+        after = next_state(self._state, Action.ABORT)
+        self._undo("aborted by its owner", first_error=None)
+        self._state = after
+
+    def _abort_after(self, error: BaseException) -> None:
+        """The transaction is lost: clean up without hiding the error."""
+        self._undo(f"failed: {type(error).__name__}", first_error=error)
+        self._state = TransactionState.ABORTED
+
+    def _undo(self, reason: str, *, first_error: BaseException | None) -> None:
+        current = self._resources.current
+        assert current is not None
+        self._stats.transactions_aborted += 1
+        current.withdraw()
+        self._forget_current()
+        self._resources.opener.abort(current.txn_id, reason, first_error=first_error)
+
+    def _forget_current(self) -> None:
+        current = self._resources.current
+        assert current is not None
+        self._resources.current = None
+        self._resources.opener.ended()
+        current.clean_up()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """`with conn.transaction(): …` begins, and commits at the end, or aborts on an error."""
+        self.begin_transaction()
+        try:
+            yield self
+        except BaseException as error:
+            if self._state in (TransactionState.OPEN, TransactionState.FAILED):
+                self._abort_after(error)
+            raise
+        if self._state is not TransactionState.OPEN:
+            return  # committed or aborted inside
+        try:
+            self.commit_transaction()
+        except BaseException as error:
+            if self._state in (TransactionState.OPEN, TransactionState.FAILED):
+                self._abort_after(error)
+            raise
+
+    # -- helpers of the above ----------------------------------------------------------------------
+
+    def _bind(self) -> None:
+        keys = self._table.partition_keys[len(self._static_values) :]
+        self._record_writer.bind(RecordSchema(self._table.columns, keys))
+
+    def _read_table_again(self) -> None:
+        table = _get_table(self._client, self._table.name)
+        if table == self._table:
+            return
+        check_table(table)
+        check_still_fits(self._table, table)
+        self._table = table
+        self._bind()
+
+    def _is_overtaken(self, locked: LockedTransaction) -> bool:
+        """After ACQUIRED, before anything is written: has an overwrite passed our write id?"""
+        write_id = locked.write_ids[self._table.name]
+        store, folder = open_store(self._table.location)
+        if self._progress is not None:
+            fits = self._progress.read(locked.write_ids[self._progress.table.name])
+            reach("after_progress_read")
+            if not fits:
+                return True
+        if not self._table.is_partitioned:
+            return newest_overwrite(store, folder) > write_id
+        return False  # its partitions are not known yet: looked at before they are published
+
+    def _key_value(self, key: str | None, value: str | None) -> CommitKeyValue | None:
+        if key is None and value is None:
+            return None
+        if key is None or value is None:
+            raise ConfigurationError("commit_transaction wants both key and value, or neither")
+        return CommitKeyValue(self._table.id, key, value)
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._state = next_state(self._state, Action.FAIL)
+            raise
+
+    def _refuse_or_get(self, action: Action) -> OpenTransaction:
+        self._check_owner()
+        next_state(self._state, action)
+        current = self._resources.current
+        assert current is not None
+        try:
+            self._resources.heartbeater.raise_if_lost(current.txn_id)
+        except TxnAborted:
+            self._state = TransactionState.FAILED
+            raise
+        return current
+
+    def _check_owner(self) -> None:
+        if not self._finalizer.alive:
+            raise ConnectionMisuse(f"the connection to {self._table.name} is closed: open another one")
+        if self._pid != os.getpid():
+            raise ConnectionMisuse(f"the connection to {self._table.name} came through a fork: open one of your own")
+        if self._thread != threading.get_ident():
+            raise ConnectionMisuse(
+                f"the connection to {self._table.name} belongs to another thread: open one for each thread"
+            )
+
+    def _warn_of_unmatched_columns(self, counts: WriteCounts) -> None:
+        matched = counts.matched_columns
+        if self._warned_columns or matched is None or not counts.rows:
+            return
+        self._warned_columns = True
+        keys = self._table.partition_keys[len(self._static_values) :]
+        missing = [column.name for column in (*self._table.columns, *keys) if column.name not in matched]
+        if missing:
+            _log.warning("no record had a field for %s of %s: they are null", missing, self._table.name)
+
+    # -- what can be asked -------------------------------------------------------------------------
+
+    @property
+    def state(self) -> TransactionState:
+        return self._state
+
+    @property
+    def table(self) -> Table:
+        """As of the last begin."""
+        return self._table
+
+    @property
+    def txn_id(self) -> TxnId | None:
+        """Of the transaction under way (Java: `getCurrentTxnId`)."""
+        current = self._resources.current
+        return current.txn_id if current else None
+
+    @property
+    def write_id(self) -> WriteId | None:
+        """Of the transaction under way (Java: `getCurrentWriteId`)."""
+        current = self._resources.current
+        return current.write_id if current else None
+
+    @property
+    def remaining_transactions(self) -> int:
+        """Transactions that are open already and not begun."""
+        return self._resources.opener.remaining
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """Names of the partitions that the last committed transaction wrote."""
+        return self._partitions
+
+    @property
+    def progress(self) -> Mapping[str, SourceProgress | None]:
+        """The latest committed progress of each source owned, as of the last begin or commit; None: none yet."""
+        if self._progress is None:
+            raise ConfigurationError("there is no progress without a sink: connect with sink=… and sources=…")
+        return MappingProxyType(self._progress.latest)
+
+    @property
+    def stats(self) -> ConnectionStats:
+        current = self._resources.current
+        age = self._resources.heartbeater.age_seconds(current.txn_id) if current else None
+        return replace(self._stats, last_heartbeat_age_seconds=age)
+
+    def __repr__(self) -> str:
+        return f"<StreamingConnection {self._table.name} {self._state.name} txn={self.txn_id} write_id={self.write_id}>"
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Abort what is open and give everything back. Idempotent."""
+        if not self._finalizer.alive:
+            return
+        self._check_owner()
+        try:
+            if self._state in (TransactionState.OPEN, TransactionState.FAILED):
+                self.abort_transaction()
+            elif self._resources.current is not None:
+                self._forget_current()
+        finally:
+            self._finalizer.detach()
+            self._resources.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except StreamingError as error:
+            if exc is None:
+                raise
+            _log.warning("closing the connection to %s failed: %s", self._table.name, error)
+
+
+def _get_table(client: MetastoreClient, name: TableName) -> Table:
+    try:
+        return client.get_table(name)
+    except NoSuchObject as error:
+        raise InvalidTable(f"there is no table {name} in {client.uri}: create it first ({error})") from error
+
+
+def _nothing(blockers: list[LockInfo]) -> None:
+    """Without a sink nobody's transaction is touched."""

@@ -1,0 +1,156 @@
+"""A group of rows to one ACID file: spills while records come in, one joined file at the end.
+
+Write id, bucket and statement id are given, and no metastore is asked: an executor of somebody else's
+transaction writes its share by the same code.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from hive_ingest.acid.bucket_codec import encode_bucket
+from hive_ingest.acid.names import BucketFileName, DeltaName, partition_name
+from hive_ingest.config import StreamingSettings
+from hive_ingest.model import Table, WriteId
+from hive_ingest.record_writer.routing import GroupKey
+from hive_ingest.schema import arrow_schema
+from hive_ingest.storage.filesystem import FileStore, open_store
+from hive_ingest.storage.orc_file import AcidFile, AcidOrcWriter
+from hive_ingest.storage.stripe_copy import join
+
+#: What `orc.compress` means when a table does not say (Hive's own default is ZLIB, for Hive 3.1 set that).
+DEFAULT_COMPRESSION = "ZSTD"
+
+
+@dataclass(frozen=True)
+class DeltaTarget:
+    """Where the rows of one writer in one transaction go.
+
+    `staging` is a hidden folder on the table's file system that this writer alone uses;
+    `writer_bucket` the bucket number that it owns in an unbucketed table.
+    """
+
+    table: Table
+    write_id: WriteId
+    staging: str
+    statement_id: int = 0
+    static_values: tuple[str, ...] = ()
+    writer_bucket: int = 0
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Of the table's data columns."""
+        return arrow_schema(self.table.columns)
+
+    @property
+    def compression(self) -> str:
+        return self.table.properties.get("orc.compress", DEFAULT_COMPRESSION).upper()
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaFile:
+    """A finished file that still has a hidden name. `path` is in the store of the table's location."""
+
+    key: GroupKey
+    write_id: WriteId
+    statement_id: int
+    path: str
+    rows: int
+    size_bytes: int
+
+    @property
+    def folder_name(self) -> str:
+        """`delta_0000004_0000004_0000`"""
+        return str(DeltaName(self.write_id, self.write_id, self.statement_id))
+
+    @property
+    def file_name(self) -> str:
+        """`bucket_00000`"""
+        return str(BucketFileName(self.key.bucket))
+
+    def partition_name(self, table: Table) -> str:
+        """`"k=v/…"`, escaped; empty for an unpartitioned table."""
+        return partition_name([key.name for key in table.partition_keys], self.key.partition)
+
+
+class DeltaWriter:
+    """Encodes groups of rows into ORC files of the staging folder. Several threads may use it at once."""
+
+    def __init__(self, target: DeltaTarget, settings: StreamingSettings) -> None:
+        self._target = target
+        self._settings = settings
+        self._store, self._staging = open_store(target.staging)
+        self._numbers = itertools.count()
+        self._made = False
+
+    @property
+    def store(self) -> FileStore:
+        return self._store
+
+    def new_path(self, suffix: str) -> str:
+        """A fresh name in the staging folder, which is made at the first call."""
+        if not self._made:
+            self._store.make_folder(self._staging)
+            self._made = True
+        return f"{self._staging}/{next(self._numbers)}{suffix}"
+
+    def encode(
+        self, key: GroupKey, path: str, batches: Iterable[pa.RecordBatch], *, first_row_id: int, sync: bool
+    ) -> AcidFile:
+        """Write one complete ORC file with the row ids from `first_row_id` on; removed again on any error."""
+        target = self._target
+        writer = AcidOrcWriter(
+            self._store,
+            path,
+            schema=target.schema,
+            write_id=target.write_id,
+            bucket_property=encode_bucket(key.bucket, target.statement_id),
+            first_row_id=first_row_id,
+            compression=target.compression,
+            stripe_size_bytes=self._settings.stripe_size_bytes,
+            sync=sync,
+        )
+        try:
+            for batch in batches:
+                writer.write(batch)
+            return writer.close()
+        except BaseException:
+            writer.discard()
+            raise
+
+    def finish(self, key: GroupKey, spills: Sequence[AcidFile], rest: Sequence[pa.RecordBatch]) -> DeltaFile:
+        """One file from the spills of a group, in order, and the rows that were never spilled."""
+        if spills:
+            file = self._join(key, [*spills, *self._tail(key, spills, rest)])
+        else:
+            file = self.encode(key, self.new_path(".orc"), rest, first_row_id=0, sync=self._settings.fsync)
+        target = self._target
+        return DeltaFile(key, target.write_id, target.statement_id, file.path, file.rows, file.size_bytes)
+
+    def _tail(self, key: GroupKey, spills: Sequence[AcidFile], rest: Sequence[pa.RecordBatch]) -> list[AcidFile]:
+        if not any(batch.num_rows for batch in rest):
+            return []
+        first = sum(file.rows for file in spills)
+        return [self.encode(key, self.new_path(".orc"), rest, first_row_id=first, sync=False)]
+
+    def _join(self, key: GroupKey, files: Sequence[AcidFile]) -> AcidFile:
+        joined = join(
+            self._store,
+            [file.path for file in files],
+            self.new_path(".orc"),
+            write_id=self._target.write_id,
+            bucket_property=encode_bucket(key.bucket, self._target.statement_id),
+            sync=self._settings.fsync,
+        )
+        for file in files:
+            self._store.delete_file(file.path)
+        return joined
+
+    def discard(self) -> None:
+        """Remove the staging folder with all that is in it."""
+        self._store.delete_folder(self._staging)
