@@ -1,0 +1,348 @@
+"""The catalog's tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Delete, Update, and_, bindparam, delete, insert, select, update
+from sqlalchemy import Table as SqlTable
+
+from hive_ingest.errors import AlreadyExists, NoSuchObject, UnsupportedFeature
+from hive_ingest.metastore_client.embedded import tables as t
+from hive_ingest.metastore_client.embedded.database import Row, Session
+from hive_ingest.metastore_client.embedded.databases import DatabaseCalls, check_length, matching, no_such_database
+from hive_ingest.metastore_client.embedded.folders import make_folder, move_folder
+from hive_ingest.metastore_client.embedded.sql import now_ms
+from hive_ingest.metastore_client.embedded.table_checks import check_change, check_table, with_default_properties
+from hive_ingest.metastore_client.embedded.uris import local_path
+from hive_ingest.model import Column, Table, TableName, columns_of
+
+_MANAGED = "MANAGED_TABLE"
+
+_TBL = t.TBLS.c
+_THIS_TABLE = and_(bindparam("database") == _TBL.DB_NAME, bindparam("table") == _TBL.TBL_NAME)
+_THIS_ID = bindparam("table_id") == _TBL.TBL_ID
+_FIELDS = (
+    _TBL.TBL_ID,
+    _TBL.TBL_TYPE,
+    _TBL.OWNER,
+    _TBL.CREATE_TIME,
+    _TBL.LOCATION,
+    _TBL.COLUMNS,
+    _TBL.PARTITION_KEYS,
+    _TBL.BUCKET_COLUMNS,
+    _TBL.NUM_BUCKETS,
+    _TBL.SORT_COLUMNS,
+    _TBL.INPUT_FORMAT,
+    _TBL.OUTPUT_FORMAT,
+    _TBL.SERDE,
+)
+# One row for each property, so that a table and its properties are of the same moment.
+_GET = (
+    select(*_FIELDS, t.TABLE_PARAMS.c.PARAM_KEY, t.TABLE_PARAMS.c.PARAM_VALUE)
+    .select_from(t.TBLS.outerjoin(t.TABLE_PARAMS, t.TABLE_PARAMS.c.TBL_ID == _TBL.TBL_ID))
+    .where(_THIS_TABLE)
+)
+_LOCK = select(_TBL.TBL_ID).where(_THIS_TABLE).with_for_update()
+_NAMES = select(_TBL.TBL_NAME).where(bindparam("database") == _TBL.DB_NAME).order_by(_TBL.TBL_NAME)
+_DB_LOCATION = select(t.DBS.c.DB_LOCATION_URI).where(bindparam("database") == t.DBS.c.DB_NAME).with_for_update()
+_INSERT = (
+    insert(t.TBLS)
+    .values(
+        DB_NAME=bindparam("database"),
+        TBL_NAME=bindparam("table"),
+        TBL_TYPE=bindparam("table_type"),
+        OWNER=bindparam("owner"),
+        CREATE_TIME=now_ms() // 1000,
+        LOCATION=bindparam("location"),
+        COLUMNS=bindparam("columns"),
+        PARTITION_KEYS=bindparam("partition_keys"),
+        BUCKET_COLUMNS=bindparam("bucket_columns"),
+        NUM_BUCKETS=bindparam("num_buckets"),
+        SORT_COLUMNS=bindparam("sort_columns"),
+        INPUT_FORMAT=bindparam("input_format"),
+        OUTPUT_FORMAT=bindparam("output_format"),
+        SERDE=bindparam("serde"),
+    )
+    .returning(_TBL.TBL_ID, _TBL.CREATE_TIME)
+)
+_UPDATE = (
+    update(t.TBLS)
+    .where(_THIS_ID)
+    .values(
+        DB_NAME=bindparam("database"),
+        TBL_NAME=bindparam("table"),
+        OWNER=bindparam("owner"),
+        LOCATION=bindparam("location"),
+        COLUMNS=bindparam("columns"),
+        SORT_COLUMNS=bindparam("sort_columns"),
+        INPUT_FORMAT=bindparam("input_format"),
+        OUTPUT_FORMAT=bindparam("output_format"),
+        SERDE=bindparam("serde"),
+    )
+)
+_DELETE = delete(t.TBLS).where(_THIS_ID)
+_INSERT_PROPERTY = insert(t.TABLE_PARAMS).values(
+    TBL_ID=bindparam("table_id"), PARAM_KEY=bindparam("key"), PARAM_VALUE=bindparam("new_value")
+)
+_DELETE_PROPERTIES = delete(t.TABLE_PARAMS).where(bindparam("table_id") == t.TABLE_PARAMS.c.TBL_ID)
+_DELETE_PARTITIONS = delete(t.PARTITIONS).where(bindparam("table_id") == t.PARTITIONS.c.TBL_ID)
+_PARTITION_LOCATIONS = select(t.PARTITIONS.c.PART_NAME, t.PARTITIONS.c.LOCATION).where(
+    bindparam("table_id") == t.PARTITIONS.c.TBL_ID
+)
+_MOVE_PARTITION = (
+    update(t.PARTITIONS)
+    .where(bindparam("table_id") == t.PARTITIONS.c.TBL_ID, bindparam("partition") == t.PARTITIONS.c.PART_NAME)
+    .values(LOCATION=bindparam("location"))
+)
+
+# -- what the transaction manager knows about a table (Hive: AcidEventListener) ------------------------
+
+_ABORTED_TXNS = select(t.TXNS.c.TXN_ID).where(t.TXNS.c.TXN_STATE == "a")
+#: Once its files are gone an aborted write need not be remembered. NEXT_WRITE_ID stays, unlike in Hive: a writer that
+#: wakes up late must not find its write id in use by a new table of the same name.
+_FORGET_TABLE = (
+    delete(t.TXN_COMPONENTS).where(
+        bindparam("database") == t.TXN_COMPONENTS.c.TC_DATABASE,
+        bindparam("table") == t.TXN_COMPONENTS.c.TC_TABLE,
+        t.TXN_COMPONENTS.c.TC_TXNID.in_(_ABORTED_TXNS),
+    ),
+    delete(t.COMPLETED_TXN_COMPONENTS).where(
+        bindparam("database") == t.COMPLETED_TXN_COMPONENTS.c.CTC_DATABASE,
+        bindparam("table") == t.COMPLETED_TXN_COMPONENTS.c.CTC_TABLE,
+    ),
+    delete(t.COMPACTION_QUEUE).where(
+        bindparam("database") == t.COMPACTION_QUEUE.c.CQ_DATABASE, bindparam("table") == t.COMPACTION_QUEUE.c.CQ_TABLE
+    ),
+)
+_NAMED = (
+    (t.TXN_COMPONENTS, "TC_DATABASE", "TC_TABLE"),
+    (t.COMPLETED_TXN_COMPONENTS, "CTC_DATABASE", "CTC_TABLE"),
+    (t.WRITE_SET, "WS_DATABASE", "WS_TABLE"),
+    (t.TXN_TO_WRITE_ID, "T2W_DATABASE", "T2W_TABLE"),
+    (t.NEXT_WRITE_ID, "NWI_DATABASE", "NWI_TABLE"),
+    (t.HIVE_LOCKS, "HL_DB", "HL_TABLE"),
+    (t.COMPACTION_QUEUE, "CQ_DATABASE", "CQ_TABLE"),
+    (t.COMPLETED_COMPACTIONS, "CC_DATABASE", "CC_TABLE"),
+)
+
+
+def _rename_in(table: SqlTable, database_column: str, table_column: str) -> Update:
+    return (
+        update(table)
+        .where(table.c[database_column] == bindparam("database"), table.c[table_column] == bindparam("table"))
+        .values({database_column: bindparam("new_database"), table_column: bindparam("new_table")})
+    )
+
+
+def _clear_in(table: SqlTable, database_column: str, table_column: str) -> Delete:
+    return delete(table).where(
+        table.c[database_column] == bindparam("database"), table.c[table_column] == bindparam("table")
+    )
+
+
+_RENAME = tuple(_rename_in(*named) for named in _NAMED)
+# What a dropped table of the new name left behind.
+_CLEAR_WRITE_IDS = tuple(_clear_in(*named) for named in _NAMED if named[0] in (t.TXN_TO_WRITE_ID, t.NEXT_WRITE_ID))
+
+
+class TableCalls(DatabaseCalls):
+    """The calls about tables."""
+
+    def create_table(
+        self,
+        table: str | TableName,
+        *,
+        columns: Mapping[str, str] | Sequence[Column],
+        partition_keys: Mapping[str, str] | Sequence[Column] | None = None,
+        bucket_columns: Sequence[str] = (),
+        num_buckets: int = -1,
+        properties: Mapping[str, str] | None = None,
+        location: str | None = None,
+        owner: str = "",
+        if_not_exists: bool = False,
+    ) -> Table:
+        """A managed ORC table, transactional unless `properties` say otherwise.
+
+        Raises AlreadyExists, NoSuchObject (the database), InvalidOperation (a column twice, a bad type, bad buckets),
+        UnsupportedFeature (a type of Hive that is not supported here).
+        """
+        name = TableName.of(table)
+        check_length(name.table)
+        new = Table(
+            name,
+            columns_of(columns),
+            columns_of(partition_keys),
+            tuple(column.lower() for column in bucket_columns),
+            num_buckets,
+            location=self._own_location(location) if location else "",
+            properties=with_default_properties(properties),
+            owner=owner,
+        )
+        check_table(new)
+        return self._db.run(lambda session: _create(session, new, if_not_exists))
+
+    def get_table(self, table: str | TableName) -> Table:
+        """Raises NoSuchObject."""
+        name = TableName.of(table)
+        return _table(name, self._db.query(_GET, database=name.database, table=name.table))
+
+    def get_tables(self, database: str, pattern: str = "*") -> list[str]:
+        """Names that match Hive's pattern (`*` any text, `|` alternatives), sorted."""
+        return matching([row[0] for row in self._db.query(_NAMES, database=database.lower())], pattern)
+
+    def alter_table(self, table: str | TableName, new: Table) -> Table:
+        """Replace columns, properties, owner; rename when `new.name` differs. Returns what is stored.
+
+        A rename moves the folder when it has the table's own name. Raises NoSuchObject, AlreadyExists (the new name),
+        InvalidOperation (partition keys, buckets, location, or no longer transactional).
+        """
+        name = TableName.of(table)
+        return self._db.run(lambda session: _alter(session, name, new))
+
+    def drop_table(self, table: str | TableName, *, delete_data: bool = True, if_exists: bool = False) -> None:
+        """Its folder goes after the commit. Raises NoSuchObject."""
+        name = TableName.of(table)
+
+        def work(session: Session) -> list[str]:
+            if if_exists and session.row(_LOCK, database=name.database, table=name.table) is None:
+                return []
+            return self._drop_table(session, name, delete_data=delete_data)
+
+        self._remove_folders(self._db.run(work))
+
+    def _drop_table(self, session: Session, name: TableName, *, delete_data: bool = True) -> list[str]:
+        found = get_table_in(session, name)
+        for statement in (_DELETE_PARTITIONS, _DELETE_PROPERTIES, _DELETE):
+            session.execute(statement, table_id=found.id)
+        if not (delete_data and found.table_type == _MANAGED):
+            return []
+        for statement in _FORGET_TABLE:
+            session.execute(statement, database=name.database, table=name.table)
+        return [found.location]
+
+
+def get_table_in(session: Session, name: TableName) -> Table:
+    """The table, whose row stays locked. Raises NoSuchObject."""
+    of_table = {"database": name.database, "table": name.table}
+    session.execute(_LOCK, **of_table)
+    return _table(name, session.rows(_GET, **of_table))
+
+
+def _create(session: Session, new: Table, if_not_exists: bool) -> Table:
+    of_table = {"database": new.name.database, "table": new.name.table}
+    parent = session.scalar(_DB_LOCATION, database=new.name.database)
+    if parent is None:
+        raise no_such_database(new.name.database)
+    found = session.rows(_GET, **of_table)
+    if found:
+        if if_not_exists:
+            return _table(new.name, found)
+        raise AlreadyExists(f"table {new.name} is there already: use it, or pass if_not_exists=True")
+    location = new.location or f"{parent.rstrip('/')}/{new.name.table}"
+    make_folder(location)
+    table_id, created = session.rows(_INSERT, **_texts(replace(new, location=location)))[0]
+    _write_properties(session, table_id, new.properties)
+    return replace(new, location=location, id=table_id, create_time_seconds=created)
+
+
+def _alter(session: Session, name: TableName, new: Table) -> Table:
+    old = get_table_in(session, name)
+    changed = replace(
+        new, id=old.id, create_time_seconds=old.create_time_seconds, location=new.location or old.location
+    )
+    check_change(old, changed)
+    if new.name != name:
+        changed = replace(changed, location=_rename(session, old, new.name))
+    session.execute(_UPDATE, table_id=old.id, **_texts(changed))
+    session.execute(_DELETE_PROPERTIES, table_id=old.id)
+    _write_properties(session, old.id, changed.properties)
+    if changed.location != old.location:
+        move_folder(old.location, changed.location)  # last: nothing but the COMMIT can fail after it
+    return changed
+
+
+def _rename(session: Session, old: Table, new: TableName) -> str:
+    """Everything that carries the table's name; gives its new location."""
+    parent = session.scalar(_DB_LOCATION, database=new.database)
+    if parent is None:
+        raise no_such_database(new.database)
+    if session.row(_LOCK, database=new.database, table=new.table) is not None:
+        raise AlreadyExists(f"table {new} is there already: drop it, or choose another name")
+    for statement in _CLEAR_WRITE_IDS:
+        session.execute(statement, database=new.database, table=new.table)
+    names = {"database": old.name.database, "table": old.name.table}
+    for rename in _RENAME:
+        session.execute(rename, **names, new_database=new.database, new_table=new.table)
+    if old.location.rpartition("/")[2] != old.name.table:
+        return old.location
+    if local_path(old.location) is None:
+        raise UnsupportedFeature(
+            f"{old.name} lies at {old.location}, which cannot be renamed from here: make a new table"
+        )
+    location = f"{parent.rstrip('/')}/{new.table}"
+    moved = [
+        {"table_id": old.id, "partition": partition, "location": location + where[len(old.location) :]}
+        for partition, where in session.rows(_PARTITION_LOCATIONS, table_id=old.id)
+        if where.startswith(old.location + "/")
+    ]
+    session.execute_many(_MOVE_PARTITION, moved)
+    return location
+
+
+def _write_properties(session: Session, table_id: int, properties: Mapping[str, str]) -> None:
+    rows = [{"table_id": table_id, "key": key, "new_value": value} for key, value in properties.items()]
+    session.execute_many(_INSERT_PROPERTY, rows)
+
+
+def _texts(table: Table) -> dict[str, Any]:
+    """A table's fields as parameters."""
+    return {
+        "database": table.name.database,
+        "table": table.name.table,
+        "table_type": table.table_type,
+        "owner": table.owner,
+        "location": table.location,
+        "columns": columns_to_json(table.columns),
+        "partition_keys": columns_to_json(table.partition_keys),
+        "bucket_columns": json.dumps(table.bucket_columns),
+        "num_buckets": table.num_buckets,
+        "sort_columns": json.dumps(table.sort_columns),
+        "input_format": table.input_format,
+        "output_format": table.output_format,
+        "serde": table.serde,
+    }
+
+
+def _table(name: TableName, rows: list[Row]) -> Table:
+    if not rows:
+        raise NoSuchObject(f"there is no table {name}: create it first, or correct the name")
+    row = rows[0]
+    return Table(
+        name=name,
+        id=row[0],
+        table_type=row[1],
+        owner=row[2],
+        create_time_seconds=row[3],
+        location=row[4],
+        columns=columns_from_json(row[5]),
+        partition_keys=columns_from_json(row[6]),
+        bucket_columns=tuple(json.loads(row[7])),
+        num_buckets=row[8],
+        sort_columns=tuple(json.loads(row[9])),
+        input_format=row[10],
+        output_format=row[11],
+        serde=row[12],
+        properties={key: value for *_, key, value in rows if key is not None},
+    )
+
+
+def columns_to_json(columns: Sequence[Column]) -> str:
+    return json.dumps([[column.name, column.type, column.comment] for column in columns])
+
+
+def columns_from_json(text: str) -> tuple[Column, ...]:
+    return tuple(Column(*fields) for fields in json.loads(text))

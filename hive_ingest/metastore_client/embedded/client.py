@@ -1,0 +1,96 @@
+"""The embedded metastore: a MetastoreClient over SQLite or PostgreSQL, in this process."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from hive_ingest.metastore_client.embedded.backends import backend_for
+from hive_ingest.metastore_client.embedded.commits import CommitCalls
+from hive_ingest.metastore_client.embedded.database import Database
+from hive_ingest.metastore_client.embedded.folders import make_folder
+from hive_ingest.metastore_client.embedded.housekeeping import HousekeepingCalls
+from hive_ingest.metastore_client.embedded.locks import LockCalls
+from hive_ingest.metastore_client.embedded.migrations import open_schema
+from hive_ingest.metastore_client.embedded.options import EmbeddedOptions
+from hive_ingest.metastore_client.embedded.partitions import PartitionCalls
+from hive_ingest.metastore_client.embedded.snapshots import SnapshotCalls
+from hive_ingest.metastore_client.embedded.transactions import TransactionCalls
+from hive_ingest.metastore_client.embedded.uris import check_warehouse, normal_location, parse_uri
+from hive_ingest.metastore_client.embedded.write_ids import WriteIdCalls
+
+
+class EmbeddedMetastoreClient(
+    HousekeepingCalls, TransactionCalls, CommitCalls, LockCalls, SnapshotCalls, WriteIdCalls, PartitionCalls
+):
+    """One connection to an embedded metastore; made by `connect_metastore`.
+
+    Many processes may share one metastore. A client is used from one thread at a time; after a fork the child's
+    first call opens a connection of its own.
+    """
+
+    def __init__(self, database: Database, warehouse: str, options: EmbeddedOptions) -> None:
+        self._db = database
+        self._warehouse = warehouse
+        self._options = options
+
+    @classmethod
+    def connect(cls, uri: str, warehouse: str, options: EmbeddedOptions) -> Self:
+        """Make or open the metastore. Raises ConfigurationError, MetastoreSchemaError, MetastoreUnavailable."""
+        address = parse_uri(uri)
+        location = check_warehouse(address, warehouse)
+        if address.is_sqlite:
+            make_folder(normal_location(str(address.path.parent)))
+        make_folder(location)
+        backend = backend_for(address, options.busy_timeout_seconds)
+        database = Database(backend, clock_offset_seconds=options.clock_offset_seconds)
+        try:
+            open_schema(database, location)
+        except BaseException:
+            database.close()
+            raise
+        return cls(database, location, options)
+
+    @property
+    def uri(self) -> str:
+        """Where it is, without any password."""
+        return str(self._db.backend.uri)
+
+    @property
+    def warehouse(self) -> str:
+        """Where databases lie that have no location of their own."""
+        return self._warehouse
+
+    @property
+    def txn_timeout_seconds(self) -> float:
+        """How long a transaction lives without a heartbeat (`hive.txn.timeout`)."""
+        return self._options.txn_timeout_seconds
+
+    @property
+    def clock_offset_seconds(self) -> float:
+        """For tests: how far the database's clock seems moved on, to this client and its later clones only."""
+        return self._db.clock_offset_seconds
+
+    @clock_offset_seconds.setter
+    def clock_offset_seconds(self, seconds: float) -> None:
+        self._db.clock_offset_seconds = seconds
+
+    def clone(self) -> Self:
+        """Another client of the same metastore, with a connection of its own, for another thread."""
+        database = Database(self._db.backend, clock_offset_seconds=self.clock_offset_seconds)
+        return type(self)(database, self._warehouse, self._options)
+
+    def close(self) -> None:
+        """Idempotent. Every later call raises ConnectionMisuse."""
+        self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"EmbeddedMetastoreClient({self.uri!r}, warehouse={self._warehouse!r})"

@@ -1,0 +1,350 @@
+"""Locks at DB, TABLE and PARTITION level with Hive 4's matrix.
+
+| asked for    | waits for                                                                            |
+|--------------|--------------------------------------------------------------------------------------|
+| SHARED_READ  | EXCLUSIVE, but a database does not wait for one of its tables                         |
+| SHARED_WRITE | EXCL_WRITE, EXCLUSIVE                                                                |
+| EXCL_WRITE   | SHARED_WRITE, EXCL_WRITE, EXCLUSIVE                                                  |
+| EXCLUSIVE    | everything, but a table or partition does not wait for SHARED_READ on its database   |
+
+A lock waits only for locks of requests with a lower id, held or waiting, on the same object or one that holds it or
+lies in it, and never for its own transaction. Sources: Hive 4's `CheckLockFunction`, `EnqueueLockFunction`,
+`InsertTxnComponentsCommand`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import and_, bindparam, case, delete, insert, not_, or_, select, update
+
+from hive_ingest.errors import ConfigurationError, NoSuchLock, TxnOpen
+from hive_ingest.metastore_client.embedded import tables as t
+from hive_ingest.metastore_client.embedded.database import Row, Session
+from hive_ingest.metastore_client.embedded.part import ClientPart, this_host, this_user
+from hive_ingest.metastore_client.embedded.sql import now_ms, one_of
+from hive_ingest.metastore_client.embedded.transactions import INSERT_COMPONENT, OPERATION_LETTERS, require_open
+from hive_ingest.model import (
+    DataOperationType,
+    LockComponent,
+    LockId,
+    LockInfo,
+    LockLevel,
+    LockRequest,
+    LockResponse,
+    LockState,
+    LockType,
+    TableName,
+    TxnId,
+)
+
+#: Letters of HL_LOCK_TYPE (Hive: `LockTypeUtil`) and HL_LOCK_STATE (Hive: `LockInfo`).
+_LETTERS = {LockType.SHARED_READ: "r", LockType.SHARED_WRITE: "w", LockType.EXCL_WRITE: "x", LockType.EXCLUSIVE: "e"}
+_TYPES = {letter: lock_type for lock_type, letter in _LETTERS.items()}
+_READ, _WRITE, _EXCL_WRITE, _EXCLUSIVE = "r", "w", "x", "e"
+_ACQUIRED, _WAITING = "a", "w"
+
+_LOCK = t.HIVE_LOCKS.c
+_THIS_LOCK = bindparam("lock_id") == _LOCK.HL_LOCK_EXT_ID
+_OF_TXN = bindparam("txn_id") == t.TXN_TO_WRITE_ID.c.T2W_TXNID
+
+_TAKE_LOCK_ID = (
+    update(t.NEXT_LOCK_ID).values(NL_NEXT=t.NEXT_LOCK_ID.c.NL_NEXT + 1).returning(t.NEXT_LOCK_ID.c.NL_NEXT - 1)
+)
+_WRITE_IDS_OF_TXN = select(
+    t.TXN_TO_WRITE_ID.c.T2W_DATABASE, t.TXN_TO_WRITE_ID.c.T2W_TABLE, t.TXN_TO_WRITE_ID.c.T2W_WRITEID
+).where(_OF_TXN)
+_INSERT_LOCK = insert(t.HIVE_LOCKS).values(
+    HL_LOCK_EXT_ID=bindparam("lock_id"),
+    HL_LOCK_INT_ID=bindparam("internal_id"),
+    HL_TXNID=bindparam("txn_id"),
+    HL_DB=bindparam("database"),
+    HL_TABLE=bindparam("table"),
+    HL_PARTITION=bindparam("partition"),
+    HL_LOCK_STATE=_WAITING,
+    HL_LOCK_TYPE=bindparam("type"),
+    HL_LAST_HEARTBEAT=case((bindparam("txn_id") == 0, now_ms()), else_=0),
+    HL_USER=bindparam("user"),
+    HL_HOST=bindparam("host"),
+    HL_AGENT_INFO=bindparam("agent_info"),
+)
+
+# -- the matrix --------------------------------------------------------------------------------------
+
+_EX = t.HIVE_LOCKS.alias("EX").c  # there before
+_REQ = t.HIVE_LOCKS.alias("REQ").c  # asked for now
+_OVERLAP = and_(
+    _EX.HL_DB == _REQ.HL_DB,
+    or_(
+        _EX.HL_TABLE.is_(None),
+        _REQ.HL_TABLE.is_(None),
+        and_(
+            _EX.HL_TABLE == _REQ.HL_TABLE,
+            or_(_EX.HL_PARTITION.is_(None), _REQ.HL_PARTITION.is_(None), _EX.HL_PARTITION == _REQ.HL_PARTITION),
+        ),
+    ),
+)
+_ASKS = _REQ.HL_LOCK_TYPE
+_HOLDS = _EX.HL_LOCK_TYPE
+_INCOMPATIBLE = or_(
+    # SHARED_READ on a database only keeps it from being dropped, whatever happens to its tables.
+    and_(_ASKS == _READ, _HOLDS == _EXCLUSIVE, not_(and_(_EX.HL_TABLE.is_not(None), _REQ.HL_TABLE.is_(None)))),
+    and_(_ASKS == _WRITE, one_of(_HOLDS, _EXCL_WRITE, _EXCLUSIVE)),
+    and_(_ASKS == _EXCL_WRITE, _HOLDS != _READ),
+    and_(_ASKS == _EXCLUSIVE, not_(and_(_HOLDS == _READ, _EX.HL_TABLE.is_(None), _REQ.HL_TABLE.is_not(None)))),
+)
+_BLOCKER = (
+    select(_EX.HL_LOCK_EXT_ID, _EX.HL_LOCK_INT_ID, _REQ.HL_LOCK_INT_ID)
+    .where(
+        bindparam("lock_id") == _REQ.HL_LOCK_EXT_ID,
+        bindparam("lock_id") > _EX.HL_LOCK_EXT_ID,
+        _OVERLAP,
+        or_(_REQ.HL_TXNID == 0, _EX.HL_TXNID != _REQ.HL_TXNID),
+        _INCOMPATIBLE,
+    )
+    .order_by(_EX.HL_LOCK_EXT_ID, _EX.HL_LOCK_INT_ID)
+    .limit(1)
+)
+_ACQUIRE = (
+    update(t.HIVE_LOCKS)
+    .where(_THIS_LOCK)
+    .values(HL_LOCK_STATE=_ACQUIRED, HL_ACQUIRED_AT=now_ms(), HL_BLOCKEDBY_EXT_ID=None, HL_BLOCKEDBY_INT_ID=None)
+)
+_NOTE_BLOCKER = (
+    update(t.HIVE_LOCKS)
+    .where(_THIS_LOCK, bindparam("internal_id") == _LOCK.HL_LOCK_INT_ID)
+    .values(HL_BLOCKEDBY_EXT_ID=bindparam("by"), HL_BLOCKEDBY_INT_ID=bindparam("by_internal"))
+)
+
+# -- later calls -------------------------------------------------------------------------------------
+
+_GET_LOCK = select(_LOCK.HL_TXNID, _LOCK.HL_LOCK_STATE).where(_THIS_LOCK).limit(1)
+_BEAT_LOCK = (
+    update(t.HIVE_LOCKS)
+    .where(_THIS_LOCK, _LOCK.HL_TXNID == 0)
+    .values(HL_LAST_HEARTBEAT=now_ms())
+    .returning(_LOCK.HL_LOCK_EXT_ID)
+)
+_BEAT_TXN = update(t.TXNS).where(bindparam("txn_id") == t.TXNS.c.TXN_ID).values(TXN_LAST_HEARTBEAT=now_ms())
+# Inside a transaction only a waiting request can be given up; what is held ends with the transaction.
+_UNLOCK = delete(t.HIVE_LOCKS).where(_THIS_LOCK, or_(_LOCK.HL_TXNID == 0, _LOCK.HL_LOCK_STATE == _WAITING))
+_SHOW = (
+    select(
+        _LOCK.HL_LOCK_EXT_ID,
+        _LOCK.HL_LOCK_INT_ID,
+        _LOCK.HL_DB,
+        _LOCK.HL_TABLE,
+        _LOCK.HL_PARTITION,
+        _LOCK.HL_LOCK_STATE,
+        _LOCK.HL_LOCK_TYPE,
+        _LOCK.HL_TXNID,
+        case((_LOCK.HL_TXNID == 0, _LOCK.HL_LAST_HEARTBEAT), else_=t.TXNS.c.TXN_LAST_HEARTBEAT),
+        _LOCK.HL_ACQUIRED_AT,
+        _LOCK.HL_USER,
+        _LOCK.HL_HOST,
+        _LOCK.HL_AGENT_INFO,
+        _LOCK.HL_BLOCKEDBY_EXT_ID,
+        _LOCK.HL_BLOCKEDBY_INT_ID,
+    )
+    .select_from(t.HIVE_LOCKS.outerjoin(t.TXNS, t.TXNS.c.TXN_ID == _LOCK.HL_TXNID))
+    .order_by(_LOCK.HL_LOCK_EXT_ID, _LOCK.HL_LOCK_INT_ID)
+)
+_SHOW_TABLE = _SHOW.where(bindparam("database") == _LOCK.HL_DB, bindparam("table") == _LOCK.HL_TABLE)
+
+
+class LockCalls(ClientPart):
+    """The calls about locks."""
+
+    def lock(self, request: LockRequest) -> LockResponse:
+        """ACQUIRED, or WAITING for others: then ask with check_lock. Objects that do not exist can be locked.
+
+        Raises NoSuchTxn, TxnAborted, ConfigurationError (a component that cannot be meant).
+        """
+        if not request.components:
+            raise ConfigurationError("a lock request without components: name at least one thing to lock")
+        rows = [_row(request, number, component) for number, component in enumerate(request.components, 1)]
+        response = self._db.run(lambda session: _enqueue(session, request, rows))
+        if response.state is LockState.WAITING:
+            self._keep_house_if_due()
+        return response
+
+    def check_lock(self, lock_id: LockId) -> LockResponse:
+        """Try again to acquire a WAITING lock; beats its heart. Raises NoSuchLock, TxnAborted."""
+        response = self._db.run(lambda session: _check_again(session, lock_id))
+        if response.state is LockState.WAITING:
+            # Whoever is in the way may be dead, and nobody else may come by to time it out.
+            self._keep_house_if_due()
+        return response
+
+    def unlock(self, lock_id: LockId) -> None:
+        """Release a lock outside a transaction, or give up one that is WAITING. Idempotent. Raises TxnOpen."""
+
+        def work(session: Session) -> None:
+            if session.execute(_UNLOCK, lock_id=lock_id) == 0:
+                row = session.row(_GET_LOCK, lock_id=lock_id)
+                if row is not None:
+                    raise TxnOpen(f"lock {lock_id} belongs to transaction {row[0]}: commit or abort that instead")
+
+        self._db.run(work)
+
+    def heartbeat(self, *, txn_id: TxnId | None = None, lock_id: LockId | None = None) -> None:
+        """Raises NoSuchTxn, TxnAborted, NoSuchLock."""
+        if lock_id is not None and not self._db.query(_BEAT_LOCK, lock_id=lock_id):
+            row = self._db.query(_GET_LOCK, lock_id=lock_id)
+            if not row:
+                raise _no_such_lock(lock_id)
+            txn_id = txn_id or TxnId(row[0][0])
+        if txn_id is not None:
+            self._heartbeat_txn(txn_id)
+
+    def _heartbeat_txn(self, txn_id: TxnId) -> None:
+        """Overridden by the transaction part."""
+        raise NotImplementedError
+
+    def show_locks(self, table: str | TableName | None = None) -> list[LockInfo]:
+        """All locks, or those on one table and its partitions, held or waiting, oldest first."""
+        if table is None:
+            return [_lock_info(row) for row in self._db.query(_SHOW)]
+        name = TableName.of(table)
+        return [_lock_info(row) for row in self._db.query(_SHOW_TABLE, database=name.database, table=name.table)]
+
+
+def _enqueue(session: Session, request: LockRequest, rows: list[dict[str, Any]]) -> LockResponse:
+    if request.txn_id:
+        require_open(session, request.txn_id)
+        _insert_components(session, request)
+    lock_id = LockId(session.scalar(_TAKE_LOCK_ID))
+    session.execute_many(_INSERT_LOCK, [{**row, "lock_id": lock_id} for row in rows])
+    return _check(session, lock_id)
+
+
+def _check(session: Session, lock_id: LockId) -> LockResponse:
+    """All components of a request are granted together, or none."""
+    blocker = session.row(_BLOCKER, lock_id=lock_id)
+    if blocker is None:
+        session.execute(_ACQUIRE, lock_id=lock_id)
+        return LockResponse(lock_id, LockState.ACQUIRED)
+    by, by_internal, internal_id = blocker
+    session.execute(_NOTE_BLOCKER, lock_id=lock_id, internal_id=internal_id, by=by, by_internal=by_internal)
+    return LockResponse(lock_id, LockState.WAITING, f"waits for lock {by}")
+
+
+def _check_again(session: Session, lock_id: LockId) -> LockResponse:
+    row = session.row(_GET_LOCK, lock_id=lock_id)
+    if row is None:
+        raise _no_such_lock(lock_id)
+    txn_id, state = row
+    if txn_id:
+        require_open(session, txn_id)
+        session.execute(_BEAT_TXN, txn_id=txn_id)
+    elif not session.rows(_BEAT_LOCK, lock_id=lock_id):
+        raise _no_such_lock(lock_id)
+    return LockResponse(lock_id, LockState.ACQUIRED) if state == _ACQUIRED else _check(session, lock_id)
+
+
+def _no_such_lock(lock_id: LockId) -> NoSuchLock:
+    return NoSuchLock(f"lock {lock_id} is not there: it was released, or ended with its transaction or by time-out")
+
+
+# -- rows of a request -------------------------------------------------------------------------------
+
+
+def _row(request: LockRequest, number: int, component: LockComponent) -> dict[str, Any]:
+    _check_component(request, component)
+    return {
+        "internal_id": number,
+        "txn_id": request.txn_id,
+        "database": component.database.lower(),
+        "table": _lower(component.table),
+        "partition": _partition(component.partition_name),
+        "type": _LETTERS[component.type],
+        "user": request.user or this_user(),
+        "host": request.hostname or this_host(),
+        "agent_info": request.agent_info,
+    }
+
+
+def _check_component(request: LockRequest, component: LockComponent) -> None:
+    has_table, has_partition = component.table is not None, component.partition_name is not None
+    wanted = (component.level >= LockLevel.TABLE, component.level == LockLevel.PARTITION)
+    if (has_table, has_partition) != wanted:
+        raise ConfigurationError(
+            f"{component}: a lock at {component.level.name} level names "
+            f"{('no table', 'a table')[wanted[0]]} and {('no partition', 'a partition')[wanted[1]]}"
+        )
+    if request.txn_id and component.is_transactional and component.operation_type is DataOperationType.UNSET:
+        raise ConfigurationError(
+            f"{component}: say what transaction {request.txn_id} does under this lock (operation_type); "
+            "NO_TXN if it touches no data"
+        )
+
+
+def _lower(name: str | None) -> str | None:
+    return None if name is None else name.lower()
+
+
+def _partition(name: str | None) -> str | None:
+    """Keys in lower case, values as they are (Hive: `TxnUtils.normalizePartitionCase`)."""
+    if name is None:
+        return None
+    parts = (part.partition("=") for part in name.split("/"))
+    return "/".join(f"{key.lower()}{equals}{value}" for key, equals, value in parts)
+
+
+def _insert_components(session: Session, request: LockRequest) -> None:
+    """What the transaction says it will write. Of dynamic partitions only that there are some is known yet."""
+    writing = [c for c in request.components if c.is_transactional and c.operation_type in OPERATION_LETTERS]
+    if writing:
+        rows = session.rows(_WRITE_IDS_OF_TXN, txn_id=request.txn_id)
+        write_ids = {(database, table): write_id for database, table, write_id in rows}
+        session.execute_many(INSERT_COMPONENT, list(_components(request.txn_id, writing, write_ids)))
+
+
+def _components(
+    txn_id: TxnId, writing: list[LockComponent], write_ids: dict[tuple[str, str], int]
+) -> Iterator[dict[str, Any]]:
+    changing = (DataOperationType.UPDATE, DataOperationType.DELETE)
+    dynamic = [c for c in writing if c.is_dynamic_partition_write]
+    updated = {_key(c) for c in dynamic if c.operation_type in changing}
+    seen: set[tuple[str, str]] = set()
+    for component in writing:
+        key = _key(component)
+        letter = OPERATION_LETTERS[component.operation_type]
+        if component.is_dynamic_partition_write:
+            if key in seen:
+                continue
+            letter = OPERATION_LETTERS[DataOperationType.UPDATE if key in updated else DataOperationType.INSERT]
+        seen.add(key)
+        yield {
+            "txn_id": txn_id,
+            "database": key[0],
+            "table": _lower(component.table),
+            "partition": None if component.is_dynamic_partition_write else _partition(component.partition_name),
+            "operation": letter,
+            "write_id": write_ids.get(key),
+        }
+
+
+def _key(component: LockComponent) -> tuple[str, str]:
+    return component.database.lower(), (component.table or "").lower()
+
+
+def _lock_info(row: Row) -> LockInfo:
+    return LockInfo(
+        lock_id=LockId(row[0]),
+        internal_id=row[1],
+        database=row[2],
+        table=row[3],
+        partition_name=row[4],
+        state=LockState.ACQUIRED if row[5] == _ACQUIRED else LockState.WAITING,
+        type=_TYPES[row[6]],
+        txn_id=TxnId(row[7]),
+        last_heartbeat_ms=row[8] or 0,
+        acquired_at_ms=row[9],
+        user=row[10],
+        hostname=row[11],
+        agent_info=row[12] or "",
+        blocked_by_lock_id=None if row[13] is None else LockId(row[13]),
+        blocked_by_internal_id=row[14],
+    )

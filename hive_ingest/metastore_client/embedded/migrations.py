@@ -1,0 +1,103 @@
+"""Numbered steps from an empty database to the tables of this version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from hive_ingest.errors import MetastoreSchemaError
+from hive_ingest.metastore_client.embedded import tables as t
+from hive_ingest.metastore_client.embedded.backends import Backend
+from hive_ingest.metastore_client.embedded.database import Database, Row, Session
+from hive_ingest.model import DEFAULT_DATABASE
+
+#: Every table of version 1. A later step names the ones that it adds; this list does not change.
+_VERSION_1_TABLES = (
+    t.NEXT_TXN_ID,
+    t.TXNS,
+    t.MIN_HISTORY_LEVEL,
+    t.TXN_COMPONENTS,
+    t.COMPLETED_TXN_COMPONENTS,
+    t.WRITE_SET,
+    t.NEXT_WRITE_ID,
+    t.TXN_TO_WRITE_ID,
+    t.NEXT_LOCK_ID,
+    t.HIVE_LOCKS,
+    t.NEXT_COMPACTION_QUEUE_ID,
+    t.COMPACTION_QUEUE,
+    t.COMPLETED_COMPACTIONS,
+    t.HOUSEKEEPING_LEASE,
+    t.SCHEMA_VERSION,
+    t.DBS,
+    t.TBLS,
+    t.TABLE_PARAMS,
+    t.PARTITIONS,
+)
+
+HOUSEKEEPER = "housekeeper"
+
+_CREATE = [CreateTable(table) for table in _VERSION_1_TABLES]
+_INDEX = [
+    CreateIndex(index) for table in _VERSION_1_TABLES for index in sorted(table.indexes, key=lambda i: str(i.name))
+]
+# Ids start at 1; 0 means "none" to Hive.
+_FIRST_IDS = [
+    insert(t.NEXT_TXN_ID).values(NTXN_NEXT=1),
+    insert(t.NEXT_LOCK_ID).values(NL_NEXT=1),
+    insert(t.NEXT_COMPACTION_QUEUE_ID).values(NCQ_NEXT=1),
+    insert(t.HOUSEKEEPING_LEASE).values(HKL_NAME=HOUSEKEEPER, HKL_HOLDER="", HKL_EXPIRES=0, HKL_DUE=0),
+    insert(t.SCHEMA_VERSION).values(VERSION=0),
+]
+_INSERT_DATABASE = insert(t.DBS)
+_GET_VERSION = select(t.SCHEMA_VERSION.c.VERSION)
+_SET_VERSION = update(t.SCHEMA_VERSION)
+
+
+def _version_1(session: Session, warehouse: str) -> None:
+    for statement in (*_CREATE, *_INDEX, *_FIRST_IDS):
+        session.execute(statement)
+    comment = "Default Hive database"
+    row = {"DB_NAME": DEFAULT_DATABASE, "DB_LOCATION_URI": warehouse, "DB_COMMENT": comment, "DB_PARAMS": "{}"}
+    session.execute(_INSERT_DATABASE, **row)
+
+
+MIGRATIONS: Mapping[int, Callable[[Session, str], None]] = {1: _version_1}
+LATEST_VERSION = max(MIGRATIONS)
+
+
+def open_schema(database: Database, warehouse: str) -> None:
+    """Create the tables in an empty database, or bring those of an older version up to date.
+
+    Raises MetastoreSchemaError for a database that is not ours or of a newer version; nothing is changed then.
+    """
+    names = _table_names(database.execute_sql(database.backend.list_tables))
+    if not names and database.backend.prepare_empty:
+        database.execute_sql(database.backend.prepare_empty)
+    if t.SCHEMA_VERSION.name not in names or database.query(_GET_VERSION) != [(LATEST_VERSION,)]:
+        database.run(lambda session: _migrate(session, database.backend, warehouse))
+
+
+def _table_names(rows: list[Row]) -> set[str]:
+    return {row[0] for row in rows}
+
+
+def _migrate(session: Session, backend: Backend, warehouse: str) -> None:
+    where = backend.uri
+    if backend.lock_schema:
+        session.execute_sql(backend.lock_schema)
+    names = _table_names(session.execute_sql(backend.list_tables))
+    version = session.scalar(_GET_VERSION) if t.SCHEMA_VERSION.name in names else None
+    if version is None and names:
+        raise MetastoreSchemaError(
+            f"{where} holds other tables ({', '.join(sorted(names)[:3])} …) and no metastore of hive-ingest: "
+            "give the address of a new or an empty database"
+        )
+    if version is not None and version > LATEST_VERSION:
+        raise MetastoreSchemaError(
+            f"{where} is of version {version}, and this hive-ingest knows up to {LATEST_VERSION}: upgrade hive-ingest"
+        )
+    for step in range((version or 0) + 1, LATEST_VERSION + 1):
+        MIGRATIONS[step](session, warehouse)
+        session.execute(_SET_VERSION, VERSION=step)

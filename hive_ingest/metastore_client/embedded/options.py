@@ -1,0 +1,46 @@
+"""Options of an embedded metastore. They belong to the client and are stored nowhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from hive_ingest.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedOptions:
+    """What `connect_metastore` accepts beside the address and the warehouse."""
+
+    #: Transactions that may be open at once (`hive.max.open.txns`).
+    max_open_txns: int = 100_000
+    #: Transactions that one open_txns gives at most (`hive.txn.max.open.batch`).
+    max_open_batch: int = 1_000
+    #: How long a transaction, or a lock outside one, lives without a heartbeat (`hive.txn.timeout`).
+    txn_timeout_seconds: float = 300.0
+    #: How long an aborted transaction that wrote nothing is remembered.
+    aborted_txn_retention_seconds: float = 86_400.0
+    #: How long a committed transaction that wrote nothing is remembered.
+    committed_txn_retention_seconds: float = 300.0
+    #: How often housekeeping runs on its own, in whoever opens transactions or waits for locks.
+    housekeeping_interval_seconds: float = 60.0
+    #: How long to wait for another process's write before MetastoreUnavailable.
+    busy_timeout_seconds: float = 30.0
+    #: For tests: how far the database's clock seems moved on. Only this client and its clones see it.
+    clock_offset_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ConfigurationError(f"{option.name}={value!r}: give a number")
+            if value <= 0 and option.name not in ("clock_offset_seconds", "housekeeping_interval_seconds"):
+                raise ConfigurationError(f"{option.name}={value!r}: give a number above 0")
+
+
+def embedded_options(options: dict[str, object]) -> EmbeddedOptions:
+    """Raises ConfigurationError for an unknown option or a value that cannot be meant."""
+    known = [option.name for option in fields(EmbeddedOptions)]
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise ConfigurationError(f"unknown option {unknown[0]!r}: an embedded metastore knows {', '.join(known)}")
+    return EmbeddedOptions(**options)  # type: ignore[arg-type]  # checked in __post_init__

@@ -1,0 +1,47 @@
+"""What the parts of the embedded client share."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from datetime import UTC, datetime
+
+from hive_ingest.metastore_client.embedded.database import Database
+from hive_ingest.metastore_client.embedded.options import EmbeddedOptions
+
+#: In TXN_META_INFO of a transaction that nobody kept alive; the time is in TXN_LAST_HEARTBEAT.
+TIMED_OUT = "timed out"
+
+
+class ClientPart:
+    """A part of the client: some calls of the protocol over one database connection."""
+
+    _db: Database
+    _options: EmbeddedOptions
+
+    def _keep_house_if_due(self) -> None:
+        """Overridden by the housekeeping part."""
+        raise NotImplementedError
+
+
+def this_host() -> str:
+    return socket.gethostname()
+
+
+def this_user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user without an entry in passwd
+        return str(os.getuid())
+
+
+def abort_reason(meta_info: str | None, last_heartbeat_ms: int) -> str:
+    """Why a transaction was aborted, in words."""
+    if meta_info == TIMED_OUT:
+        return f"{TIMED_OUT}, last heartbeat {_utc(last_heartbeat_ms)}"
+    return meta_info or ""
+
+
+def _utc(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,214 @@
+"""The catalog's partitions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import and_, bindparam, delete, insert, select, update
+
+from hive_ingest.acid.names import partition_name
+from hive_ingest.errors import AlreadyExists, InvalidOperation, NoSuchObject
+from hive_ingest.metastore_client.embedded import tables as t
+from hive_ingest.metastore_client.embedded.catalog import (
+    TableCalls,
+    columns_from_json,
+    columns_to_json,
+    get_table_in,
+)
+from hive_ingest.metastore_client.embedded.database import Row, Session
+from hive_ingest.metastore_client.embedded.folders import is_inside, make_folder
+from hive_ingest.metastore_client.embedded.partition_filter import parse_filter
+from hive_ingest.metastore_client.embedded.sql import now_ms, text_in
+from hive_ingest.model import DEFAULT_PARTITION_NAME, Partition, Table, TableName
+
+_PART = t.PARTITIONS.c
+_OF_TABLE = bindparam("table_id") == _PART.TBL_ID
+_THIS = and_(_OF_TABLE, bindparam("partition") == _PART.PART_NAME)
+_FIELDS = (_PART.PART_VALUES, _PART.LOCATION, _PART.COLUMNS, _PART.PARAMS, _PART.CREATE_TIME)
+_GET = select(*_FIELDS).where(_THIS)
+_LIST = select(*_FIELDS).where(_OF_TABLE).order_by(_PART.PART_NAME)
+_LIST_SOME = _LIST.limit(bindparam("max_parts"))
+_BY_NAMES = select(*_FIELDS).where(_OF_TABLE, text_in(_PART.PART_NAME, "names")).order_by(_PART.PART_NAME)
+_NAMES = select(_PART.PART_NAME).where(_OF_TABLE).order_by(_PART.PART_NAME)
+_NAMES_SOME = _NAMES.limit(bindparam("max_parts"))
+_INSERT = insert(t.PARTITIONS).values(
+    TBL_ID=bindparam("table_id"),
+    PART_NAME=bindparam("partition"),
+    PART_VALUES=bindparam("part_values"),
+    LOCATION=bindparam("location"),
+    COLUMNS=bindparam("columns"),
+    PARAMS=bindparam("params"),
+    CREATE_TIME=now_ms() // 1000,
+)
+_UPDATE = update(t.PARTITIONS).where(_THIS).values(COLUMNS=bindparam("columns"), PARAMS=bindparam("params"))
+_DELETE = delete(t.PARTITIONS).where(_THIS)
+# As catalog._FORGET_TABLE, for one partition.
+_ABORTED_TXNS = select(t.TXNS.c.TXN_ID).where(t.TXNS.c.TXN_STATE == "a")
+_FORGET_PARTITION = (
+    delete(t.TXN_COMPONENTS).where(
+        bindparam("database") == t.TXN_COMPONENTS.c.TC_DATABASE,
+        bindparam("table") == t.TXN_COMPONENTS.c.TC_TABLE,
+        bindparam("partition") == t.TXN_COMPONENTS.c.TC_PARTITION,
+        t.TXN_COMPONENTS.c.TC_TXNID.in_(_ABORTED_TXNS),
+    ),
+    delete(t.COMPLETED_TXN_COMPONENTS).where(
+        bindparam("database") == t.COMPLETED_TXN_COMPONENTS.c.CTC_DATABASE,
+        bindparam("table") == t.COMPLETED_TXN_COMPONENTS.c.CTC_TABLE,
+        bindparam("partition") == t.COMPLETED_TXN_COMPONENTS.c.CTC_PARTITION,
+    ),
+)
+
+
+class PartitionCalls(TableCalls):
+    """The calls about partitions. Values are texts in the order of the keys; null and empty ones are the same."""
+
+    def add_partitions(
+        self, table: str | TableName, values: Sequence[Sequence[str]], *, if_not_exists: bool = False
+    ) -> list[Partition]:
+        """Register partitions by their text values, in key order, and make their folders; all or none.
+
+        Raises NoSuchObject, AlreadyExists, InvalidOperation (an unpartitioned table), ConfigurationError (not as many
+        values as keys).
+        """
+        name = TableName.of(table)
+        return self._db.run(lambda session: _add(session, name, values, if_not_exists))
+
+    def get_partition(self, table: str | TableName, values: Sequence[str]) -> Partition:
+        """Raises NoSuchObject."""
+        found = self.get_table(table)
+        partition = _name(found, values)
+        rows = self._db.query(_GET, table_id=found.id, partition=partition)
+        if not rows:
+            raise _no_such_partition(found, partition)
+        return _partition(found, rows[0])
+
+    def get_partitions_by_names(self, table: str | TableName, names: Sequence[str]) -> list[Partition]:
+        """Those of `names` ("k=v/…", escaped) that exist, sorted by name."""
+        found = self.get_table(table)
+        rows = self._db.query(_BY_NAMES, table_id=found.id, names=json.dumps(list(names)))
+        return [_partition(found, row) for row in rows]
+
+    def list_partitions(self, table: str | TableName, *, max_parts: int = -1) -> list[Partition]:
+        """All, or the first `max_parts`, sorted by name."""
+        found = self.get_table(table)
+        return [_partition(found, row) for row in self._some(_LIST, _LIST_SOME, found, max_parts)]
+
+    def list_partition_names(self, table: str | TableName, *, max_parts: int = -1) -> list[str]:
+        """All, or the first `max_parts`, sorted."""
+        return [row[0] for row in self._some(_NAMES, _NAMES_SOME, self.get_table(table), max_parts)]
+
+    def _some(self, everything: Any, some: Any, table: Table, max_parts: int) -> list[Row]:
+        if max_parts < 0:
+            return self._db.query(everything, table_id=table.id)
+        return self._db.query(some, table_id=table.id, max_parts=max_parts)
+
+    def get_partitions_by_filter(self, table: str | TableName, filter: str, *, max_parts: int = -1) -> list[Partition]:
+        """`filter` in the metastore's language: `country = "India" and (month > 3 or day like "1%")`.
+
+        Raises ConfigurationError, which shows where the filter cannot be read.
+        """
+        found = self.get_table(table)
+        matches = parse_filter(filter, found.partition_keys)
+        partitions = [_partition(found, row) for row in self._db.query(_LIST, table_id=found.id)]
+        selected = [partition for partition in partitions if matches(partition.values)]
+        return selected if max_parts < 0 else selected[:max_parts]
+
+    def alter_partition(self, table: str | TableName, partition: Partition) -> None:
+        """Replace columns and properties. Raises NoSuchObject, InvalidOperation (another location)."""
+        name = TableName.of(table)
+        self._db.run(lambda session: _alter(session, name, partition))
+
+    def drop_partition(
+        self,
+        table: str | TableName,
+        values: Sequence[str],
+        *,
+        delete_data: bool = True,
+        if_exists: bool = False,
+    ) -> None:
+        """Its folder goes after the commit, if it lies in the table's. Raises NoSuchObject."""
+        name = TableName.of(table)
+        self._remove_folders(self._db.run(lambda session: _drop(session, name, values, delete_data, if_exists)))
+
+
+def _name(table: Table, values: Sequence[str | None]) -> str:
+    if not table.is_partitioned:
+        raise InvalidOperation(f"{table.name} is not partitioned")
+    return partition_name([key.name for key in table.partition_keys], values)
+
+
+def _no_such_partition(table: Table, partition: str) -> NoSuchObject:
+    return NoSuchObject(f"{table.name} has no partition {partition!r}: add it first, or correct the values")
+
+
+def _add(session: Session, name: TableName, values: Sequence[Sequence[str]], if_not_exists: bool) -> list[Partition]:
+    table = get_table_in(session, name)
+    wanted = {_name(table, each): tuple(value or DEFAULT_PARTITION_NAME for value in each) for each in values}
+    if len(wanted) < len(values) and not if_not_exists:
+        raise AlreadyExists(f"{name}: the same partition is named twice in one call")
+    rows = session.rows(_BY_NAMES, table_id=table.id, names=json.dumps(list(wanted)))
+    present = {_name(table, partition.values): partition for partition in (_partition(table, row) for row in rows)}
+    if present and not if_not_exists:
+        raise AlreadyExists(f"{name} has the partition {min(present)!r} already: use it, or pass if_not_exists=True")
+    new = [partition for partition in wanted if partition not in present]
+    locations = {partition: f"{table.location.rstrip('/')}/{partition}" for partition in new}
+    for location in locations.values():
+        make_folder(location)
+    columns = columns_to_json(table.columns)
+    session.execute_many(
+        _INSERT,
+        [
+            {
+                "table_id": table.id,
+                "partition": partition,
+                "part_values": json.dumps(wanted[partition]),
+                "location": locations[partition],
+                "columns": columns,
+                "params": "{}",
+            }
+            for partition in new
+        ],
+    )
+    rows = session.rows(_BY_NAMES, table_id=table.id, names=json.dumps(list(wanted)))
+    return [_partition(table, row) for row in rows]
+
+
+def _alter(session: Session, name: TableName, partition: Partition) -> None:
+    table = get_table_in(session, name)
+    this = {"table_id": table.id, "partition": _name(table, partition.values)}
+    row = session.row(_GET, **this)
+    if row is None:
+        raise _no_such_partition(table, this["partition"])
+    if partition.location != row[1]:
+        raise InvalidOperation(f"{name}: partition {this['partition']!r} keeps its location {row[1]}")
+    columns = columns_to_json(partition.columns or table.columns)
+    session.execute(_UPDATE, **this, columns=columns, params=json.dumps(dict(partition.properties)))
+
+
+def _drop(session: Session, name: TableName, values: Sequence[str], delete_data: bool, if_exists: bool) -> list[str]:
+    table = get_table_in(session, name)
+    partition = _name(table, values)
+    row = session.row(_GET, table_id=table.id, partition=partition)
+    if row is None:
+        if if_exists:
+            return []
+        raise _no_such_partition(table, partition)
+    session.execute(_DELETE, table_id=table.id, partition=partition)
+    if not (delete_data and table.table_type == "MANAGED_TABLE" and is_inside(row[1], table.location)):
+        return []
+    for statement in _FORGET_PARTITION:
+        session.execute(statement, database=name.database, table=name.table, partition=partition)
+    return [row[1]]
+
+
+def _partition(table: Table, row: Row) -> Partition:
+    return Partition(
+        table=table.name,
+        values=tuple(json.loads(row[0])),
+        location=row[1],
+        columns=columns_from_json(row[2]),
+        properties=json.loads(row[3]),
+        create_time_seconds=row[4],
+    )

@@ -1,0 +1,99 @@
+"""What a table must be before it is written down. Sources: Hive's `MetaStoreUtils`, `TransactionalValidationListener`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from hive_ingest.errors import ConfigurationError, InvalidOperation
+from hive_ingest.model import Column, Table
+from hive_ingest.schema import parse_type
+
+#: Hive gives these to a new managed table; `bucketing_version` 2 is the hash of Hive 3 and later.
+_TRANSACTIONAL = {"transactional": "true", "transactional_properties": "default"}
+_BUCKETING_VERSION = {"bucketing_version": "2"}
+#: Hive's DDL refuses them in column names (HIVE-10120), or uses them to divide names.
+_NOT_IN_COLUMN_NAMES = frozenset(".:,`")
+_PARTITION_KEY_KINDS = frozenset(
+    ["boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string", "char", "varchar", "date", "timestamp"]
+)
+
+
+def with_default_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
+    """Transactional unless `properties` say otherwise. Values are texts."""
+    given = dict(properties or {})
+    for key, value in given.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise ConfigurationError(
+                f"property {key!r}={value!r}: both must be text, as in {{'transactional': 'true'}}"
+            )
+    if given.get("transactional", "true").lower() != "true":
+        return {**_BUCKETING_VERSION, **given}
+    return {**_BUCKETING_VERSION, **_TRANSACTIONAL, **given}
+
+
+def check_table(table: Table) -> None:
+    """Raises InvalidOperation (columns, types, buckets), UnsupportedFeature (a type)."""
+    if not table.columns:
+        raise InvalidOperation(f"{table.name}: a table needs at least one column that is no partition key")
+    _check_columns(table, [*table.columns, *table.partition_keys])
+    _check_partition_keys(table)
+    _check_buckets(table)
+
+
+def _check_columns(table: Table, columns: Sequence[Column]) -> None:
+    for column in columns:
+        _check_column_name(table, column.name)
+        _check_type(table, column)
+    for name, count in Counter(column.name.lower() for column in columns).items():
+        if count > 1:
+            raise InvalidOperation(
+                f"{table.name}: column {name!r} is there {count} times (names differ by more than case, "
+                "and a partition key is no column)"
+            )
+
+
+def _check_column_name(table: Table, name: str) -> None:
+    if not name or name != name.strip() or _NOT_IN_COLUMN_NAMES & set(name):
+        raise InvalidOperation(f"{table.name}: {name!r} is no name of a column: leave out spaces around it and . : , `")
+
+
+def _check_type(table: Table, column: Column) -> None:
+    try:
+        parse_type(column.type)
+    except ConfigurationError as error:
+        raise InvalidOperation(f"{table.name}: column {column.name!r}: {error}") from error
+
+
+def _check_partition_keys(table: Table) -> None:
+    for key in table.partition_keys:
+        if parse_type(key.type).kind not in _PARTITION_KEY_KINDS:
+            raise InvalidOperation(f"{table.name}: partition key {key.name!r} cannot be of type {key.type}")
+
+
+def _check_buckets(table: Table) -> None:
+    if bool(table.bucket_columns) != (table.num_buckets > 0):
+        raise InvalidOperation(
+            f"{table.name}: bucket columns {list(table.bucket_columns)} with num_buckets={table.num_buckets}: "
+            "give both, or neither"
+        )
+    known = {column.name for column in table.columns}
+    missing = [name for name in (*table.bucket_columns, *table.sort_columns) if name not in known]
+    if missing:
+        raise InvalidOperation(f"{table.name}: bucket column {missing[0]!r} is no column of the table")
+
+
+def check_change(old: Table, new: Table) -> None:
+    """Raises InvalidOperation for what an existing table keeps for ever."""
+    kept = {
+        "partition keys": (old.partition_keys, new.partition_keys),
+        "buckets": ((old.bucket_columns, old.num_buckets), (new.bucket_columns, new.num_buckets)),
+        "table type": (old.table_type, new.table_type),
+        "location": (old.location, new.location),
+    }
+    for what, (before, after) in kept.items():
+        if before != after:
+            raise InvalidOperation(f"{old.name}: {what} cannot be changed ({before!r} to {after!r}): make a new table")
+    if old.is_transactional and not new.is_transactional:
+        raise InvalidOperation(f"{old.name} is transactional and stays so: readers of its deltas depend on it")
+    check_table(new)

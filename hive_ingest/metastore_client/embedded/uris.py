@@ -1,0 +1,135 @@
+"""Where the metastore is and where its warehouse is: addresses parsed, checked, and shown without passwords."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote, quote_plus
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from hive_ingest.errors import ConfigurationError
+
+SQLITE = "sqlite"
+POSTGRESQL = "postgresql+psycopg"
+_POSSIBLE = (
+    "'sqlite:///relative.db', 'sqlite:////absolute/path.db' or 'postgresql+psycopg://user:password@host:5432/database'"
+)
+_HIDDEN = "***"
+
+
+@dataclass(frozen=True, slots=True)
+class MetastoreUri:
+    """A parsed address. `str()` and `repr()` leave every password out."""
+
+    url: URL = field(repr=False)
+    secrets: tuple[str, ...] = field(repr=False, default=())
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.url.drivername == SQLITE
+
+    @property
+    def path(self) -> Path:
+        """The file of a SQLite metastore."""
+        return Path(self.url.database or "")
+
+    def __str__(self) -> str:
+        shown = {key: value for key, value in self.url.query.items() if not _is_secret(key)}
+        return self.url.set(password=None, query=shown).render_as_string(hide_password=False)
+
+    def __repr__(self) -> str:
+        return f"MetastoreUri({str(self)!r})"
+
+    def redact(self, text: str) -> str:
+        """`text` with every password in it replaced by `***`."""
+        for secret in self.secrets:
+            text = text.replace(secret, _HIDDEN)
+        return text
+
+
+def parse_uri(uri: str) -> MetastoreUri:
+    """Raises ConfigurationError, which says what is possible and never repeats the address itself."""
+    url = _parse(uri)
+    # Raised outside `except`: SQLAlchemy's own error quotes the address with its password.
+    if url is None or url.drivername not in (SQLITE, POSTGRESQL):
+        scheme = uri.partition(":")[0] if "://" in uri else "this text"
+        raise ConfigurationError(f"no metastore can be reached by {scheme!r}: write {_POSSIBLE}")
+    return _sqlite(url) if url.drivername == SQLITE else MetastoreUri(url, _secrets(url))
+
+
+def _parse(uri: str) -> URL | None:
+    try:
+        return make_url(uri)
+    except (ArgumentError, ValueError):
+        return None
+
+
+def _sqlite(url: URL) -> MetastoreUri:
+    if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
+        raise ConfigurationError(
+            "a SQLite metastore is one file that several connections open: write 'sqlite:///path.db'"
+        )
+    if url.host or url.username or url.query:
+        raise ConfigurationError("a SQLite metastore has a path and nothing else: write 'sqlite:///path.db'")
+    # Absolute, so that a clone after os.chdir still means the same file.
+    return MetastoreUri(url.set(database=str(Path(url.database).expanduser().absolute())))
+
+
+def _is_secret(key: str) -> bool:
+    return "password" in key.lower() or "secret" in key.lower()
+
+
+def _secrets(url: URL) -> tuple[str, ...]:
+    plain = [str(url.password)] if url.password else []
+    plain += [value for value in _texts(url.query) if value]
+    # Drivers quote an address as it was given: decoded, or percent-encoded in one of two ways.
+    forms = {form for text in plain for form in (text, quote(text, safe=""), quote(text), quote_plus(text))}
+    return tuple(sorted(forms, key=len, reverse=True))
+
+
+def _texts(query: Mapping[str, str | tuple[str, ...]]) -> list[str]:
+    found: list[str] = []
+    for key, value in query.items():
+        if _is_secret(key):
+            found += [value] if isinstance(value, str) else list(value)
+    return found
+
+
+# -- locations ---------------------------------------------------------------------------------------
+
+
+def local_path(location: str) -> Path | None:
+    """The path behind `file:/abs`, `file:///abs` or a plain path; None for any other scheme.
+
+    Nothing is percent-decoded: Hive writes paths as they are, so `%3A` in a location is a `%3A` on the disk.
+    """
+    scheme, colon, rest = location.partition(":")
+    if not colon or "/" in scheme or not scheme:
+        return Path(location)
+    if scheme.lower() != "file":
+        return None
+    return Path("/" + rest.lstrip("/"))
+
+
+def normal_location(location: str) -> str:
+    """As Hive writes it: `file:/absolute/path` for anything local, other URIs without a slash at the end."""
+    path = local_path(location)
+    if path is None:
+        return location.rstrip("/")
+    return "file:" + str(path.expanduser().absolute())
+
+
+def check_warehouse(uri: MetastoreUri, warehouse: str) -> str:
+    """The warehouse's location. Raises ConfigurationError: empty, or not local under SQLite."""
+    if not warehouse:
+        raise ConfigurationError("no warehouse: give the folder in which databases and tables shall lie")
+    location = normal_location(warehouse)
+    if uri.is_sqlite and local_path(location) is None:
+        raise ConfigurationError(
+            f"a SQLite metastore serves one machine, and {location!r} is not on it: "
+            "use a local warehouse, or a PostgreSQL metastore"
+        )
+    return location

@@ -1,0 +1,178 @@
+"""Write ids: allocated for each table, and the snapshots over them.
+
+Source: Hive 4's `TxnHandler.allocateTableWriteIds` and `getValidWriteIdsForTable`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import CompoundSelect, Select, and_, bindparam, insert, null, select, true, union_all, update
+
+from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
+from hive_ingest.errors import InvalidTransactionState
+from hive_ingest.metastore_client.embedded import tables as t
+from hive_ingest.metastore_client.embedded.database import Row, Session
+from hive_ingest.metastore_client.embedded.part import ClientPart
+from hive_ingest.metastore_client.embedded.sql import id_in, one_of
+from hive_ingest.metastore_client.embedded.transactions import STATE, not_open
+from hive_ingest.model import TableName, TxnId, TxnState, TxnToWriteId, TxnType, WriteId
+
+_TXN = t.TXNS.c
+_WRITE = t.TXN_TO_WRITE_ID.c
+_NEXT = t.NEXT_WRITE_ID.c
+_THIS_TABLE = and_(bindparam("database") == _NEXT.NWI_DATABASE, bindparam("table") == _NEXT.NWI_TABLE)
+
+_STATES = select(_TXN.TXN_ID, _TXN.TXN_STATE, _TXN.TXN_TYPE).where(id_in(_TXN.TXN_ID, "txn_ids"))
+_ALLOCATED = select(_WRITE.T2W_TXNID, _WRITE.T2W_WRITEID).where(
+    bindparam("database") == _WRITE.T2W_DATABASE,
+    bindparam("table") == _WRITE.T2W_TABLE,
+    id_in(_WRITE.T2W_TXNID, "txn_ids"),
+)
+_TAKE_WRITE_IDS = (
+    update(t.NEXT_WRITE_ID)
+    .where(_THIS_TABLE)
+    .values(NWI_NEXT=_NEXT.NWI_NEXT + bindparam("count"))
+    .returning(_NEXT.NWI_NEXT)
+)
+# Two first allocations at once: the second one fails on the primary key, and is made again by Database.run.
+_FIRST_WRITE_IDS = insert(t.NEXT_WRITE_ID).values(
+    NWI_DATABASE=bindparam("database"), NWI_TABLE=bindparam("table"), NWI_NEXT=bindparam("next")
+)
+_INSERT_WRITE_ID = insert(t.TXN_TO_WRITE_ID).values(
+    T2W_TXNID=bindparam("txn_id"),
+    T2W_DATABASE=bindparam("database"),
+    T2W_TABLE=bindparam("table"),
+    T2W_WRITEID=bindparam("write_id"),
+)
+
+
+_OF_TABLE = and_(bindparam("database") == _WRITE.T2W_DATABASE, bindparam("table") == _WRITE.T2W_TABLE)
+_WITH_STATE = select(_WRITE.T2W_WRITEID, _WRITE.T2W_TXNID, _TXN.TXN_STATE).where(_OF_TABLE)
+_JOINED = _WITH_STATE.join(t.TXNS, _TXN.TXN_ID == _WRITE.T2W_TXNID)
+_NOT_COMMITTED_NOW = _JOINED.where(one_of(_TXN.TXN_STATE, TxnState.OPEN.value, TxnState.ABORTED.value))
+# What a snapshot may hold as an exception: all from its lowest open transaction on, and what was aborted before.
+_DOUBTFUL_THEN = union_all(
+    select(_WRITE.T2W_WRITEID, _WRITE.T2W_TXNID, null().label("TXN_STATE")).where(
+        _OF_TABLE, bindparam("low") <= _WRITE.T2W_TXNID
+    ),
+    _JOINED.where(TxnState.ABORTED.value == _TXN.TXN_STATE, bindparam("low") > _TXN.TXN_ID),
+)
+
+
+def _with_next(write_ids: Select[Any] | CompoundSelect[Any]) -> Select[Any]:
+    """The table's next write id, beside each of `write_ids` (or beside nulls), in one statement.
+
+    The high-water mark is NEXT_WRITE_ID's. Hive takes the highest id left in TXN_TO_WRITE_ID, which loses a committed
+    id when its row has been pruned and that of a lower id, of a later and aborted transaction, has not.
+    """
+    found = write_ids.subquery()
+    return (
+        select(_NEXT.NWI_NEXT, found.c.T2W_WRITEID, found.c.T2W_TXNID, found.c.TXN_STATE)
+        .select_from(t.NEXT_WRITE_ID.outerjoin(found, true()))
+        .where(_THIS_TABLE)
+        .order_by(found.c.T2W_WRITEID)
+    )
+
+
+_SNAPSHOT_NOW = _with_next(_NOT_COMMITTED_NOW)
+_SNAPSHOT_THEN = _with_next(_DOUBTFUL_THEN)
+
+
+class WriteIdCalls(ClientPart):
+    """The calls about write ids."""
+
+    def allocate_table_write_ids(self, table: str | TableName, txn_ids: Sequence[TxnId]) -> list[TxnToWriteId]:
+        """Idempotent for each transaction. The table need not exist.
+
+        Raises NoSuchTxn, TxnAborted, InvalidTransactionState (a read-only transaction).
+        """
+        name = TableName.of(table)
+        ids = sorted(set(txn_ids))
+        return self._db.run(lambda session: _allocate(session, name, ids)) if ids else []
+
+    def get_valid_write_ids(
+        self, tables: Sequence[str | TableName], valid_txns: ValidTxnList | None = None
+    ) -> list[ValidWriteIdList]:
+        """One list for each table, in order, as of the snapshot (or of now).
+
+        A snapshot holds only while its transaction is open: later its exceptions may have been forgotten.
+        """
+        names = [TableName.of(table) for table in tables]
+        if valid_txns is None and len(names) == 1:
+            return [self._valid_now(names[0])]
+        # Several tables must be seen at the same moment.
+        snapshot = self.get_valid_txns() if valid_txns is None else valid_txns
+        return [self._valid_then(name, snapshot) for name in names]
+
+    def get_valid_txns(self, txn_id: TxnId | None = None) -> ValidTxnList:
+        """Overridden by the snapshot part."""
+        raise NotImplementedError
+
+    def _valid_now(self, name: TableName) -> ValidWriteIdList:
+        rows = self._db.query(_SNAPSHOT_NOW, database=name.database, table=name.table)
+        found = [(write_id, state) for _, write_id, _, state in rows if write_id is not None]
+        return _write_id_list(
+            name,
+            rows[0][0] - 1 if rows else 0,
+            open_ids=[write_id for write_id, state in found if state == TxnState.OPEN.value],
+            aborted_ids=[write_id for write_id, state in found if state == TxnState.ABORTED.value],
+        )
+
+    def _valid_then(self, name: TableName, valid: ValidTxnList) -> ValidWriteIdList:
+        low = valid.high_water_mark + 1 if valid.min_open is None else valid.min_open
+        rows = self._db.query(_SNAPSHOT_THEN, database=name.database, table=name.table, low=low)
+        found = [(w, TxnId(txn)) for _, w, txn, _ in rows if w is not None and not valid.is_valid(TxnId(txn))]
+        high_water_mark = rows[0][0] - 1 if rows else 0
+        # Ids that were allocated after the snapshot end the list instead of lengthening it.
+        while found and found[-1][0] == high_water_mark and found[-1][1] > valid.high_water_mark:
+            found.pop()
+            high_water_mark -= 1
+        return _write_id_list(
+            name,
+            high_water_mark,
+            open_ids=[w for w, txn in found if not valid.is_aborted(txn)],
+            aborted_ids=[w for w, txn in found if valid.is_aborted(txn)],
+        )
+
+
+def _write_id_list(
+    name: TableName, high_water_mark: int, *, open_ids: Iterable[int], aborted_ids: Iterable[int]
+) -> ValidWriteIdList:
+    return ValidWriteIdList(
+        name, WriteId(high_water_mark), tuple(map(WriteId, open_ids)), tuple(map(WriteId, aborted_ids))
+    )
+
+
+def _allocate(session: Session, name: TableName, txn_ids: Sequence[TxnId]) -> list[TxnToWriteId]:
+    of_table = {"database": name.database, "table": name.table}
+    ids = json.dumps(txn_ids)
+    _require_writable(session, txn_ids, session.rows(_STATES, txn_ids=ids))
+    allocated: dict[int, int] = dict(session.rows(_ALLOCATED, txn_ids=ids, **of_table))  # type: ignore[arg-type]
+    missing = [txn_id for txn_id in txn_ids if txn_id not in allocated]
+    if missing:
+        first = _take_write_ids(session, len(missing), of_table)
+        new = dict(zip(missing, range(first, first + len(missing)), strict=True))
+        session.execute_many(_INSERT_WRITE_ID, [{"txn_id": x, "write_id": w, **of_table} for x, w in new.items()])
+        allocated |= new
+    return [TxnToWriteId(txn_id, WriteId(allocated[txn_id])) for txn_id in txn_ids]
+
+
+def _take_write_ids(session: Session, count: int, of_table: dict[str, str]) -> int:
+    after = session.scalar(_TAKE_WRITE_IDS, count=count, **of_table)
+    if after is None:
+        session.execute(_FIRST_WRITE_IDS, next=count + 1, **of_table)
+        return 1
+    return int(after) - count
+
+
+def _require_writable(session: Session, txn_ids: Sequence[TxnId], states: list[Row]) -> None:
+    found = {row[0]: row for row in states}
+    for txn_id in txn_ids:
+        row = found.get(txn_id)
+        if row is None or row[1] != TxnState.OPEN.value:
+            raise not_open(session, txn_id, session.row(STATE, txn_id=txn_id))
+        if row[2] == TxnType.READ_ONLY:
+            raise InvalidTransactionState(f"transaction {txn_id} is read-only: open one of type DEFAULT to write")
