@@ -165,7 +165,10 @@ class MetastoreClient(Protocol):
         ...
 
     def unlock(self, lock_id: LockId) -> None:
-        """Release a lock outside a transaction. Raises NoSuchLock, TxnOpen."""
+        """Release a lock outside a transaction, or give up one that is WAITING. Idempotent, as in Hive.
+
+        Raises TxnOpen (it is held inside a transaction).
+        """
         ...
 
     def heartbeat(self, *, txn_id: TxnId | None = None, lock_id: LockId | None = None) -> None:
@@ -192,8 +195,10 @@ class MetastoreClient(Protocol):
     ) -> None:
         """Idempotent while the commit is remembered.
 
-        Raises NoSuchTxn, TxnAborted (timed out, aborted, or a write conflict when `excl_write_enabled` is
-        false or an UPDATE or DELETE was overtaken), MetastoreUnavailable (the outcome is unknown).
+        With `excl_write_enabled` false an UPDATE or DELETE is aborted when another one of the same table or partition
+        committed since this transaction opened; true (Hive's default) leaves that to EXCL_WRITE locks.
+        Raises NoSuchTxn, TxnAborted (timed out, aborted, or such a write conflict), InvalidOperation (a key_value
+        that does not fit; the transaction stays open), MetastoreUnavailable (the outcome is unknown).
         """
         ...
 
@@ -208,7 +213,11 @@ class MetastoreClient(Protocol):
     def get_open_txns_info(self) -> OpenTxnsInfo: ...
 
     def get_valid_txns(self, txn_id: TxnId | None = None) -> ValidTxnList:
-        """A snapshot. With `txn_id`, that transaction's own id is left out of the exceptions."""
+        """A snapshot of now. With `txn_id`, that transaction's own id is left out of the exceptions.
+
+        Unlike Java's `getValidTxns(long)` it does not end at that id: a transaction that waited for a lock must see
+        what the holder committed.
+        """
         ...
 
     def get_valid_write_ids(

@@ -136,7 +136,7 @@ class PostgresBackend(Backend):
         super().__init__(uri, busy_timeout_seconds)
         self._psycopg = _import_psycopg()
         self.driver_error = self._psycopg.Error
-        self.dialect = PGDialect_psycopg(dbapi=self._psycopg)
+        self.dialect = PGDialect_psycopg(dbapi=self._psycopg)  # type: ignore[no-untyped-call]
 
     def connect(self) -> Any:
         _, arguments = self.dialect.create_connect_args(self.uri.url)

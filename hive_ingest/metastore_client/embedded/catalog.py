@@ -1,5 +1,7 @@
 """The catalog's tables."""
 
+# ruff: noqa: SIM300 - columns are written in capitals, and so taken for constants
+
 from __future__ import annotations
 
 import json
@@ -23,8 +25,8 @@ from hive_ingest.model import Column, Table, TableName, columns_of
 _MANAGED = "MANAGED_TABLE"
 
 _TBL = t.TBLS.c
-_THIS_TABLE = and_(bindparam("database") == _TBL.DB_NAME, bindparam("table") == _TBL.TBL_NAME)
-_THIS_ID = bindparam("table_id") == _TBL.TBL_ID
+_THIS_TABLE = and_(_TBL.DB_NAME == bindparam("database"), _TBL.TBL_NAME == bindparam("table"))
+_THIS_ID = _TBL.TBL_ID == bindparam("table_id")
 _FIELDS = (
     _TBL.TBL_ID,
     _TBL.TBL_TYPE,
@@ -47,8 +49,8 @@ _GET = (
     .where(_THIS_TABLE)
 )
 _LOCK = select(_TBL.TBL_ID).where(_THIS_TABLE).with_for_update()
-_NAMES = select(_TBL.TBL_NAME).where(bindparam("database") == _TBL.DB_NAME).order_by(_TBL.TBL_NAME)
-_DB_LOCATION = select(t.DBS.c.DB_LOCATION_URI).where(bindparam("database") == t.DBS.c.DB_NAME).with_for_update()
+_NAMES = select(_TBL.TBL_NAME).where(_TBL.DB_NAME == bindparam("database")).order_by(_TBL.TBL_NAME)
+_DB_LOCATION = select(t.DBS.c.DB_LOCATION_URI).where(t.DBS.c.DB_NAME == bindparam("database")).with_for_update()
 _INSERT = (
     insert(t.TBLS)
     .values(
@@ -88,14 +90,14 @@ _DELETE = delete(t.TBLS).where(_THIS_ID)
 _INSERT_PROPERTY = insert(t.TABLE_PARAMS).values(
     TBL_ID=bindparam("table_id"), PARAM_KEY=bindparam("key"), PARAM_VALUE=bindparam("new_value")
 )
-_DELETE_PROPERTIES = delete(t.TABLE_PARAMS).where(bindparam("table_id") == t.TABLE_PARAMS.c.TBL_ID)
-_DELETE_PARTITIONS = delete(t.PARTITIONS).where(bindparam("table_id") == t.PARTITIONS.c.TBL_ID)
+_DELETE_PROPERTIES = delete(t.TABLE_PARAMS).where(t.TABLE_PARAMS.c.TBL_ID == bindparam("table_id"))
+_DELETE_PARTITIONS = delete(t.PARTITIONS).where(t.PARTITIONS.c.TBL_ID == bindparam("table_id"))
 _PARTITION_LOCATIONS = select(t.PARTITIONS.c.PART_NAME, t.PARTITIONS.c.LOCATION).where(
-    bindparam("table_id") == t.PARTITIONS.c.TBL_ID
+    t.PARTITIONS.c.TBL_ID == bindparam("table_id")
 )
 _MOVE_PARTITION = (
     update(t.PARTITIONS)
-    .where(bindparam("table_id") == t.PARTITIONS.c.TBL_ID, bindparam("partition") == t.PARTITIONS.c.PART_NAME)
+    .where(t.PARTITIONS.c.TBL_ID == bindparam("table_id"), t.PARTITIONS.c.PART_NAME == bindparam("partition"))
     .values(LOCATION=bindparam("location"))
 )
 
@@ -106,16 +108,16 @@ _ABORTED_TXNS = select(t.TXNS.c.TXN_ID).where(t.TXNS.c.TXN_STATE == "a")
 #: wakes up late must not find its write id in use by a new table of the same name.
 _FORGET_TABLE = (
     delete(t.TXN_COMPONENTS).where(
-        bindparam("database") == t.TXN_COMPONENTS.c.TC_DATABASE,
-        bindparam("table") == t.TXN_COMPONENTS.c.TC_TABLE,
+        t.TXN_COMPONENTS.c.TC_DATABASE == bindparam("database"),
+        t.TXN_COMPONENTS.c.TC_TABLE == bindparam("table"),
         t.TXN_COMPONENTS.c.TC_TXNID.in_(_ABORTED_TXNS),
     ),
     delete(t.COMPLETED_TXN_COMPONENTS).where(
-        bindparam("database") == t.COMPLETED_TXN_COMPONENTS.c.CTC_DATABASE,
-        bindparam("table") == t.COMPLETED_TXN_COMPONENTS.c.CTC_TABLE,
+        t.COMPLETED_TXN_COMPONENTS.c.CTC_DATABASE == bindparam("database"),
+        t.COMPLETED_TXN_COMPONENTS.c.CTC_TABLE == bindparam("table"),
     ),
     delete(t.COMPACTION_QUEUE).where(
-        bindparam("database") == t.COMPACTION_QUEUE.c.CQ_DATABASE, bindparam("table") == t.COMPACTION_QUEUE.c.CQ_TABLE
+        t.COMPACTION_QUEUE.c.CQ_DATABASE == bindparam("database"), t.COMPACTION_QUEUE.c.CQ_TABLE == bindparam("table")
     ),
 )
 _NAMED = (

@@ -3,6 +3,8 @@
 Source: Hive 4's `TxnHandler.commitTxn`, `checkForWriteConflict` and `updateKeyValueAssociatedWithTxn`.
 """
 
+# ruff: noqa: SIM300 - columns are written in capitals, and so taken for constants
+
 from __future__ import annotations
 
 from sqlalchemy import and_, bindparam, delete, exists, insert, select, update
@@ -28,13 +30,13 @@ _COMPACTION_LETTER = "c"
 _CONFLICTING = ("u", "d")
 
 _TXN = t.TXNS.c
-_THIS_TXN = bindparam("txn_id") == _TXN.TXN_ID
+_THIS_TXN = _TXN.TXN_ID == bindparam("txn_id")
 _COMPONENT = t.TXN_COMPONENTS.c
 _IS_CONFLICTING = one_of(_COMPONENT.TC_OPERATION_TYPE, *_CONFLICTING)
 
 _COMMIT = (
     update(t.TXNS)
-    .where(_THIS_TXN, TxnState.OPEN.value == _TXN.TXN_STATE)
+    .where(_THIS_TXN, _TXN.TXN_STATE == TxnState.OPEN.value)
     .values(TXN_STATE=TxnState.COMMITTED.value, TXN_ENDED=now_ms())
     .returning(_TXN.TXN_TYPE)
 )
@@ -94,8 +96,8 @@ _CONFLICT = (
         COMPONENTS_OF_TXN,
         _IS_CONFLICTING,
         one_of(_WRITTEN.WS_OPERATION_TYPE, *_CONFLICTING),
-        bindparam("txn_id") != _WRITTEN.WS_TXNID,
-        bindparam("txn_id") <= _WRITTEN.WS_COMMIT_ID,
+        _WRITTEN.WS_TXNID != bindparam("txn_id"),
+        _WRITTEN.WS_COMMIT_ID >= bindparam("txn_id"),
     )
     .order_by(_WRITTEN.WS_COMMIT_ID)
     .limit(1)
@@ -107,7 +109,7 @@ _OVERTAKEN = (
 )
 _SET_PARAMETER = (
     update(t.TABLE_PARAMS)
-    .where(bindparam("table_id") == t.TABLE_PARAMS.c.TBL_ID, bindparam("key") == t.TABLE_PARAMS.c.PARAM_KEY)
+    .where(t.TABLE_PARAMS.c.TBL_ID == bindparam("table_id"), t.TABLE_PARAMS.c.PARAM_KEY == bindparam("key"))
     .values(PARAM_VALUE=bindparam("new_value"))
 )
 
@@ -137,7 +139,8 @@ class CommitCalls(ClientPart):
     ) -> TxnAborted | None:
         txn_type = session.scalar(_COMMIT, txn_id=txn_id)
         if txn_type is None:
-            return _commit_again(session, txn_id)
+            _commit_again(session, txn_id)
+            return None
         if txn_type != TxnType.READ_ONLY:
             updates = bool(session.scalar(_HAS_UPDATES, txn_id=txn_id))
             conflict = _check_write_set(session, txn_id, excl_write_enabled) if updates else None

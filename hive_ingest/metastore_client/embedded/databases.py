@@ -1,5 +1,7 @@
 """The catalog's databases."""
 
+# ruff: noqa: SIM300 - columns are written in capitals, and so taken for constants
+
 from __future__ import annotations
 
 import json
@@ -21,7 +23,7 @@ MAX_NAME_LENGTH = 128
 
 _DB = t.DBS.c
 _GET = select(_DB.DB_NAME, _DB.DB_LOCATION_URI, _DB.DB_COMMENT, _DB.DB_PARAMS).where(
-    bindparam("database") == _DB.DB_NAME
+    _DB.DB_NAME == bindparam("database")
 )
 _NAMES = select(_DB.DB_NAME).order_by(_DB.DB_NAME)
 _INSERT = insert(t.DBS).values(
@@ -32,18 +34,16 @@ _INSERT = insert(t.DBS).values(
 )
 _UPDATE = (
     update(t.DBS)
-    .where(bindparam("database") == _DB.DB_NAME)
+    .where(_DB.DB_NAME == bindparam("database"))
     .values(DB_COMMENT=bindparam("comment"), DB_PARAMS=bindparam("params"))
 )
-_DELETE = delete(t.DBS).where(bindparam("database") == _DB.DB_NAME)
-_TABLES_OF = select(t.TBLS.c.TBL_NAME).where(bindparam("database") == t.TBLS.c.DB_NAME).order_by(t.TBLS.c.TBL_NAME)
+_DELETE = delete(t.DBS).where(_DB.DB_NAME == bindparam("database"))
+_TABLES_OF = select(t.TBLS.c.TBL_NAME).where(t.TBLS.c.DB_NAME == bindparam("database")).order_by(t.TBLS.c.TBL_NAME)
 _ALL_LOCATIONS = select(_DB.DB_LOCATION_URI).union(select(t.TBLS.c.LOCATION))
 
 
 class DatabaseCalls(ClientPart):
     """The calls about databases."""
-
-    _warehouse: str
 
     def create_database(
         self,
@@ -113,10 +113,6 @@ class DatabaseCalls(ClientPart):
         gone = [location for table in tables for location in self._drop_table(session, TableName(name, table))]
         session.execute(_DELETE, database=name)
         return [*gone, found[1]]
-
-    def _drop_table(self, session: Session, name: TableName) -> list[str]:
-        """Overridden by the table part."""
-        raise NotImplementedError
 
     def _remove_folders(self, locations: list[str]) -> None:
         """After the commit; a folder that holds something else of the catalog stays."""

@@ -4,6 +4,8 @@ Sources: Hive 4's `PerformTimeoutsFunction`, `CleanEmptyAbortedAndCommittedTxns`
 TXN_TO_WRITE_ID, the rule min(Z, A, N) of HIVE-18747.
 """
 
+# ruff: noqa: SIM300 - columns are written in capitals, and so taken for constants
+
 from __future__ import annotations
 
 import json
@@ -33,8 +35,8 @@ _TXN = t.TXNS.c
 _LEASE = t.HOUSEKEEPING_LEASE.c
 
 # A time further ahead than can be meant was written under another clock: it does not count.
-_IS_FREE = or_(now_ms() >= _LEASE.HKL_EXPIRES, now_ms() + bindparam("lease_ms") < _LEASE.HKL_EXPIRES)
-_IS_DUE = or_(now_ms() >= _LEASE.HKL_DUE, now_ms() + bindparam("interval_ms") < _LEASE.HKL_DUE)
+_IS_FREE = or_(_LEASE.HKL_EXPIRES <= now_ms(), _LEASE.HKL_EXPIRES > now_ms() + bindparam("lease_ms"))
+_IS_DUE = or_(_LEASE.HKL_DUE <= now_ms(), _LEASE.HKL_DUE > now_ms() + bindparam("interval_ms"))
 _TAKE_LEASE = (
     update(t.HOUSEKEEPING_LEASE)
     .where(_LEASE.HKL_NAME == HOUSEKEEPER, _IS_FREE)
@@ -48,11 +50,11 @@ _TAKE_LEASE = (
 _TAKE_LEASE_IF_DUE = _TAKE_LEASE.where(_IS_DUE)
 _GIVE_LEASE_BACK = (
     update(t.HOUSEKEEPING_LEASE)
-    .where(_LEASE.HKL_NAME == HOUSEKEEPER, bindparam("holder") == _LEASE.HKL_HOLDER)
+    .where(_LEASE.HKL_NAME == HOUSEKEEPER, _LEASE.HKL_HOLDER == bindparam("holder"))
     .values(HKL_EXPIRES=0)
 )
 
-_IS_SILENT = and_(TxnState.OPEN.value == _TXN.TXN_STATE, now_ms() - bindparam("timeout_ms") > _TXN.TXN_LAST_HEARTBEAT)
+_IS_SILENT = and_(_TXN.TXN_STATE == TxnState.OPEN.value, _TXN.TXN_LAST_HEARTBEAT < now_ms() - bindparam("timeout_ms"))
 _SILENT = select(_TXN.TXN_ID).where(_IS_SILENT).order_by(_TXN.TXN_ID).limit(BATCH_SIZE)
 # Silence is tested again on the row itself: a heartbeat may have come since the batch was read.
 _TIME_OUT = (
@@ -62,7 +64,7 @@ _TIME_OUT = (
     .returning(_TXN.TXN_ID)
 )
 _TIME_OUT_LOCKS = delete(t.HIVE_LOCKS).where(
-    t.HIVE_LOCKS.c.HL_TXNID == 0, now_ms() - bindparam("timeout_ms") > t.HIVE_LOCKS.c.HL_LAST_HEARTBEAT
+    t.HIVE_LOCKS.c.HL_TXNID == 0, t.HIVE_LOCKS.c.HL_LAST_HEARTBEAT < now_ms() - bindparam("timeout_ms")
 )
 
 # An aborted transaction with components may have files under its write id. Forgotten, it would count as committed.
@@ -72,12 +74,12 @@ _FORGETTABLE = (
     .where(
         or_(
             and_(
-                TxnState.COMMITTED.value == _TXN.TXN_STATE,
-                now_ms() - bindparam("committed_retention_ms") > _TXN.TXN_ENDED,
+                _TXN.TXN_STATE == TxnState.COMMITTED.value,
+                _TXN.TXN_ENDED < now_ms() - bindparam("committed_retention_ms"),
             ),
             and_(
-                TxnState.ABORTED.value == _TXN.TXN_STATE,
-                now_ms() - bindparam("aborted_retention_ms") > _TXN.TXN_ENDED,
+                _TXN.TXN_STATE == TxnState.ABORTED.value,
+                _TXN.TXN_ENDED < now_ms() - bindparam("aborted_retention_ms"),
                 _WROTE_NOTHING,
             ),
         )
@@ -87,16 +89,16 @@ _FORGETTABLE = (
 _FORGET = delete(t.TXNS).where(id_in(_TXN.TXN_ID, "txn_ids"))
 
 _Z_OLDEST_SNAPSHOT = select(func.min(t.MIN_HISTORY_LEVEL.c.MHL_MIN_OPEN_TXNID).label("id"))
-_A_LOWEST_ABORTED = select(func.min(_TXN.TXN_ID)).where(TxnState.ABORTED.value == _TXN.TXN_STATE)
+_A_LOWEST_ABORTED = select(func.min(_TXN.TXN_ID)).where(_TXN.TXN_STATE == TxnState.ABORTED.value)
 _N_NEXT_TXN = select(t.NEXT_TXN_ID.c.NTXN_NEXT)
 _LOWER_BOUND = select(func.min(union_all(_Z_OLDEST_SNAPSHOT, _A_LOWEST_ABORTED, _N_NEXT_TXN).subquery().c.id))
-_PRUNE_WRITE_IDS = delete(t.TXN_TO_WRITE_ID).where(bindparam("low") > t.TXN_TO_WRITE_ID.c.T2W_TXNID)
+_PRUNE_WRITE_IDS = delete(t.TXN_TO_WRITE_ID).where(t.TXN_TO_WRITE_ID.c.T2W_TXNID < bindparam("low"))
 
 _MIN_OPEN = union_all(
-    select(func.min(_TXN.TXN_ID).label("id")).where(TxnState.OPEN.value == _TXN.TXN_STATE), _N_NEXT_TXN
+    select(func.min(_TXN.TXN_ID).label("id")).where(_TXN.TXN_STATE == TxnState.OPEN.value), _N_NEXT_TXN
 )
 _LOWEST_OPEN = select(func.min(_MIN_OPEN.subquery().c.id))
-_PRUNE_WRITE_SET = delete(t.WRITE_SET).where(bindparam("low") > t.WRITE_SET.c.WS_COMMIT_ID)
+_PRUNE_WRITE_SET = delete(t.WRITE_SET).where(t.WRITE_SET.c.WS_COMMIT_ID < bindparam("low"))
 
 
 @dataclass(frozen=True, slots=True)

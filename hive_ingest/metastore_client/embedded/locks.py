@@ -12,6 +12,8 @@ lies in it, and never for its own transaction. Sources: Hive 4's `CheckLockFunct
 `InsertTxnComponentsCommand`.
 """
 
+# ruff: noqa: SIM300 - columns are written in capitals, and so taken for constants
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -46,8 +48,8 @@ _READ, _WRITE, _EXCL_WRITE, _EXCLUSIVE = "r", "w", "x", "e"
 _ACQUIRED, _WAITING = "a", "w"
 
 _LOCK = t.HIVE_LOCKS.c
-_THIS_LOCK = bindparam("lock_id") == _LOCK.HL_LOCK_EXT_ID
-_OF_TXN = bindparam("txn_id") == t.TXN_TO_WRITE_ID.c.T2W_TXNID
+_THIS_LOCK = _LOCK.HL_LOCK_EXT_ID == bindparam("lock_id")
+_OF_TXN = t.TXN_TO_WRITE_ID.c.T2W_TXNID == bindparam("txn_id")
 
 _TAKE_LOCK_ID = (
     update(t.NEXT_LOCK_ID).values(NL_NEXT=t.NEXT_LOCK_ID.c.NL_NEXT + 1).returning(t.NEXT_LOCK_ID.c.NL_NEXT - 1)
@@ -97,8 +99,8 @@ _INCOMPATIBLE = or_(
 _BLOCKER = (
     select(_EX.HL_LOCK_EXT_ID, _EX.HL_LOCK_INT_ID, _REQ.HL_LOCK_INT_ID)
     .where(
-        bindparam("lock_id") == _REQ.HL_LOCK_EXT_ID,
-        bindparam("lock_id") > _EX.HL_LOCK_EXT_ID,
+        _REQ.HL_LOCK_EXT_ID == bindparam("lock_id"),
+        _EX.HL_LOCK_EXT_ID < bindparam("lock_id"),
         _OVERLAP,
         or_(_REQ.HL_TXNID == 0, _EX.HL_TXNID != _REQ.HL_TXNID),
         _INCOMPATIBLE,
@@ -113,7 +115,7 @@ _ACQUIRE = (
 )
 _NOTE_BLOCKER = (
     update(t.HIVE_LOCKS)
-    .where(_THIS_LOCK, bindparam("internal_id") == _LOCK.HL_LOCK_INT_ID)
+    .where(_THIS_LOCK, _LOCK.HL_LOCK_INT_ID == bindparam("internal_id"))
     .values(HL_BLOCKEDBY_EXT_ID=bindparam("by"), HL_BLOCKEDBY_INT_ID=bindparam("by_internal"))
 )
 
@@ -126,7 +128,7 @@ _BEAT_LOCK = (
     .values(HL_LAST_HEARTBEAT=now_ms())
     .returning(_LOCK.HL_LOCK_EXT_ID)
 )
-_BEAT_TXN = update(t.TXNS).where(bindparam("txn_id") == t.TXNS.c.TXN_ID).values(TXN_LAST_HEARTBEAT=now_ms())
+_BEAT_TXN = update(t.TXNS).where(t.TXNS.c.TXN_ID == bindparam("txn_id")).values(TXN_LAST_HEARTBEAT=now_ms())
 # Inside a transaction only a waiting request can be given up; what is held ends with the transaction.
 _UNLOCK = delete(t.HIVE_LOCKS).where(_THIS_LOCK, or_(_LOCK.HL_TXNID == 0, _LOCK.HL_LOCK_STATE == _WAITING))
 _SHOW = (
@@ -150,7 +152,7 @@ _SHOW = (
     .select_from(t.HIVE_LOCKS.outerjoin(t.TXNS, t.TXNS.c.TXN_ID == _LOCK.HL_TXNID))
     .order_by(_LOCK.HL_LOCK_EXT_ID, _LOCK.HL_LOCK_INT_ID)
 )
-_SHOW_TABLE = _SHOW.where(bindparam("database") == _LOCK.HL_DB, bindparam("table") == _LOCK.HL_TABLE)
+_SHOW_TABLE = _SHOW.where(_LOCK.HL_DB == bindparam("database"), _LOCK.HL_TABLE == bindparam("table"))
 
 
 class LockCalls(ClientPart):
@@ -197,10 +199,6 @@ class LockCalls(ClientPart):
             txn_id = txn_id or TxnId(row[0][0])
         if txn_id is not None:
             self._heartbeat_txn(txn_id)
-
-    def _heartbeat_txn(self, txn_id: TxnId) -> None:
-        """Overridden by the transaction part."""
-        raise NotImplementedError
 
     def show_locks(self, table: str | TableName | None = None) -> list[LockInfo]:
         """All locks, or those on one table and its partitions, held or waiting, oldest first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import Executable, insert, select, update
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from hive_ingest.errors import MetastoreSchemaError
@@ -38,12 +38,12 @@ _VERSION_1_TABLES = (
 
 HOUSEKEEPER = "housekeeper"
 
-_CREATE = [CreateTable(table) for table in _VERSION_1_TABLES]
-_INDEX = [
+_CREATE: list[Executable] = [CreateTable(table) for table in _VERSION_1_TABLES]
+_INDEX: list[Executable] = [
     CreateIndex(index) for table in _VERSION_1_TABLES for index in sorted(table.indexes, key=lambda i: str(i.name))
 ]
 # Ids start at 1; 0 means "none" to Hive.
-_FIRST_IDS = [
+_FIRST_IDS: list[Executable] = [
     insert(t.NEXT_TXN_ID).values(NTXN_NEXT=1),
     insert(t.NEXT_LOCK_ID).values(NL_NEXT=1),
     insert(t.NEXT_COMPACTION_QUEUE_ID).values(NCQ_NEXT=1),

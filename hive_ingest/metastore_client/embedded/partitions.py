@@ -1,5 +1,7 @@
 """The catalog's partitions."""
 
+# ruff: noqa: SIM300 - columns are written in capitals, and so taken for constants
+
 from __future__ import annotations
 
 import json
@@ -24,8 +26,8 @@ from hive_ingest.metastore_client.embedded.sql import now_ms, text_in
 from hive_ingest.model import DEFAULT_PARTITION_NAME, Partition, Table, TableName
 
 _PART = t.PARTITIONS.c
-_OF_TABLE = bindparam("table_id") == _PART.TBL_ID
-_THIS = and_(_OF_TABLE, bindparam("partition") == _PART.PART_NAME)
+_OF_TABLE = _PART.TBL_ID == bindparam("table_id")
+_THIS = and_(_OF_TABLE, _PART.PART_NAME == bindparam("partition"))
 _FIELDS = (_PART.PART_VALUES, _PART.LOCATION, _PART.COLUMNS, _PART.PARAMS, _PART.CREATE_TIME)
 _GET = select(*_FIELDS).where(_THIS)
 _LIST = select(*_FIELDS).where(_OF_TABLE).order_by(_PART.PART_NAME)
@@ -48,15 +50,15 @@ _DELETE = delete(t.PARTITIONS).where(_THIS)
 _ABORTED_TXNS = select(t.TXNS.c.TXN_ID).where(t.TXNS.c.TXN_STATE == "a")
 _FORGET_PARTITION = (
     delete(t.TXN_COMPONENTS).where(
-        bindparam("database") == t.TXN_COMPONENTS.c.TC_DATABASE,
-        bindparam("table") == t.TXN_COMPONENTS.c.TC_TABLE,
-        bindparam("partition") == t.TXN_COMPONENTS.c.TC_PARTITION,
+        t.TXN_COMPONENTS.c.TC_DATABASE == bindparam("database"),
+        t.TXN_COMPONENTS.c.TC_TABLE == bindparam("table"),
+        t.TXN_COMPONENTS.c.TC_PARTITION == bindparam("partition"),
         t.TXN_COMPONENTS.c.TC_TXNID.in_(_ABORTED_TXNS),
     ),
     delete(t.COMPLETED_TXN_COMPONENTS).where(
-        bindparam("database") == t.COMPLETED_TXN_COMPONENTS.c.CTC_DATABASE,
-        bindparam("table") == t.COMPLETED_TXN_COMPONENTS.c.CTC_TABLE,
-        bindparam("partition") == t.COMPLETED_TXN_COMPONENTS.c.CTC_PARTITION,
+        t.COMPLETED_TXN_COMPONENTS.c.CTC_DATABASE == bindparam("database"),
+        t.COMPLETED_TXN_COMPONENTS.c.CTC_TABLE == bindparam("table"),
+        t.COMPLETED_TXN_COMPONENTS.c.CTC_PARTITION == bindparam("partition"),
     ),
 )
 
@@ -177,14 +179,17 @@ def _add(session: Session, name: TableName, values: Sequence[Sequence[str]], if_
 
 def _alter(session: Session, name: TableName, partition: Partition) -> None:
     table = get_table_in(session, name)
-    this = {"table_id": table.id, "partition": _name(table, partition.values)}
-    row = session.row(_GET, **this)
+    wanted = _name(table, partition.values)
+    row = session.row(_GET, table_id=table.id, partition=wanted)
     if row is None:
-        raise _no_such_partition(table, this["partition"])
+        raise _no_such_partition(table, wanted)
     if partition.location != row[1]:
-        raise InvalidOperation(f"{name}: partition {this['partition']!r} keeps its location {row[1]}")
-    columns = columns_to_json(partition.columns or table.columns)
-    session.execute(_UPDATE, **this, columns=columns, params=json.dumps(dict(partition.properties)))
+        raise InvalidOperation(f"{name}: partition {wanted!r} keeps its location {row[1]}")
+    new = {
+        "columns": columns_to_json(partition.columns or table.columns),
+        "params": json.dumps(dict(partition.properties)),
+    }
+    session.execute(_UPDATE, table_id=table.id, partition=wanted, **new)
 
 
 def _drop(session: Session, name: TableName, values: Sequence[str], delete_data: bool, if_exists: bool) -> list[str]:

@@ -1,4 +1,7 @@
-"""What a table must be before it is written down. Sources: Hive's `MetaStoreUtils`, `TransactionalValidationListener`."""
+"""What a table must be before it is written down.
+
+Sources: Hive's `MetaStoreUtils` and `TransactionalValidationListener`.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,8 @@ _TRANSACTIONAL = {"transactional": "true", "transactional_properties": "default"
 _BUCKETING_VERSION = {"bucketing_version": "2"}
 #: Hive's DDL refuses them in column names (HIVE-10120), or uses them to divide names.
 _NOT_IN_COLUMN_NAMES = frozenset(".:,`")
-_PARTITION_KEY_KINDS = frozenset(
-    ["boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string", "char", "varchar", "date", "timestamp"]
-)
+#: What has a text form that a folder name can carry.
+_NO_PARTITION_KEY = ("array", "map", "struct", "binary")
 
 
 def with_default_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
@@ -67,7 +69,7 @@ def _check_type(table: Table, column: Column) -> None:
 
 def _check_partition_keys(table: Table) -> None:
     for key in table.partition_keys:
-        if parse_type(key.type).kind not in _PARTITION_KEY_KINDS:
+        if parse_type(key.type).kind in _NO_PARTITION_KEY:
             raise InvalidOperation(f"{table.name}: partition key {key.name!r} cannot be of type {key.type}")
 
 

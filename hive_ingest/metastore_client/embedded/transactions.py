@@ -1,9 +1,11 @@
 """Transactions: opened, kept alive, committed, aborted. Source: Hive 4's `TxnHandler`."""
 
+# ruff: noqa: SIM300 - columns are written in capitals, and so taken for constants
+
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import bindparam, delete, exists, func, insert, select, update
 
@@ -31,7 +33,7 @@ OPERATION_LETTERS = {
     DataOperationType.DELETE: "d",
 }
 _TXN = t.TXNS.c
-_THIS_TXN = bindparam("txn_id") == _TXN.TXN_ID
+_THIS_TXN = _TXN.TXN_ID == bindparam("txn_id")
 _THESE_TXNS = id_in(_TXN.TXN_ID, "txn_ids")
 _IS_OPEN = _TXN.TXN_STATE == _OPEN
 
@@ -61,7 +63,7 @@ _INSERT_MIN_HISTORY = insert(t.MIN_HISTORY_LEVEL).values(
 
 STATE = select(_TXN.TXN_STATE, _TXN.TXN_TYPE, _TXN.TXN_META_INFO, _TXN.TXN_LAST_HEARTBEAT).where(_THIS_TXN)
 _STATE_LOCKED = STATE.with_for_update()
-WAS_COMMITTED = select(exists().where(bindparam("txn_id") == t.COMPLETED_TXN_COMPONENTS.c.CTC_TXNID))
+WAS_COMMITTED = select(exists().where(t.COMPLETED_TXN_COMPONENTS.c.CTC_TXNID == bindparam("txn_id")))
 _HEARTBEAT = update(t.TXNS).where(_THIS_TXN, _IS_OPEN).values(TXN_LAST_HEARTBEAT=now_ms()).returning(_TXN.TXN_ID)
 _HEARTBEAT_RANGE = (
     update(t.TXNS)
@@ -85,7 +87,7 @@ _DELETE_LOCKS = delete(t.HIVE_LOCKS).where(id_in(t.HIVE_LOCKS.c.HL_TXNID, "txn_i
 _DELETE_MIN_HISTORY = delete(t.MIN_HISTORY_LEVEL).where(id_in(t.MIN_HISTORY_LEVEL.c.MHL_TXNID, "txn_ids"))
 
 _COMPONENT = t.TXN_COMPONENTS.c
-COMPONENTS_OF_TXN = bindparam("txn_id") == _COMPONENT.TC_TXNID
+COMPONENTS_OF_TXN = _COMPONENT.TC_TXNID == bindparam("txn_id")
 INSERT_COMPONENT = insert(t.TXN_COMPONENTS).values(
     TC_TXNID=bindparam("txn_id"),
     TC_DATABASE=bindparam("database"),
@@ -97,8 +99,8 @@ INSERT_COMPONENT = insert(t.TXN_COMPONENTS).values(
 # The lock request of a dynamic partition write leaves a row without a partition; from now on the names are known.
 _DELETE_MARKER = delete(t.TXN_COMPONENTS).where(
     COMPONENTS_OF_TXN,
-    bindparam("database") == _COMPONENT.TC_DATABASE,
-    bindparam("table") == _COMPONENT.TC_TABLE,
+    _COMPONENT.TC_DATABASE == bindparam("database"),
+    _COMPONENT.TC_TABLE == bindparam("table"),
     _COMPONENT.TC_PARTITION.is_(None),
 )
 
@@ -155,7 +157,7 @@ class TransactionCalls(ClientPart):
         about = {"user": user or this_user(), "host": this_host(), "agent_info": agent_info, "txn_type": int(txn_type)}
         return self._db.run(lambda session: self._open(session, wanted, about))
 
-    def _open(self, session: Session, count: int, about: dict[str, str | int]) -> list[TxnId]:
+    def _open(self, session: Session, count: int, about: Mapping[str, object]) -> list[TxnId]:
         # Taken first: the row stays locked until the commit, so no snapshot sees a later id without these.
         first = session.scalar(_TAKE_TXN_IDS, count=count) - count
         open_now, min_open = session.rows(_OPEN_TXNS)[0]

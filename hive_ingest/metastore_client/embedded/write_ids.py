@@ -3,6 +3,8 @@
 Source: Hive 4's `TxnHandler.allocateTableWriteIds` and `getValidWriteIdsForTable`.
 """
 
+# ruff: noqa: SIM300 - columns are written in capitals, and so taken for constants
+
 from __future__ import annotations
 
 import json
@@ -23,12 +25,12 @@ from hive_ingest.model import TableName, TxnId, TxnState, TxnToWriteId, TxnType,
 _TXN = t.TXNS.c
 _WRITE = t.TXN_TO_WRITE_ID.c
 _NEXT = t.NEXT_WRITE_ID.c
-_THIS_TABLE = and_(bindparam("database") == _NEXT.NWI_DATABASE, bindparam("table") == _NEXT.NWI_TABLE)
+_THIS_TABLE = and_(_NEXT.NWI_DATABASE == bindparam("database"), _NEXT.NWI_TABLE == bindparam("table"))
 
 _STATES = select(_TXN.TXN_ID, _TXN.TXN_STATE, _TXN.TXN_TYPE).where(id_in(_TXN.TXN_ID, "txn_ids"))
 _ALLOCATED = select(_WRITE.T2W_TXNID, _WRITE.T2W_WRITEID).where(
-    bindparam("database") == _WRITE.T2W_DATABASE,
-    bindparam("table") == _WRITE.T2W_TABLE,
+    _WRITE.T2W_DATABASE == bindparam("database"),
+    _WRITE.T2W_TABLE == bindparam("table"),
     id_in(_WRITE.T2W_TXNID, "txn_ids"),
 )
 _TAKE_WRITE_IDS = (
@@ -49,16 +51,16 @@ _INSERT_WRITE_ID = insert(t.TXN_TO_WRITE_ID).values(
 )
 
 
-_OF_TABLE = and_(bindparam("database") == _WRITE.T2W_DATABASE, bindparam("table") == _WRITE.T2W_TABLE)
+_OF_TABLE = and_(_WRITE.T2W_DATABASE == bindparam("database"), _WRITE.T2W_TABLE == bindparam("table"))
 _WITH_STATE = select(_WRITE.T2W_WRITEID, _WRITE.T2W_TXNID, _TXN.TXN_STATE).where(_OF_TABLE)
 _JOINED = _WITH_STATE.join(t.TXNS, _TXN.TXN_ID == _WRITE.T2W_TXNID)
 _NOT_COMMITTED_NOW = _JOINED.where(one_of(_TXN.TXN_STATE, TxnState.OPEN.value, TxnState.ABORTED.value))
 # What a snapshot may hold as an exception: all from its lowest open transaction on, and what was aborted before.
 _DOUBTFUL_THEN = union_all(
     select(_WRITE.T2W_WRITEID, _WRITE.T2W_TXNID, null().label("TXN_STATE")).where(
-        _OF_TABLE, bindparam("low") <= _WRITE.T2W_TXNID
+        _OF_TABLE, _WRITE.T2W_TXNID >= bindparam("low")
     ),
-    _JOINED.where(TxnState.ABORTED.value == _TXN.TXN_STATE, bindparam("low") > _TXN.TXN_ID),
+    _JOINED.where(_TXN.TXN_STATE == TxnState.ABORTED.value, _TXN.TXN_ID < bindparam("low")),
 )
 
 
@@ -107,10 +109,6 @@ class WriteIdCalls(ClientPart):
         snapshot = self.get_valid_txns() if valid_txns is None else valid_txns
         return [self._valid_then(name, snapshot) for name in names]
 
-    def get_valid_txns(self, txn_id: TxnId | None = None) -> ValidTxnList:
-        """Overridden by the snapshot part."""
-        raise NotImplementedError
-
     def _valid_now(self, name: TableName) -> ValidWriteIdList:
         rows = self._db.query(_SNAPSHOT_NOW, database=name.database, table=name.table)
         found = [(write_id, state) for _, write_id, _, state in rows if write_id is not None]
@@ -150,7 +148,7 @@ def _allocate(session: Session, name: TableName, txn_ids: Sequence[TxnId]) -> li
     of_table = {"database": name.database, "table": name.table}
     ids = json.dumps(txn_ids)
     _require_writable(session, txn_ids, session.rows(_STATES, txn_ids=ids))
-    allocated: dict[int, int] = dict(session.rows(_ALLOCATED, txn_ids=ids, **of_table))  # type: ignore[arg-type]
+    allocated: dict[TxnId, int] = dict(session.rows(_ALLOCATED, txn_ids=ids, **of_table))
     missing = [txn_id for txn_id in txn_ids if txn_id not in allocated]
     if missing:
         first = _take_write_ids(session, len(missing), of_table)
