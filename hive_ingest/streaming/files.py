@@ -1,0 +1,269 @@
+"""Files of records, one a line, streamed into a table exactly once.
+
+Each file is a source of a sink, and the position in it commits together with its records. So a run that was
+stopped, in whatever way, is simply started again: it goes on behind the last record committed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from hive_ingest.connection import CommitInfo, ConnectionStats, StreamingConnection, StreamingSettings
+from hive_ingest.errors import ConfigurationError, SerializationError, StreamingIOFailure
+from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.model import TableName
+from hive_ingest.record_writer.writer import RecordWriter
+from hive_ingest.streaming.line_file import FilePosition, LineFile, Lines
+
+_log = logging.getLogger(__name__)
+
+DEFAULT_ROWS_PER_TRANSACTION = 100_000
+#: Each file of a call has a lock and a progress row in every transaction.
+MAX_FILES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class IngestProgress:
+    """Told at the start of a run and after each commit. Bytes and records count those of earlier runs too."""
+
+    bytes_committed: int
+    bytes_total: int
+    records_committed: int
+    transactions_committed: int
+    #: Name of the file whose records come next; None when all are committed.
+    file: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class IngestResult:
+    """What one run has done (`stats`, `seconds`) and how far each file is committed."""
+
+    stats: ConnectionStats
+    positions: Mapping[str, FilePosition]
+    #: Names of the files that earlier runs had committed to their end.
+    finished_before: tuple[str, ...]
+    seconds: float
+
+
+def ingest_files(
+    client: MetastoreClient,
+    table: str | TableName,
+    paths: Iterable[str | os.PathLike[str]],
+    *,
+    sink: str,
+    record_writer: RecordWriter,
+    rows_per_transaction: int = DEFAULT_ROWS_PER_TRANSACTION,
+    header_lines: int = 0,
+    static_partition_values: Sequence[str] = (),
+    agent_info: str = "hive-ingest ingest",
+    settings: StreamingSettings | Mapping[str, Any] | None = None,
+    on_progress: Callable[[IngestProgress], None] | None = None,
+    on_commit: Callable[[CommitInfo], None] | None = None,
+) -> IngestResult:
+    """Commit every line of `paths` as a record of `table`, once, however often this is called.
+
+    A file is known by its *name*, not by its folder, and by what has been committed of it: it may be moved, and
+    it may grow by whole lines, which a later call commits. A last line without a newline counts. Two files of
+    one name, or more than MAX_FILES, are an error; so is a file that was cut off, edited or replaced by another
+    of its name (SinkConflict). Each transaction takes up to `rows_per_transaction` lines, of several files if
+    they are small, in the order given. The first `header_lines` lines of each file are no records.
+
+    Raises SerializationError, which names the file and line of a bad record, StreamingIOFailure for a file that
+    cannot be read, and whatever `StreamingConnection` raises; all that was committed before stays.
+    """
+    if rows_per_transaction < 1 or header_lines < 0:
+        raise ConfigurationError(
+            f"rows_per_transaction={rows_per_transaction}, header_lines={header_lines}: give 1 or more, and 0 or more"
+        )
+    files = _by_name(paths)
+    name = TableName.of(table)
+    started = time.monotonic()
+    with StreamingConnection.connect(
+        client,
+        database=name.database,
+        table=name.table,
+        record_writer=record_writer,
+        static_partition_values=static_partition_values,
+        agent_info=agent_info,
+        settings=settings,
+        sink=sink,
+        sources=files,
+        on_commit=on_commit,
+    ) as connection:
+        ingestion = _Ingestion(connection, files, rows_per_transaction, header_lines, on_progress)
+        finished_before = ingestion.run()
+        return IngestResult(connection.stats, ingestion.positions, finished_before, seconds=time.monotonic() - started)
+
+
+def _by_name(paths: Iterable[str | os.PathLike[str]]) -> dict[str, LineFile]:
+    files: dict[str, LineFile] = {}
+    for path in paths:
+        file = LineFile(os.fspath(path))
+        if file.name in files:
+            raise ConfigurationError(
+                f"{files[file.name].location!r} and {file.location!r} have the same name, and a file is known by "
+                "its name: rename one of them"
+            )
+        files[file.name] = file
+    if not 1 <= len(files) <= MAX_FILES:
+        raise ConfigurationError(f"{len(files)} files: give 1 to {MAX_FILES} in one call")
+    return files
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Records of one file in a transaction: the first one's number and byte there, its line and byte in the file."""
+
+    file: LineFile
+    record: int
+    byte: int
+    line: int
+    offset: int
+
+
+class _Spans:
+    """Which records of the transaction under way are which lines of which file."""
+
+    def __init__(self) -> None:
+        self._spans: list[_Span] = []
+        self._records = self._bytes = 0
+
+    def enter(self, file: LineFile, line: int, offset: int) -> None:
+        """From here on the records are those of `file`, from line `line` (from 1) at byte `offset` on."""
+        self._spans.append(_Span(file, self._records, self._bytes, line, offset))
+
+    def wrote(self, lines: Lines) -> None:
+        """Record writers count a newline behind each record, also where there is none."""
+        self._records += lines.count
+        self._bytes += len(lines.text) + (not lines.text.endswith(b"\n"))
+
+    @property
+    def start(self) -> str:
+        return f"line {self._spans[0].line} of {self._spans[0].file.location!r}"
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """A SerializationError inside names the file and the line."""
+        try:
+            yield
+        except SerializationError as error:
+            if error.record is None:
+                raise
+            raise self._located(error, error.record) from error
+
+    def _located(self, error: SerializationError, record: int) -> SerializationError:
+        span = next(span for span in reversed(self._spans) if span.record <= record)
+        line = span.line + record - span.record
+        why = str(error)
+        if error.byte_offset is None:
+            return SerializationError(f"{span.file.location!r}, line {line}: {why}", record=record)
+        offset = span.offset + error.byte_offset - span.byte
+        why = why.removeprefix(f"record {record} (at byte {error.byte_offset}): ")
+        message = f"{span.file.location!r}, line {line} (at byte {offset}): {why}"
+        return SerializationError(message, record=record, byte_offset=offset)
+
+
+class _Ingestion:
+    """One call of `ingest_files`. What it remembers is compared with the progress at each begin."""
+
+    def __init__(
+        self,
+        connection: StreamingConnection,
+        files: Mapping[str, LineFile],
+        rows_per_transaction: int,
+        header_lines: int,
+        on_progress: Callable[[IngestProgress], None] | None,
+    ) -> None:
+        self._connection = connection
+        self._files = files
+        self._rows_per_transaction = rows_per_transaction
+        self._header_lines = header_lines
+        self._on_progress = on_progress
+        #: Of every file, as the last begin or commit left it and checked against the file.
+        self.positions: dict[str, FilePosition] = {}
+
+    def run(self) -> tuple[str, ...]:
+        """Transactions until every file is finished. Returns the names of those that were so from the start."""
+        self._begin()
+        finished_before = tuple(name for name in self._files if self._is_finished(name))
+        self._tell()
+        while self._next_file() is not None:
+            self._write_and_commit()
+            self._tell()
+            if self._next_file() is None:
+                return finished_before
+            self._begin()
+        self._connection.abort_transaction()  # nothing was left for it
+        return finished_before
+
+    def _begin(self) -> None:
+        """Positions are those of the progress: another owner may have gone on since our last commit."""
+        self._connection.begin_transaction()
+        for name, progress in self._connection.progress.items():
+            position = FilePosition.from_json(name, progress.position) if progress else FilePosition()
+            if self.positions.get(name) != position:
+                self._files[name].check(position)
+                self.positions[name] = position
+
+    def _is_finished(self, name: str) -> bool:
+        return self.positions[name].offset >= self._files[name].size_bytes
+
+    def _next_file(self) -> str | None:
+        return next((name for name in self._files if not self._is_finished(name)), None)
+
+    def _write_and_commit(self) -> None:
+        spans = _Spans()
+        skipped = self._connection.stats.records_skipped
+        with spans.named():
+            after = self._write(spans)
+            positions = {name: position.to_json() for name, position in after.items()}
+            self._connection.commit_transaction(positions=positions)
+        self.positions = after
+        skipped = self._connection.stats.records_skipped - skipped
+        if skipped:
+            _log.warning("skipped %d bad records; the numbers above count from %s", skipped, spans.start)
+
+    def _write(self, spans: _Spans) -> dict[str, FilePosition]:
+        """As many lines as a transaction takes. Returns the positions behind them, of every file.
+
+        Also of files not begun yet: the newest delta of the progress table is then all that a reader needs.
+        """
+        after = dict(self.positions)
+        left = self._rows_per_transaction
+        for name, file in self._files.items():
+            if left and not self._is_finished(name):
+                after[name] = self._write_file(file, self.positions[name], left, spans)
+                left -= after[name].records - self.positions[name].records
+        return after
+
+    def _write_file(self, file: LineFile, start: FilePosition, most: int, spans: _Spans) -> FilePosition:
+        offset = start.offset or file.offset_of_line(self._header_lines)
+        records = start.records
+        spans.enter(file, 1 + self._header_lines + records, offset)
+        for lines in file.lines(offset, most):
+            spans.wrote(lines)
+            self._connection.write(lines.text)
+            offset += len(lines.text)
+            records += lines.count
+        if offset == start.offset:
+            raise StreamingIOFailure(f"{file.location!r} has become shorter than it was: leave it alone meanwhile")
+        return file.position(offset, records)
+
+    def _tell(self) -> None:
+        if self._on_progress is None:
+            return
+        self._on_progress(
+            IngestProgress(
+                bytes_committed=sum(position.offset for position in self.positions.values()),
+                bytes_total=sum(file.size_bytes for file in self._files.values()),
+                records_committed=sum(position.records for position in self.positions.values()),
+                transactions_committed=self._connection.stats.transactions_committed,
+                file=self._next_file(),
+            )
+        )

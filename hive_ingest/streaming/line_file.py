@@ -1,0 +1,157 @@
+"""A file of records, one a line, read from any byte on in bounded memory; and how it is known again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from hive_ingest.errors import SinkConflict, StreamingIOFailure
+from hive_ingest.storage.file_store import told_as_io_failure
+from hive_ingest.storage.filesystem import open_store
+
+_NEWLINE = 0x0A
+#: Bytes at the start of a file, and before an offset, that make up its fingerprint.
+_FINGERPRINT_BYTES = 4096
+_BLOCK_BYTES = 1 << 20
+#: Longest line that is taken into memory.
+MAX_LINE_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FilePosition:
+    """How far a file has been committed: the position of its source.
+
+    `offset` is the byte behind the last whole record, `records` how many lie before it (bad ones that were
+    skipped too), `fingerprint` a digest of some of the bytes before it.
+    """
+
+    offset: int = 0
+    records: int = 0
+    fingerprint: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As the progress table keeps it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, source: str, value: object) -> Self:
+        """The reverse of `to_json`. Raises SinkConflict for the position of something else."""
+        if isinstance(value, Mapping) and value.keys() == {"offset", "records", "fingerprint"}:
+            return cls(**value)
+        raise SinkConflict(
+            f"the progress of source {source!r} is no position in a file but {value!r}: another pipeline uses the "
+            "same sink; use another sink name"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Whole lines in a row. Only the last line of a file may lack its newline."""
+
+    text: bytes
+    count: int
+
+
+class LineFile:
+    """A file of lines at a path or location. Its name, without the folder, is what tells it from others.
+
+    `size_bytes` is that of now. Raises StreamingIOFailure when it cannot be opened.
+    """
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        self._store, self._path = open_store(location)
+        self.name = self._path.rpartition("/")[2]
+        with self._open() as file:
+            self.size_bytes: int = file.size()
+
+    def lines(self, offset: int, most: int) -> Iterator[Lines]:
+        """At most `most` lines from byte `offset` on, where a line starts, in blocks of about 1 MiB.
+
+        Raises StreamingIOFailure for a line longer than MAX_LINE_BYTES.
+        """
+        with self._open() as file:
+            file.seek(offset)
+            for lines in self._whole_lines(file):
+                if lines.count >= most:
+                    yield _first(lines, most)
+                    return
+                yield lines
+                most -= lines.count
+
+    def _whole_lines(self, file: pa.NativeFile) -> Iterator[Lines]:
+        pieces: list[bytes] = []  # of the line that has not ended yet
+        while block := file.read(_BLOCK_BYTES):
+            end = block.rfind(b"\n") + 1
+            if end:
+                text = b"".join([*pieces, block[:end]])
+                yield Lines(text, int(np.count_nonzero(_codes(text) == _NEWLINE)))
+                pieces.clear()
+            pieces.append(block[end:])
+            if len(pieces) * _BLOCK_BYTES > MAX_LINE_BYTES:
+                raise StreamingIOFailure(
+                    f"{self.location!r} has a line of more than {MAX_LINE_BYTES} bytes: is it a file of lines?"
+                )
+        rest = b"".join(pieces)
+        if rest:
+            yield Lines(rest, 1)
+
+    def offset_of_line(self, number: int) -> int:
+        """The byte at which line `number` (from 0) starts; the size of the file when it has no such line."""
+        return sum(len(lines.text) for lines in self.lines(0, number)) if number else 0
+
+    # -- known again -------------------------------------------------------------------------------
+
+    def position(self, offset: int, records: int) -> FilePosition:
+        """With the fingerprint of the file as it is now."""
+        with self._open() as file:
+            return FilePosition(offset, records, _fingerprint(file, offset))
+
+    def check(self, position: FilePosition) -> None:
+        """Raises SinkConflict when this cannot be the file that `position` was taken in, grown at most."""
+        with self._open() as file:
+            size = file.size()
+            if size < position.offset:
+                self._conflict(position, f"now it has only {size} bytes: it was cut off or replaced")
+            if _fingerprint(file, position.offset) != position.fingerprint:
+                self._conflict(position, "what stands there now is something else: it was replaced or edited")
+            if size > position.offset > 0 and file.read_at(1, position.offset - 1) != b"\n":
+                self._conflict(position, "its last line, then without a newline, has been continued since")
+
+    def _conflict(self, position: FilePosition, why: str) -> None:
+        raise SinkConflict(
+            f"{self.location!r}: the first {position.offset} bytes ({position.records} records) of a file named "
+            f"{self.name!r} are committed already, but {why}. Give another file another name; to load it anew under "
+            "this one, use another sink name"
+        )
+
+    @contextmanager
+    def _open(self) -> Iterator[pa.NativeFile]:
+        with told_as_io_failure("read", self.location), self._store.open_input(self._path) as file:
+            yield file
+
+
+def _fingerprint(file: pa.NativeFile, offset: int) -> str:
+    if not offset:
+        return ""
+    length = min(offset, _FINGERPRINT_BYTES)
+    digest = hashlib.sha256(file.read_at(length, 0))
+    digest.update(file.read_at(length, offset - length))
+    return digest.hexdigest()[:32]
+
+
+def _first(lines: Lines, count: int) -> Lines:
+    if count == lines.count:
+        return lines
+    end = int(np.flatnonzero(_codes(lines.text) == _NEWLINE)[count - 1]) + 1
+    return Lines(lines.text[:end], count)
+
+
+def _codes(text: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    return np.frombuffer(text, np.uint8)

@@ -1,0 +1,128 @@
+"""Files of lines: read from any line on in bounded memory, and known again by what was committed of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hive_ingest.errors import SinkConflict, StreamingIOFailure
+from hive_ingest.streaming import line_file
+from hive_ingest.streaming.line_file import FilePosition, LineFile
+
+CONTENTS = st.lists(st.sampled_from([b"", b"a", b"\r", b"bcd", b"x" * 40])).map(b"\n".join)
+
+
+def file_of(tmp_path: Path, content: bytes, name: str = "records.json") -> LineFile:
+    path = tmp_path / name
+    path.write_bytes(content)
+    return LineFile(str(path))
+
+
+def split(content: bytes) -> list[bytes]:
+    """The oracle: lines with their newlines, the last one perhaps without."""
+    lines = [line + b"\n" for line in content.split(b"\n")]
+    lines[-1] = lines[-1][:-1]
+    return [line for line in lines if line]
+
+
+@given(content=CONTENTS, most=st.integers(1, 6), block=st.integers(1, 50))
+def test_reading_in_portions_gives_every_line_once_and_in_order(
+    content: bytes, most: int, block: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = file_of(tmp_path_factory.mktemp("lines"), content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(line_file, "_BLOCK_BYTES", block)
+        portions: list[tuple[bytes, int]] = []
+        offset = 0
+        while offset < file.size_bytes:
+            read = list(file.lines(offset, most))
+            portions.append((b"".join(lines.text for lines in read), sum(lines.count for lines in read)))
+            offset += len(portions[-1][0])
+    expected = split(content)
+    assert b"".join(text for text, _ in portions) == content
+    assert [count for _, count in portions] == [len(expected[at : at + most]) for at in range(0, len(expected), most)]
+    assert [text for text, _ in portions] == [
+        b"".join(expected[at : at + most]) for at in range(0, len(expected), most)
+    ]
+
+
+def test_a_line_starts_where_the_lines_before_it_end(tmp_path: Path) -> None:
+    file = file_of(tmp_path, b"one\ntwo\nthree")
+    assert [file.offset_of_line(number) for number in range(5)] == [0, 4, 8, 13, 13]
+
+
+def test_a_line_longer_than_the_limit_is_refused_and_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line_file, "_BLOCK_BYTES", 10)
+    monkeypatch.setattr(line_file, "MAX_LINE_BYTES", 100)
+    file = file_of(tmp_path, b"x" * 1000)
+    with pytest.raises(StreamingIOFailure, match="more than 100 bytes"):
+        list(file.lines(0, 1))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StreamingIOFailure, match="no such file") as caught:
+        LineFile(str(tmp_path / "nowhere.json"))
+    assert "nowhere.json" in str(caught.value)
+
+
+def test_a_file_is_known_by_its_name_wherever_it_lies(tmp_path: Path) -> None:
+    folder = tmp_path / "moved"
+    folder.mkdir()
+    assert file_of(folder, b"a\n").name == file_of(tmp_path, b"a\n").name == "records.json"
+
+
+@pytest.mark.parametrize("grown", [b"", b"four\n", b"half a li"])
+def test_a_file_that_grew_by_lines_is_still_the_same(grown: bytes, tmp_path: Path) -> None:
+    position = file_of(tmp_path, b"one\ntwo\n").position(8, 2)
+    file_of(tmp_path, b"one\ntwo\n" + grown).check(position)
+
+
+@pytest.mark.parametrize(
+    ("now", "why"),
+    [
+        (b"one\n", "cut off or replaced"),
+        (b"", "cut off or replaced"),
+        (b"ONE\ntwo\nthree\n", "replaced or edited"),
+        (b"one\ntwO\n", "replaced or edited"),
+    ],
+)
+def test_a_file_that_lost_or_changed_what_is_committed_is_refused(now: bytes, why: str, tmp_path: Path) -> None:
+    position = file_of(tmp_path, b"one\ntwo\n").position(8, 2)
+    with pytest.raises(SinkConflict, match=why) as caught:
+        file_of(tmp_path, now).check(position)
+    assert "8 bytes (2 records)" in str(caught.value)
+
+
+def test_both_ends_of_what_is_committed_are_looked_at(tmp_path: Path) -> None:
+    content = b"x" * 49_999 + b"\n"
+    position = file_of(tmp_path, content).position(50_000, 1)
+    for changed in (b"y" + content[1:], content[:-2] + b"y\n"):
+        with pytest.raises(SinkConflict, match="replaced or edited"):
+            file_of(tmp_path, changed).check(position)
+
+
+def test_a_last_line_without_newline_must_not_be_continued_once_it_is_committed(tmp_path: Path) -> None:
+    position = file_of(tmp_path, b"one\ntwo").position(7, 2)
+    file_of(tmp_path, b"one\ntwo").check(position)
+    with pytest.raises(SinkConflict, match="has been continued"):
+        file_of(tmp_path, b"one\ntwo and more\n").check(position)
+
+
+def test_a_file_of_which_nothing_is_committed_may_be_any(tmp_path: Path) -> None:
+    file_of(tmp_path, b"anything").check(FilePosition())
+
+
+def test_a_position_survives_the_progress_table(tmp_path: Path) -> None:
+    position = file_of(tmp_path, b"one\ntwo\n").position(4, 1)
+    assert FilePosition.from_json("records.json", position.to_json()) == position
+
+
+@pytest.mark.parametrize("foreign", [17, None, {"offset": 3}, {"offset": 1, "records": 1, "fingerprint": "", "x": 1}])
+def test_the_position_of_another_pipeline_is_refused(foreign: object) -> None:
+    with pytest.raises(SinkConflict, match="another sink name"):
+        FilePosition.from_json("t-0", foreign)
