@@ -1,0 +1,111 @@
+"""The wire format of protobuf, as far as ORC's tails use it.
+
+A tail is a handful of small messages, so this stands in for a dependency. Reading raises WireError for bytes
+that are no message; it never loops, and never allocates by a length that it has not checked.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
+_SHIFTS = range(0, 70, 7)
+_UINT64 = 0xFFFFFFFFFFFFFFFF
+
+
+class WireError(ValueError):
+    """These bytes are no protobuf message."""
+
+
+class Field(NamedTuple):
+    """One field: `value` is an int for a varint, the payload for any other wire type; `raw` is all of it."""
+
+    number: int
+    value: int | bytes
+    raw: bytes
+
+    @property
+    def as_int(self) -> int:
+        if not isinstance(self.value, int):
+            raise WireError(f"field {self.number} is no number")
+        return self.value
+
+    @property
+    def as_signed(self) -> int:
+        """A zigzag number (`sint32`, `sint64`)."""
+        return self.as_int >> 1 ^ -(self.as_int & 1)
+
+    @property
+    def as_bytes(self) -> bytes:
+        if isinstance(self.value, int):
+            raise WireError(f"field {self.number} is no message or text")
+        return self.value
+
+    @property
+    def as_double(self) -> float:
+        if len(self.as_bytes) != _FIXED_SIZES[_FIXED64]:
+            raise WireError(f"field {self.number} is no double")
+        number: float = struct.unpack("<d", self.as_bytes)[0]
+        return number
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number at `at`, and the position behind it."""
+    number = 0
+    for shift, byte in zip(_SHIFTS, data[at : at + len(_SHIFTS)], strict=False):
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number & _UINT64, at + shift // 7 + 1
+    raise WireError("a number does not end")
+
+
+def read_fields(data: bytes) -> Iterator[Field]:
+    """The fields of one message, in the order in which they were written."""
+    at, end = 0, len(data)
+    while at < end:
+        start = at
+        key = data[at]  # most keys and lengths are one byte long: this loop runs for every file written
+        key, at = (key, at + 1) if key < 0x80 else read_varint(data, at)
+        wire_type = key & 7
+        if wire_type == _BYTES:
+            size, at = (data[at], at + 1) if at < end and data[at] < 0x80 else read_varint(data, at)
+        elif wire_type == _VARINT:
+            value, at = read_varint(data, at)
+            yield Field(key >> 3, value, data[start:at])
+            continue
+        else:
+            size = _FIXED_SIZES.get(wire_type, -1)
+        if not 0 <= size <= end - at:
+            raise WireError(f"field {key >> 3} is cut off or of an unknown kind")
+        yield Field(key >> 3, data[at : at + size], data[start : at + size])
+        at += size
+
+
+def varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def int_field(number: int, value: int) -> bytes:
+    """`uint32`, `uint64`, `bool` or an enum."""
+    return varint(number << 3) + varint(value)
+
+
+def signed_field(number: int, value: int) -> bytes:
+    """`sint32` or `sint64`, zigzag."""
+    return int_field(number, value << 1 if value >= 0 else (-value << 1) - 1)
+
+
+def bytes_field(number: int, payload: bytes) -> bytes:
+    return varint(number << 3 | _BYTES) + varint(len(payload)) + payload
+
+
+def double_field(number: int, value: float) -> bytes:
+    return varint(number << 3 | _FIXED64) + struct.pack("<d", value)
