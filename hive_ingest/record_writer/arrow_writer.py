@@ -1,0 +1,213 @@
+"""Records that are Arrow rows already."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from hive_ingest.errors import ConfigurationError, SerializationError
+from hive_ingest.record_writer.arrow_casts import Casts, FieldCast, cast_fields
+from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
+from hive_ingest.record_writer.json_records import UnknownFields
+from hive_ingest.record_writer.record_by_record import to_batch
+from hive_ingest.record_writer.text_blocks import DEFAULT_BLOCK_BYTES
+from hive_ingest.record_writer.typed_columns import TypedColumn, not_bound, typed_columns
+from hive_ingest.record_writer.writer import Parsed, RecordSchema
+
+MissingColumns = Literal["fail", "null"]
+
+logger = logging.getLogger("hive_ingest.record_writer")
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowPlan:
+    """How batches of one schema become rows of the table."""
+
+    fields: list[FieldCast]
+    unknown: frozenset[str]
+
+    @property
+    def matched(self) -> frozenset[str]:
+        return frozenset(field.name for field in self.fields if field.place is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowBlock:
+    """Batches of one schema; `first_record` counts from 0 since the transaction began."""
+
+    batches: list[pa.RecordBatch]
+    first_record: int
+    plan: ArrowPlan
+
+    @property
+    def nbytes(self) -> int:
+        return sum(batch.nbytes for batch in self.batches)
+
+
+class ArrowWriter:
+    """Arrow data, one row a record; its columns match the table's by name, without regard to case.
+
+    `write()` takes a RecordBatch, a Table, a RecordBatchReader, anything with the Arrow interface
+    (`__arrow_c_stream__`, `__arrow_c_array__`: data frames of pandas, polars and others), or an iterable of
+    those. Types are cast where every value stays what it is; docs/records.md lists them.
+
+    - `missing_columns`: "fail" or "null", for columns (and fields of structs) that the data lacks.
+    - `unknown_fields`: "ignore" (named once in the log) or "fail", for those that the table lacks.
+    - `on_error`: "fail" (a value that does not fit fails the transaction) or "skip" (its row is left out).
+    - `block_bytes`: Arrow data that is cast in one call, in bytes.
+    """
+
+    def __init__(
+        self,
+        *,
+        on_error: OnError = "fail",
+        missing_columns: MissingColumns = "fail",
+        unknown_fields: UnknownFields = "ignore",
+        block_bytes: int = DEFAULT_BLOCK_BYTES,
+    ) -> None:
+        if missing_columns not in ("fail", "null"):
+            raise ConfigurationError(f"missing_columns={missing_columns!r} is unknown: use 'fail' or 'null'")
+        if unknown_fields not in ("ignore", "fail"):
+            raise ConfigurationError(f"unknown_fields={unknown_fields!r} is unknown: use 'ignore' or 'fail'")
+        if block_bytes < 1:
+            raise ConfigurationError(f"block_bytes={block_bytes} is not positive")
+        self._bad_records = BadRecords(on_error)
+        self._missing_columns = missing_columns
+        self._unknown_fields = unknown_fields
+        self._block_bytes = block_bytes
+        self._named: set[str] = set()
+        self._columns: list[TypedColumn] | None = None
+        self.discard()
+
+    def bind(self, schema: RecordSchema) -> None:
+        """Raises StreamingConnectionError for two columns that differ only by case."""
+        self._columns = typed_columns(schema.all_columns)
+        self._arrow_schema = schema.arrow
+        self._plan: tuple[pa.Schema, ArrowPlan] | None = None
+
+    def discard(self) -> None:
+        """Forget all that is kept; record numbers start at 0 again."""
+        self._forget_batches()
+        self._next_record = 0
+
+    def _forget_batches(self) -> None:
+        self._batches: list[pa.RecordBatch] = []
+        self._kept_bytes = 0
+
+    def write(self, records: object) -> Iterator[ArrowBlock]:
+        """Raises SerializationError, as the answer is iterated, for data whose columns do not fit the table's."""
+        for batch in _batches(records):
+            yield from self._keep(batch)
+            if self._kept_bytes >= self._block_bytes:
+                yield from self.drain()
+
+    def drain(self) -> Iterator[ArrowBlock]:
+        """Give up all that is kept."""
+        batches = self._batches
+        self._forget_batches()
+        if batches:
+            yield self._block(batches, self._plan_for(batches[0].schema))
+
+    def _keep(self, batch: pa.RecordBatch) -> Iterator[ArrowBlock]:
+        if not batch.num_rows:
+            return
+        if self._batches and self._batches[-1].schema != batch.schema:
+            yield from self.drain()
+        plan = self._plan_for(batch.schema)
+        if batch.nbytes < self._block_bytes * 3 // 2:
+            self._batches.append(batch)
+            self._kept_bytes += batch.nbytes
+            return
+        yield from self.drain()
+        rows = max(1, batch.num_rows * self._block_bytes // batch.nbytes)
+        for start in range(0, batch.num_rows, rows):
+            yield self._block([batch.slice(start, rows)], plan)
+
+    def _block(self, batches: list[pa.RecordBatch], plan: ArrowPlan) -> ArrowBlock:
+        block = ArrowBlock(batches, self._next_record, plan)
+        self._next_record += sum(batch.num_rows for batch in batches)
+        return block
+
+    def _plan_for(self, schema: pa.Schema) -> ArrowPlan:
+        if self._columns is None:
+            raise not_bound(self)
+        if self._plan is None or self._plan[0] != schema:
+            self._plan = (schema, self._make_plan(schema, self._columns))
+        return self._plan[1]
+
+    def _make_plan(self, schema: pa.Schema, columns: list[TypedColumn]) -> ArrowPlan:
+        unknown: set[str] = set()
+        casts = Casts(missing=self._column_missing, unknown=unknown.add)
+        try:
+            fields = casts.fields(list(schema), columns)
+        except BadValue as bad:
+            raise SerializationError(f"the Arrow data does not fit the table: {bad}", record=self._next_record) from bad
+        self._check_unknown(unknown)
+        return ArrowPlan(fields, frozenset(unknown))
+
+    def _column_missing(self, path: str) -> None:
+        if self._missing_columns == "fail":
+            raise BadValue(f"{path!r} is missing: add it, or let it be null by missing_columns='null'")
+
+    def _check_unknown(self, unknown: set[str]) -> None:
+        if unknown and self._unknown_fields == "fail":
+            names = ", ".join(sorted(unknown))
+            raise SerializationError(
+                f"the Arrow data does not fit the table: it has no column for {names}. Drop them, or let them pass by "
+                "unknown_fields='ignore'",
+                record=self._next_record,
+            )
+        for name in sorted(unknown - self._named):
+            logger.warning("field %s matches no column and is ignored", ascii(name))
+        self._named |= unknown
+
+    def parse(self, block: Any) -> Parsed:
+        """Parse a block of this writer. Raises SerializationError, which names its first row that does not fit."""
+        found: list[pa.RecordBatch] = []
+        first = block.first_record
+        for batch in block.batches:
+            found.extend(self._cast(batch, block.plan, first))
+            first += batch.num_rows
+        table = pa.Table.from_batches(found, self._arrow_schema).combine_chunks()
+        batch = table.to_batches()[0] if table.num_rows else to_batch([], self._arrow_schema)
+        records = first - block.first_record
+        return Parsed(batch, records, records - batch.num_rows, block.plan.unknown, block.plan.matched)
+
+    def _cast(self, batch: pa.RecordBatch, plan: ArrowPlan, first_record: int) -> Iterable[pa.RecordBatch]:
+        """The batch in as few pieces as have no bad row, found by halving, in order."""
+        try:
+            arrays = cast_fields(plan.fields, batch.columns, batch.num_rows)
+        except BadValue as bad:
+            if batch.num_rows == 1:
+                self._bad_records.handle(bad, first_record, None)
+                return []
+            half = batch.num_rows // 2
+            pieces = list(self._cast(batch.slice(0, half), plan, first_record))
+            return [*pieces, *self._cast(batch.slice(half), plan, first_record + half)]
+        return [pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)]
+
+
+def _batches(records: Any) -> Iterator[pa.RecordBatch]:
+    """The batches of anything that is Arrow data, lazily."""
+    if isinstance(records, pa.RecordBatch):
+        yield records
+    elif isinstance(records, pa.Table):
+        yield from records.to_batches()
+    elif isinstance(records, pa.RecordBatchReader):
+        yield from records
+    elif hasattr(records, "__arrow_c_stream__"):
+        yield from pa.RecordBatchReader.from_stream(records)
+    elif hasattr(records, "__arrow_c_array__"):
+        yield pa.record_batch(records)
+    elif isinstance(records, Iterable) and not isinstance(records, str | bytes | bytearray | memoryview | dict):
+        for item in records:
+            yield from _batches(item)
+    else:
+        raise SerializationError(
+            f"ArrowWriter cannot take a {type(records).__name__}: write a RecordBatch, a Table, anything with the "
+            "Arrow interface, or an iterable of those"
+        )

@@ -1,0 +1,170 @@
+"""A block of delimited lines parsed in one call, with proof that each line became one row as the rules want.
+
+Without quotes, escapes and lone carriage returns, `pyarrow.csv` makes one row of each line, refuses a wrong
+number of fields and unreadable values. What is left is what it takes more liberally: blanks around numbers,
+hexadecimal numbers, names of infinities, an empty line as a row of empty fields, a byte order mark.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from hive_ingest.record_writer import strict_arrays
+from hive_ingest.record_writer.bad_records import Doubt
+from hive_ingest.record_writer.delimited_records import DelimitedFormat
+from hive_ingest.record_writer.text_blocks import NEWLINE, TextBlock
+from hive_ingest.record_writer.typed_columns import TypedColumn
+from hive_ingest.schema import HiveType
+
+#: Below this many records, a call of the reader costs more than reading them one by one.
+MIN_RECORDS: Final = 32
+_MAX_BLOCK_BYTES: Final = (1 << 31) - 2
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_NUMBERS: Final = (*strict_arrays.INTEGERS, "float", "double", "decimal")
+_TRUE, _FALSE = ["true", "TRUE", "True"], ["false", "FALSE", "False"]
+
+
+class DelimitedBlocks:
+    """Parses blocks for one schema. Has no state: several threads may use it."""
+
+    def __init__(
+        self, columns: list[TypedColumn], order: list[str], format_: DelimitedFormat, schema: pa.Schema
+    ) -> None:
+        self._columns = columns
+        self._types = dict(columns)
+        self._order = order
+        self._format = format_
+        self._schema = schema
+
+    def parse(self, block: TextBlock) -> pa.RecordBatch | None:
+        """All rows of the block, or None: then it must go record by record."""
+        if block.items is not None or block.records < MIN_RECORDS or len(block.lines) > _MAX_BLOCK_BYTES:
+            return None
+        try:
+            return self._parse(block)
+        except Doubt:
+            return None
+
+    def _parse(self, block: TextBlock) -> pa.RecordBatch:
+        text = _plain_lines(block.lines)
+        width = self._width(text)
+        data = np.frombuffer(text, np.uint8)
+        if width > 1 and _has_empty_line(data):
+            raise Doubt("an empty line")
+        numbers_as_text = _has_loose_numbers(data, self._format.field_delimiter[0])
+        table = self._read(text, width, numbers_as_text)
+        if table.num_rows != block.records:
+            raise Doubt("rows and records differ")
+        self._check_escapes(text, table)
+        return self._batch(table, numbers_as_text)
+
+    def _width(self, text: bytes) -> int:
+        """The number of fields in each line, if the first is like the others; the reader finds out if not."""
+        width = len(self._order)
+        if self._format.is_lenient:
+            width = text.count(self._format.field_delimiter, 0, text.index(b"\n")) + 1
+        return width
+
+    def _read(self, text: bytes, width: int, numbers_as_text: bool) -> pa.Table:
+        names = self._order[:width]
+        further = [f"further field {place}" for place in range(len(names), width)]
+        types = {name: _wire_type(self._types[name], numbers_as_text) for name in names}
+        try:
+            return pa_csv.read_csv(
+                pa.BufferReader(text),
+                # One chunk, one thread: blocks run beside each other.
+                read_options=pa_csv.ReadOptions(
+                    use_threads=False, block_size=len(text) + 1, column_names=[*names, *further]
+                ),
+                parse_options=pa_csv.ParseOptions(
+                    delimiter=self._format.field_delimiter.decode(),
+                    quote_char=False,
+                    double_quote=False,
+                    escape_char=False,
+                    newlines_in_values=False,
+                    ignore_empty_lines=False,
+                ),
+                convert_options=pa_csv.ConvertOptions(
+                    check_utf8=True,
+                    column_types=types,
+                    include_columns=names,
+                    null_values=[self._format.null_format.decode()],
+                    strings_can_be_null=True,
+                    true_values=_TRUE,
+                    false_values=_FALSE,
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            raise Doubt(str(error)) from error
+
+    def _check_escapes(self, text: bytes, table: pa.Table) -> None:
+        """Escapes may stand in the text only as a part of nulls, such as the one of \\N."""
+        escape, null = self._format.escape, self._format.null_format
+        if not escape or escape not in text:
+            return
+        in_nulls = null.count(escape) * sum(column.null_count for column in table.columns)
+        if null.endswith(escape) or text.count(escape) != in_nulls:
+            raise Doubt("an escape")
+
+    def _batch(self, table: pa.Table, numbers_as_text: bool) -> pa.RecordBatch:
+        read = set(table.column_names)
+        arrays = [
+            _from_wire(_single_chunk(table[name]), type_, numbers_as_text)
+            if name in read
+            else pa.nulls(table.num_rows, type_.arrow)
+            for name, type_ in self._columns
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _plain_lines(text: bytes) -> bytes:
+    """The lines without a carriage return at their end. One elsewhere would end a row."""
+    if text.startswith(_BYTE_ORDER_MARK):
+        raise Doubt("a byte order mark, which the reader drops")
+    if b"\r" in text:
+        text = text.replace(b"\r\n", b"\n")
+        if b"\r" in text:
+            raise Doubt("a carriage return inside a record")
+    return text
+
+
+def _has_empty_line(data: Any) -> bool:
+    ends = np.flatnonzero(data == NEWLINE)
+    return bool(ends[0] == 0 or (np.diff(ends) == 1).any())
+
+
+def _has_loose_numbers(data: Any, delimiter: int) -> bool:
+    """Whether a field starts or ends with a blank, or an x stands behind a 0: a number may be in it."""
+    blanks = np.flatnonzero((data == ord(" ")) | (data == ord("\t")) if delimiter != ord("\t") else data == ord(" "))
+    # The byte before the first is the last one, a newline: which is right.
+    around = np.concatenate([data[blanks - 1], data[blanks + 1]]) if delimiter != ord(" ") else data[:0]
+    if ((around == delimiter) | (around == NEWLINE)).any():
+        return True
+    hexadecimal = np.flatnonzero((data | 0x20) == ord("x"))
+    return bool((data[hexadecimal - 1] == ord("0")).any())
+
+
+def _wire_type(type_: HiveType, numbers_as_text: bool) -> pa.DataType:
+    if type_.kind == "boolean":
+        return pa.bool_()
+    if type_.kind not in _NUMBERS or numbers_as_text:
+        return pa.string()
+    return pa.float64() if type_.kind == "float" else type_.arrow
+
+
+def _from_wire(array: pa.Array, type_: HiveType, numbers_as_text: bool) -> pa.Array:
+    if type_.kind in ("boolean", "string"):
+        return array
+    if type_.kind not in _NUMBERS:
+        return strict_arrays.from_text(array, type_)
+    if numbers_as_text:
+        return strict_arrays.numbers_from_text(array, type_)
+    return strict_arrays.numbers(array, type_)
+
+
+def _single_chunk(column: Any) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,0 +1,105 @@
+"""Records as lines of delimited fields (Java: `StrictDelimitedInputWriter`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from hive_ingest.errors import ConfigurationError, StreamingConnectionError, UnsupportedFeature
+from hive_ingest.record_writer.bad_records import BadRecords, OnError
+from hive_ingest.record_writer.delimited_blocks import DelimitedBlocks
+from hive_ingest.record_writer.delimited_records import DelimitedFormat, DelimitedRecords
+from hive_ingest.record_writer.record_by_record import parse_records
+from hive_ingest.record_writer.text_blocks import DEFAULT_BLOCK_BYTES, TextRecordWriter
+from hive_ingest.record_writer.typed_columns import TypedColumn, not_bound, typed_columns
+from hive_ingest.record_writer.writer import Parsed, RecordSchema
+
+MissingFields = Literal["fail", "null"]
+
+
+class StrictDelimitedInputWriter(TextRecordWriter):
+    """One line a record, in Hive's text format: no quotes (Java: `StrictDelimitedInputWriter`).
+
+    `write()` takes bytes, str, buffers, files opened for reading and paths, split at `line_delimiter`; any
+    other iterable, each item one record, newlines and all. What each type accepts stands in docs/records.md.
+
+    - `field_delimiter`, `line_delimiter`: one ASCII character each.
+    - `null_format`: the field that stands for null (`serialization.null.format`).
+    - `escape`: the character before a delimiter that is data (`escape.delim`), or None.
+    - `columns`: the columns in the order of the fields; the table's order, then the partition columns, if None.
+      Columns that are not named are null.
+    - `missing_fields`: "fail" (a line must have exactly the fields) or "null" (Hive's rule: those missing at
+      the end are null, further ones are ignored).
+    - `on_error`: "fail" (a bad record fails the transaction) or "skip" (it is left out and counted).
+    - `block_bytes`: text that is parsed in one call, in bytes.
+    """
+
+    def __init__(
+        self,
+        *,
+        field_delimiter: str = ",",
+        line_delimiter: str = "\n",
+        null_format: str = "\\N",
+        escape: str | None = None,
+        columns: Sequence[str] | None = None,
+        missing_fields: MissingFields = "fail",
+        on_error: OnError = "fail",
+        block_bytes: int = DEFAULT_BLOCK_BYTES,
+    ) -> None:
+        super().__init__(line_delimiter=line_delimiter, block_bytes=block_bytes)
+        if missing_fields not in ("fail", "null"):
+            raise ConfigurationError(f"missing_fields={missing_fields!r} is unknown: use 'fail' or 'null'")
+        _check_characters(field_delimiter, line_delimiter, null_format, escape)
+        self._format = DelimitedFormat(
+            field_delimiter.encode(), null_format.encode(), (escape or "").encode(), missing_fields == "null"
+        )
+        self._order = None if columns is None else [name.lower() for name in columns]
+        self._bad_records = BadRecords(on_error)
+        self._schema: RecordSchema | None = None
+
+    def bind(self, schema: RecordSchema) -> None:
+        """Raises StreamingConnectionError for `columns` that the table lacks, UnsupportedFeature for nested types."""
+        columns = typed_columns(schema.all_columns)
+        order = self._field_order(columns)
+        types = dict(columns)
+        for name in order:
+            if types[name].children:
+                raise UnsupportedFeature(
+                    f"column {name!r}: {types[name]} cannot be read from delimited text; "
+                    "use StrictJsonWriter or ArrowWriter"
+                )
+        self._records = DelimitedRecords(columns, order, self._format)
+        self._blocks = DelimitedBlocks(columns, order, self._format, schema.arrow)
+        self._matched = frozenset(order)
+        self._arrow_schema = schema.arrow
+        self._schema = schema
+
+    def parse(self, block: Any) -> Parsed:
+        """Parse a block of this writer. Raises SerializationError, which names its first bad record."""
+        if self._schema is None:
+            raise not_bound(self)
+        batch = self._blocks.parse(block)
+        if batch is None:
+            batch = parse_records(block, self._records.row, self._arrow_schema, self._bad_records)
+        return Parsed(batch, block.records, block.records - batch.num_rows, matched_columns=self._matched)
+
+    def _field_order(self, columns: list[TypedColumn]) -> list[str]:
+        names = [name for name, _ in columns]
+        if self._order is None:
+            return names
+        if unknown := [name for name in self._order if name not in names]:
+            raise StreamingConnectionError(f"columns={self._order}: the table has no column {', '.join(unknown)}")
+        if len(set(self._order)) < len(self._order) or not self._order:
+            raise StreamingConnectionError(f"columns={self._order}: name at least one column, and none twice")
+        return self._order
+
+
+def _check_characters(field_delimiter: str, line_delimiter: str, null_format: str, escape: str | None) -> None:
+    single = {"field_delimiter": field_delimiter} | ({} if escape is None else {"escape": escape})
+    for name, value in single.items():
+        if len(value) != 1 or not value.isascii() or value in "\r\n\0":
+            raise ConfigurationError(f"{name}={value!r} is not one ASCII character other than a line end")
+    if len({field_delimiter, line_delimiter, escape}) < 3:
+        raise ConfigurationError("field_delimiter, line_delimiter and escape must differ from each other")
+    if any(character in null_format for character in (field_delimiter, line_delimiter, "\r", "\n")):
+        raise ConfigurationError(f"null_format={null_format!r} has a delimiter in it")

@@ -1,0 +1,164 @@
+"""A block of JSON lines parsed in one call, with proof that each record became one row.
+
+`pyarrow.json` does not keep records apart: it drops blank lines, splits `{}{}` and joins what a newline cuts.
+But if every line begins with an opening and ends with a closing brace, and the parse succeeds, then no value
+spans two lines. For a string cannot hold a newline, so that last brace closes an object; after it the next
+line's opening brace is legal only where a new record begins. So each line holds one record or more, and if
+there are as many rows as lines, exactly one, which is an object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json as pa_json
+
+from hive_ingest.record_writer.bad_records import Doubt
+from hive_ingest.record_writer.json_records import BinaryFormat, UnknownFields
+from hive_ingest.record_writer.json_shapes import Shape, UnknownGuard, UnknownKey, learn
+from hive_ingest.record_writer.json_wire import can_be_read, from_wire, wire_fields
+from hive_ingest.record_writer.text_blocks import CARRIAGE_RETURN, NEWLINE, TextBlock
+from hive_ingest.schema import HiveType
+
+#: Below this many records, a call of the reader costs more than reading them one by one.
+MIN_RECORDS: Final = 32
+#: Records of a block from which the spelling of keys is learned.
+_SAMPLE_RECORDS: Final = 32
+_MAX_BLOCK_BYTES: Final = (1 << 31) - 2
+_OPENING, _CLOSING = ord("{"), ord("}")
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedBlock:
+    """The rows of a block, as the table's types, and what its keys told."""
+
+    batch: pa.RecordBatch
+    matched_columns: frozenset[str]
+    unknown_fields: frozenset[str] = frozenset()
+
+
+class JsonBlocks:
+    """Parses blocks for one schema. Several threads may use it: all it keeps is the last shape that was right."""
+
+    def __init__(
+        self, columns: list[tuple[str, HiveType]], schema: pa.Schema, unknown: UnknownFields, binary: BinaryFormat
+    ) -> None:
+        self._columns = columns
+        self._schema = schema
+        self._may_skip_unknown = unknown == "ignore"
+        self._binary_format = binary
+        self._is_possible = all(can_be_read(type_) for _, type_ in columns)
+        self._shape = Shape()
+
+    def parse(self, block: TextBlock) -> ParsedBlock | None:
+        """All rows of the block, or None: then it must go record by record."""
+        if not self._is_possible or block.items is not None or block.records < MIN_RECORDS:
+            return None
+        if not (is_one_object_a_line(block.lines) and is_utf8(block.lines)):
+            return None
+        try:
+            return self._parse_by_shape(block)
+        except Doubt:
+            return None
+
+    def _parse_by_shape(self, block: TextBlock) -> ParsedBlock:
+        for shape in self._shapes(block):
+            try:
+                parsed = self._read(block, shape)
+            except UnknownKey:
+                continue
+            self._shape = shape
+            return parsed
+        raise Doubt("no shape that was learned from a sample fits")
+
+    def _shapes(self, block: TextBlock) -> Iterator[Shape]:
+        """The last shape that was right; then what a sample of this block teaches."""
+        last = self._shape
+        yield last
+        learned, _ = learn(_sample(block), self._columns)
+        if not learned.skips_unknown and learned != last:
+            yield learned
+        learned = replace(learned, skips_unknown=True)
+        if self._may_skip_unknown and learned != last:
+            yield learned
+
+    def _read(self, block: TextBlock, shape: Shape) -> ParsedBlock:
+        if shape.skips_unknown:
+            UnknownGuard(shape, self._columns).check(block.lines)
+        table = self._read_lines(block.lines, shape)
+        if table.num_rows != block.records:
+            raise Doubt("rows and records differ")
+        arrays = [
+            from_wire(_single_chunk(column), type_, self._binary_format)
+            for column, (_, type_) in zip(table.columns, self._columns, strict=True)
+        ]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        unknown = learn(_sample(block), self._columns)[1] if shape.skips_unknown else frozenset()
+        return ParsedBlock(batch, self._matched(batch, block.lines, shape), unknown)
+
+    def _read_lines(self, lines: bytes, shape: Shape) -> pa.Table:
+        fields = wire_fields(self._columns, (), shape.spelling)
+        try:
+            return pa_json.read_json(
+                pa.BufferReader(lines),
+                # One chunk, one thread: blocks run beside each other.
+                read_options=pa_json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
+                parse_options=pa_json.ParseOptions(
+                    explicit_schema=pa.schema(fields),
+                    newlines_in_values=False,
+                    unexpected_field_behavior="ignore" if shape.skips_unknown else "error",
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            # The text only decides whether a second try is worth while, never what is right.
+            if "unexpected field" in str(error):
+                raise UnknownKey(str(error)) from error
+            raise Doubt(str(error)) from error
+
+    def _matched(self, batch: pa.RecordBatch, lines: bytes, shape: Shape) -> frozenset[str]:
+        """Columns that a key named. One that is null throughout counts if its key stands in the text at all."""
+        return frozenset(
+            name
+            for (name, _), array in zip(self._columns, batch.columns, strict=True)
+            if array.null_count < len(array) or b'"%s"' % shape.key((name,)).encode() in lines
+        )
+
+
+def is_one_object_a_line(lines: bytes) -> bool:
+    """Whether every line begins with { and ends with }, one carriage return aside."""
+    if len(lines) > _MAX_BLOCK_BYTES or b"\0" in lines:
+        return False
+    text = np.frombuffer(lines, np.uint8)
+    ends = np.flatnonzero(text == NEWLINE)
+    starts = np.concatenate([np.zeros(1, ends.dtype), ends[:-1] + 1])
+    last = ends - 1
+    last = last - (text[last] == CARRIAGE_RETURN)
+    return bool((text[starts] == _OPENING).all() and (text[last] == _CLOSING).all())
+
+
+def is_utf8(text: bytes) -> bool:
+    """Whether the text as a whole is UTF-8, without a Python string made of it."""
+    offsets = pa.py_buffer(np.array([0, len(text)], np.int32))
+    try:
+        pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(text)]).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _single_chunk(column: Any) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _sample(block: TextBlock) -> list[bytes]:
+    """Some records from all over the block."""
+    lines = block.lines
+    if block.records <= _SAMPLE_RECORDS:
+        return block.split()
+    places = (len(lines) * part // _SAMPLE_RECORDS for part in range(_SAMPLE_RECORDS))
+    starts = (lines.rfind(b"\n", 0, place) + 1 for place in places)
+    return [lines[start : lines.find(b"\n", start)] for start in starts]

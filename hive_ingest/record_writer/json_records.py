@@ -1,0 +1,242 @@
+"""One JSON record, one row: the definition that the fast way must agree with.
+
+The record is read by the standard library. Numbers stay the text that they were, so nothing is rounded
+before the column's type is known; an object is a tuple of its pairs, so a key that is there twice is seen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NoReturn
+
+from hive_ingest.record_writer import values
+from hive_ingest.record_writer.bad_records import BadValue, shown
+from hive_ingest.schema import HiveType
+
+BinaryFormat = Literal["base64", "rawstring"]
+UnknownFields = Literal["ignore", "fail"]
+JsonConverter = Callable[[Any], Any]
+
+#: Keys that a struct remembers the spelling of; beyond, each is looked up anew.
+_MAX_SPELLINGS: Final = 10_000
+_ABSENT: Final = object()
+
+
+class NumberText(str):
+    """The text of a JSON number."""
+
+    __slots__ = ()
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise BadValue(f"{name} is not JSON")
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=tuple, parse_float=NumberText, parse_int=NumberText, parse_constant=_refuse_constant
+)
+
+
+def decode(record: bytes) -> Any:
+    """The record as str, NumberText, bool, None, list (array) or tuple of pairs (object).
+
+    Raises BadValue: not UTF-8, not JSON, more than one value, nothing at all.
+    """
+    try:
+        return _DECODER.decode(record.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise BadValue(f"not UTF-8: {error.reason} at byte {error.start} of the record") from error
+    except json.JSONDecodeError as error:
+        if not record.strip():
+            raise BadValue("an empty line is no JSON object") from error
+        raise BadValue(f"no JSON object: {error.msg} at character {error.pos} of {shown(error.doc)}") from error
+    except RecursionError as error:
+        raise BadValue("nested too deeply") from error
+
+
+@dataclass(slots=True)
+class SeenKeys:
+    """What the keys of some records matched: columns, and dotted lower-case paths that are no column or field."""
+
+    columns: set[str] = field(default_factory=set)
+    unknown: set[str] = field(default_factory=set)
+
+
+class JsonRecords:
+    """Rows of one schema, and what keys were seen on the way. Made anew for each block: threads share nothing."""
+
+    def __init__(
+        self,
+        columns: list[tuple[str, HiveType]],
+        *,
+        unknown_fields: UnknownFields = "ignore",
+        binary_format: BinaryFormat = "base64",
+    ) -> None:
+        self._unknown_fields = unknown_fields
+        self._binary_format = binary_format
+        self._row = _Struct(columns, self)
+        self.seen = SeenKeys()
+
+    def row(self, record: bytes) -> tuple[Any, ...]:
+        """The values of the columns, as `pyarrow.array` takes them. Raises BadValue."""
+        value = decode(record)
+        if type(value) is not tuple:
+            raise BadValue(f"{_described(value)}, a JSON object is needed")
+        return self._row.convert(value)
+
+    def key_seen(self, path: tuple[str, ...], key: str, known: bool) -> None:
+        """A key is met for the first time in a struct (or once more, when its spelling was not remembered)."""
+        if known:
+            if not path:
+                self.seen.columns.add(key.lower())
+            return
+        if self._unknown_fields == "fail":
+            raise BadValue(f"field {shown(key)} is unknown: add a column, or let it pass by unknown_fields='ignore'")
+        self.seen.unknown.add(".".join((*path, key.lower())))
+
+    def converter(self, type_: HiveType, path: tuple[str, ...]) -> JsonConverter:
+        """What makes a value of `type_` of a decoded JSON value other than null. It raises BadValue."""
+        if type_.kind == "struct":
+            return _Struct(type_.children, self, path).convert_value
+        if type_.kind == "array":
+            return _array(self.converter(type_.children[0][1], path))
+        if type_.kind == "map":
+            key = values.from_text(type_.children[0][1])
+            return _map(key, self.converter(type_.children[1][1], path))
+        if type_.kind == "boolean":
+            return _boolean
+        if type_.kind in values.INTEGER_BITS:
+            return _number(values.integer(type_.kind), type_.kind)
+        if type_.kind in ("float", "double"):
+            return _number(values.floating(type_.kind), type_.kind)
+        if type_.kind == "decimal":
+            return _decimal(values.decimal_number(*type_.parameters), str(type_))
+        if type_.kind == "binary" and self._binary_format == "rawstring":
+            return _string(str.encode, "binary")
+        return _string(values.from_text(type_), str(type_))
+
+
+class _Struct:
+    """Pairs of a JSON object to the values of fields, matched without regard to case."""
+
+    def __init__(self, fields: Any, records: JsonRecords, path: tuple[str, ...] = ()) -> None:
+        self._records = records
+        self._path = path
+        self._names = [name for name, _ in fields]
+        self._converters = [records.converter(type_, (*path, name)) for name, type_ in fields]
+        self._places = {name: place for place, name in enumerate(self._names)}
+        self._spellings: dict[str, int | None] = {}
+
+    def convert_value(self, value: Any) -> tuple[Any, ...]:
+        if type(value) is not tuple:
+            raise BadValue(f"{_described(value)}, a JSON object is needed")
+        return self.convert(value)
+
+    def convert(self, pairs: tuple[tuple[str, Any], ...]) -> tuple[Any, ...]:
+        found: list[Any] = [_ABSENT] * len(self._names)
+        for key, value in pairs:
+            place = self._spellings[key] if key in self._spellings else self._place(key)
+            if place is None:
+                continue
+            if found[place] is not _ABSENT:
+                raise BadValue(f"{shown(key)} names it a second time in one object", self._names[place])
+            found[place] = value
+        return self._converted(found)
+
+    def _converted(self, found: list[Any]) -> tuple[Any, ...]:
+        for place, value in enumerate(found):
+            if value is _ABSENT or value is None:
+                found[place] = None
+                continue
+            try:
+                found[place] = self._converters[place](value)
+            except BadValue as bad:
+                raise bad.inside(self._names[place]) from bad
+        return tuple(found)
+
+    def _place(self, key: str) -> int | None:
+        place = self._places.get(key.lower())
+        self._records.key_seen(self._path, key, place is not None)
+        if len(self._spellings) < _MAX_SPELLINGS:
+            self._spellings[key] = place
+        return place
+
+
+def _array(element: JsonConverter) -> JsonConverter:
+    def convert(value: Any) -> list[Any]:
+        if type(value) is not list:
+            raise BadValue(f"{_described(value)}, a JSON array is needed")
+        return [None if item is None else element(item) for item in value]
+
+    return convert
+
+
+def _map(key_of: Callable[[str], object], value_of: JsonConverter) -> JsonConverter:
+    def convert(value: Any) -> list[tuple[object, Any]]:
+        if type(value) is not tuple:
+            raise BadValue(f"{_described(value)}, a JSON object is needed")
+        found: dict[object, Any] = {}
+        for name, item in value:
+            key = key_of(_utf8(name))
+            if key in found:
+                raise BadValue(f"key {shown(name)} is there twice")
+            found[key] = None if item is None else value_of(item)
+        return list(found.items())
+
+    return convert
+
+
+def _number(convert_text: values.Converter, kind: str) -> JsonConverter:
+    def convert(value: Any) -> object:
+        if type(value) is not NumberText:
+            raise BadValue(f"{_described(value)}, {kind} wants a JSON number")
+        return convert_text(value)
+
+    return convert
+
+
+def _decimal(convert_text: values.Converter, kind: str) -> JsonConverter:
+    def convert(value: Any) -> object:
+        if type(value) is not NumberText and type(value) is not str:
+            raise BadValue(f"{_described(value)}, {kind} wants a JSON number, or one as a string")
+        return convert_text(value)
+
+    return convert
+
+
+def _string(convert_text: Callable[[str], object], kind: str) -> JsonConverter:
+    def convert(value: Any) -> object:
+        if type(value) is not str:
+            raise BadValue(f"{_described(value)}, {kind} wants a JSON string")
+        return convert_text(value if value.isascii() else _utf8(value))
+
+    return convert
+
+
+def _boolean(value: Any) -> object:
+    if value is not True and value is not False:
+        raise BadValue(f"{_described(value)}, boolean wants true or false")
+    return value
+
+
+def _utf8(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadValue(f"{shown(text)} has half a surrogate pair, which UTF-8 cannot hold") from error
+    return text
+
+
+def _described(value: Any) -> str:
+    """The JSON kind of a decoded value, with the value where it is short to say."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, NumberText):
+        return f"{shown(str(value)).strip(chr(39))} is a number"
+    if isinstance(value, str):
+        return f"{shown(value)} is a string"
+    return "an object is there" if isinstance(value, tuple) else "an array is there"

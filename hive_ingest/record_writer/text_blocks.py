@@ -1,0 +1,253 @@
+"""Text and its records: kept cheaply on the caller's thread, cut into blocks of whole records.
+
+Every argument of `write()` stands for itself: its end ends the last record, and a delimiter at its end adds
+none. In a block the records stand as lines, each with one newline behind it, whatever they came in as.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from hive_ingest.errors import ConfigurationError, SerializationError, StreamingIOFailure
+
+DEFAULT_BLOCK_BYTES: Final = 8 << 20
+NEWLINE: Final = 0x0A
+CARRIAGE_RETURN: Final = 0x0D
+#: Memory of a kept bytes object beside its bytes: its header and its place in the list.
+_OBJECT_BYTES: Final = 41
+
+
+@dataclass(frozen=True, slots=True)
+class TextBlock:
+    """Records in a row. `lines` holds them, unless one has a newline inside: then `items` does."""
+
+    lines: bytes
+    records: int
+    first_record: int
+    first_offset: int
+    items: tuple[bytes, ...] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.lines) + sum(len(item) + _OBJECT_BYTES for item in self.items or ())
+
+    def split(self) -> list[bytes]:
+        """The records, without delimiters."""
+        return list(self.items) if self.items is not None else split_text(self.lines)
+
+    def offset_of(self, record: int) -> int:
+        """The byte at which a record of this block starts, a delimiter counted behind each one before it."""
+        before = self.items if self.items is not None else self.lines.split(b"\n")
+        return self.first_offset + sum(len(line) + 1 for line in before[:record])
+
+
+def split_text(text: bytes) -> list[bytes]:
+    """The records of one argument: split at newlines, one carriage return before a newline removed."""
+    records = text.split(b"\n")
+    last = records.pop()
+    if b"\r" in text:
+        records = [record.removesuffix(b"\r") for record in records]
+    return [*records, last] if last else records
+
+
+def count_lines(lines: bytes) -> int:
+    """Newlines in a text (several times faster than `bytes.count`)."""
+    return int(np.count_nonzero(np.frombuffer(lines, np.uint8) == NEWLINE))
+
+
+class TextRecordWriter:
+    """The half of a record writer that keeps text and cuts blocks (Java: AbstractRecordWriter).
+
+    A subclass sets `newline_stand_in`: what a newline inside an item may be replaced by without changing the
+    record's meaning, or None where there is no such byte.
+    """
+
+    newline_stand_in: bytes | None = None
+
+    def __init__(self, *, line_delimiter: str, block_bytes: int) -> None:
+        if len(line_delimiter) != 1 or not line_delimiter.isascii():
+            raise ConfigurationError(
+                f"line_delimiter={line_delimiter!r} is not one ASCII character "
+                "(for '\\r\\n' leave the default: a carriage return before a newline is removed)"
+            )
+        if block_bytes < 1:
+            raise ConfigurationError(f"block_bytes={block_bytes} is not positive")
+        self._delimiter = line_delimiter.encode()
+        self._is_plain = line_delimiter == "\n"
+        self._block_bytes = block_bytes
+        self.discard()
+
+    def discard(self) -> None:
+        """Forget all that is kept; record numbers and byte offsets start at 0 again."""
+        self._forget_chunks()
+        self._next_record = 0
+        self._next_offset = 0
+
+    def _forget_chunks(self) -> None:
+        self._chunks: list[bytes] = []
+        self._kept_bytes = 0
+        #: Places in `_chunks` of those that are one record as they are, newlines and all.
+        self._whole: set[int] = set()
+
+    def write(self, records: object) -> Iterable[TextBlock]:
+        """Keep text (bytes, str, buffers, files, paths) or items (any other iterable) as records."""
+        # The common case comes first and stays flat: it runs up to a million times a second.
+        if type(records) is bytes and self._is_plain:
+            if records:
+                self._chunks.append(records)
+                self._kept_bytes += len(records) + _OBJECT_BYTES
+                if self._kept_bytes >= self._block_bytes:
+                    return self.drain()
+            return ()
+        return self._write_any(records)
+
+    def drain(self) -> Iterator[TextBlock]:
+        """Give up all that is kept, as blocks of about `block_bytes`."""
+        chunks, whole = self._chunks, self._whole
+        self._forget_chunks()
+        if not chunks:
+            return iter(())
+        if not whole:
+            text = b"".join([chunk if chunk[-1] == NEWLINE else chunk + b"\n" for chunk in chunks])
+            if self.newline_stand_in is not None or b"\r" not in text or not _has_open_return(chunks):
+                return self._slices(text)
+        return self._items_block(chunks, whole)
+
+    def _write_any(self, records: object) -> Iterator[TextBlock]:
+        if (text := _as_bytes(records)) is not None:
+            self._keep_text(text)
+            return self._drain_if_worth()
+        if isinstance(records, os.PathLike):
+            return self._write_path(records)
+        if hasattr(records, "read"):
+            return self._write_file(records)
+        if (item := self._item_bytes(records)) is not None:
+            self._keep_item(item)
+            return self._drain_if_worth()
+        if isinstance(records, Iterable):
+            return self._write_items(records)
+        raise self._cannot_take(records)
+
+    def _drain_if_worth(self) -> Iterator[TextBlock]:
+        return self.drain() if self._kept_bytes >= self._block_bytes else iter(())
+
+    def _write_items(self, items: Iterable[object]) -> Iterator[TextBlock]:
+        for item in items:
+            text = item if type(item) is bytes else self._bytes_of_item(item)
+            self._keep_item(text)
+            if self._kept_bytes >= self._block_bytes:
+                yield from self.drain()
+
+    def _bytes_of_item(self, item: object) -> bytes:
+        text = _as_bytes(item)
+        if text is None:
+            text = self._item_bytes(item)
+        if text is None:
+            raise self._cannot_take(item)
+        return text
+
+    def _item_bytes(self, item: object) -> bytes | None:
+        """The text of an item that is neither text nor a buffer, or None: for subclasses that take more."""
+        return None
+
+    def _write_path(self, path: os.PathLike[Any]) -> Iterator[TextBlock]:
+        try:
+            with open(path, "rb") as file:
+                yield from self._write_file(file)
+        except OSError as error:
+            raise StreamingIOFailure(f"cannot read {os.fspath(path)!r}: {error}") from error
+
+    def _write_file(self, file: Any) -> Iterator[TextBlock]:
+        tail = b""
+        while piece := file.read(self._block_bytes):
+            text = tail + self._bytes_of_item(piece)
+            end = text.rfind(self._delimiter) + 1
+            tail = text[end:]
+            self._keep_text(text[:end])
+            yield from self._drain_if_worth()
+        self._keep_text(tail)
+        yield from self._drain_if_worth()
+
+    def _keep_text(self, text: bytes) -> None:
+        if not self._is_plain:
+            self._keep_foreign_text(text)
+        elif text:
+            self._keep(text)
+
+    def _keep_foreign_text(self, text: bytes) -> None:
+        """Text with a delimiter of the user's own: made into lines where that is possible."""
+        if self.newline_stand_in is not None:
+            text = text.replace(b"\n", self.newline_stand_in)
+        if b"\n" not in text and b"\r" not in text:
+            if text:
+                self._keep(text.replace(self._delimiter, b"\n"))
+            return
+        records = text.split(self._delimiter)
+        if not records[-1]:
+            records.pop()
+        for record in records:
+            self._keep_item(record)
+
+    def _keep_item(self, item: bytes) -> None:
+        if b"\n" in item and self.newline_stand_in is not None:
+            item = item.replace(b"\n", self.newline_stand_in)
+        if not item:
+            item = b"\n"  # an empty record, as a line
+        elif b"\n" in item or (item[-1] == CARRIAGE_RETURN and self.newline_stand_in is None):
+            self._whole.add(len(self._chunks))
+        self._keep(item)
+
+    def _keep(self, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+        self._kept_bytes += len(chunk) + _OBJECT_BYTES
+
+    def _slices(self, text: bytes) -> Iterator[TextBlock]:
+        at = 0
+        while at < len(text):
+            end = self._slice_end(text, at)
+            lines = text if end - at == len(text) else text[at:end]
+            yield self._number(lines, count_lines(lines), len(lines))
+            at = end
+
+    def _slice_end(self, text: bytes, at: int) -> int:
+        if len(text) - at < self._block_bytes * 3 // 2:
+            return len(text)
+        end = text.rfind(b"\n", at, at + self._block_bytes) + 1
+        return end or text.find(b"\n", at + self._block_bytes) + 1
+
+    def _items_block(self, chunks: list[bytes], whole: set[int]) -> Iterator[TextBlock]:
+        items: list[bytes] = []
+        for place, chunk in enumerate(chunks):
+            items.extend([chunk] if place in whole else split_text(chunk))
+        yield self._number(b"", len(items), sum(map(len, items)) + len(items), tuple(items))
+
+    def _number(self, lines: bytes, records: int, nbytes: int, items: tuple[bytes, ...] | None = None) -> TextBlock:
+        block = TextBlock(lines, records, self._next_record, self._next_offset, items)
+        self._next_record += records
+        self._next_offset += nbytes
+        return block
+
+    def _cannot_take(self, records: object) -> SerializationError:
+        return SerializationError(
+            f"{type(self).__name__} cannot take a {type(records).__name__}: write bytes, str, a file opened for "
+            "reading, a path, or an iterable of records",
+        )
+
+
+def _has_open_return(chunks: list[bytes]) -> bool:
+    """Whether an argument ends in a carriage return: no newline follows, so it belongs to the record."""
+    return any(chunk[-1] == CARRIAGE_RETURN for chunk in chunks)
+
+
+def _as_bytes(records: object) -> bytes | None:
+    if isinstance(records, str):
+        # A lone surrogate is no UTF-8: its record is found, and named, when the block is parsed.
+        return records.encode("utf-8", "surrogatepass")
+    if isinstance(records, bytes | bytearray | memoryview):
+        return bytes(records)
+    return None
