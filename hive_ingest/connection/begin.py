@@ -16,7 +16,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hive_ingest.acid.names import BaseName, parse_folder_name
+from hive_ingest.acid.names import BaseName
+from hive_ingest.acid.write_ids import ValidWriteIdList
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection.heartbeat import Heartbeater, now
 from hive_ingest.errors import LockTimeout, StreamingError
@@ -42,11 +43,16 @@ _SLOWEST_POLL_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class LockedTransaction:
-    """Open, with a write id in each table and all locks ACQUIRED."""
+    """Open, with a write id in each table and all locks ACQUIRED; the snapshots were taken after that."""
 
     txn_id: TxnId
     write_ids: dict[TableName, WriteId]
     lock_id: LockId
+    snapshots: dict[TableName, ValidWriteIdList]
+
+    def may_be_overtaken(self, table: TableName) -> bool:
+        """Somebody took a higher write id before our lock, so a `base_N` above ours is possible."""
+        return self.snapshots[table].high_water_mark > self.write_ids[table]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +121,8 @@ class TransactionOpener:
         if waited:
             reach("lock_waiting")
             self._wait(answer.lock_id, deadline)
-        return LockedTransaction(txn_id, write_ids, answer.lock_id), waited
+        snapshots = {snapshot.table: snapshot for snapshot in self._client.get_valid_write_ids(self._plan.tables)}
+        return LockedTransaction(txn_id, write_ids, answer.lock_id, snapshots), waited
 
     def _wait(self, lock_id: LockId, deadline: float) -> None:
         pause = _FIRST_POLL_SECONDS
@@ -183,8 +190,8 @@ class TransactionOpener:
 
 def newest_overwrite(store: FileStore, folder: str) -> WriteId:
     """The highest N of all `base_N` in the folder of a table or partition; 0 when there is none."""
-    names = [parse_folder_name(entry.name) for entry in store.list(folder) if entry.is_folder]
-    return max((name.write_id for name in names if isinstance(name, BaseName)), default=WriteId(0))
+    names = [entry.name for entry in store.list(folder) if entry.is_folder and entry.name.startswith(BaseName.PREFIX)]
+    return max((BaseName.parse(name).write_id for name in names), default=WriteId(0))
 
 
 def describe_lock(lock: LockInfo) -> str:

@@ -47,6 +47,8 @@ class TableWrite:
     table: Table
     write_id: WriteId
     files: Sequence[DeltaFile]
+    #: False when nobody can have taken a higher write id before our lock was ACQUIRED.
+    may_be_overtaken: bool = True
     partitions_created: list[str] = field(default_factory=list)
     #: Folders with a visible name that this transaction made, and where each file went.
     published_folders: list[str] = field(default_factory=list)
@@ -75,6 +77,8 @@ class Committer:
         self._writes = writes
         self._fsync = fsync
         self._retry_seconds = retry_seconds
+        #: From here on the outcome may be a commit, whatever error is seen.
+        self.is_asked = False
 
     def commit(
         self,
@@ -95,7 +99,9 @@ class Committer:
         self._commit_txn(key_value, was_committed)
 
     def withdraw(self) -> None:
-        """Remove what got a visible name, of a transaction that is known not to be committed."""
+        """Remove what got a visible name; nothing once a commit was asked for, because it may have happened."""
+        if self.is_asked:
+            return
         for write in self._writes:
             store, _ = open_store(write.table.location)
             for folder in write.published_folders:
@@ -149,6 +155,8 @@ class Committer:
         reach("after_commit_heartbeat")
 
     def _refuse_if_overtaken(self, write: TableWrite, folders: dict[str, str]) -> None:
+        if not write.may_be_overtaken:
+            return
         store, _ = open_store(write.table.location)
         for name, folder in folders.items():
             overwrite = newest_overwrite(store, folder)
@@ -204,9 +212,11 @@ class Committer:
     # -- (5) ---------------------------------------------------------------------------------------
 
     def _commit_txn(self, key_value: CommitKeyValue | None, was_committed: Callable[[], bool] | None) -> None:
+        self.is_asked = True
         try:
             self._client.commit_txn(self._txn_id, key_value=key_value)
         except (TxnAborted, NoSuchTxn) as error:
+            self.is_asked = False  # the first answer is the metastore's word that nothing was committed
             self.withdraw()
             raise TxnAborted(f"transaction {self._txn_id} was not committed: {error}") from error
         except MetastoreUnavailable as error:

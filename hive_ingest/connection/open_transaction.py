@@ -89,7 +89,8 @@ class OpenTransaction:
     ) -> CommitInfo:
         """Finish the files and the progress rows, then the five steps of `commit.py`."""
         self._around.heartbeater.raise_if_lost(self.txn_id)
-        data = TableWrite(self._table, self.write_id, self._writer.finish())
+        contended = self._locked.may_be_overtaken(self._table.name)
+        data = TableWrite(self._table, self.write_id, self._writer.finish(), contended)
         rows = self._progress_rows(positions or {}, is_seek)
         writes = [data, *self._stage_progress(rows)]
         settings = self._around.settings
@@ -116,9 +117,11 @@ class OpenTransaction:
         progress = self._around.progress
         if progress is None or not rows:
             return []
-        write_id = self._locked.write_ids[progress.table.name]
-        write, self._progress_writer = progress.stage(write_id, new_staging(progress.table, self.txn_id), rows)
-        return [write]
+        name = progress.table.name
+        file, self._progress_writer = progress.stage(
+            self._locked.write_ids[name], new_staging(progress.table, self.txn_id), rows
+        )
+        return [TableWrite(progress.table, file.write_id, [file], self._locked.may_be_overtaken(name))]
 
     def _info(self, data: TableWrite) -> CommitInfo:
         return CommitInfo(
@@ -132,14 +135,24 @@ class OpenTransaction:
             file_bytes=sum(file.size_bytes for file in data.files),
         )
 
+    @property
+    def may_be_committed(self) -> bool:
+        return self._committer is not None and self._committer.is_asked
+
     def withdraw(self) -> None:
-        """Remove what got a visible name, of a transaction that is not committed and never will be."""
+        """Remove what got a visible name, unless the transaction may be committed."""
         if self._committer is not None:
             abort_quietly(self._committer.withdraw, "removing what was published")
 
-    def clean_up(self) -> None:
-        """The transaction has ended, in whatever way: its hidden files go."""
+    def clean_up(self, *, at_once: bool) -> None:
+        """The transaction has ended, in whatever way: its hidden files go, now or on another thread."""
         self._around.heartbeater.forget([self.txn_id])
+        if at_once:
+            self._remove_staging()
+        else:
+            self._around.pool().submit(self._remove_staging)
+
+    def _remove_staging(self) -> None:
         abort_quietly(self._writer.discard, "removing the staging folder")
         if self._progress_writer is not None:
             abort_quietly(self._progress_writer.discard, "removing the progress table's staging folder")

@@ -21,7 +21,6 @@ import pyarrow as pa
 from hive_ingest.acid.write_ids import ValidWriteIdList
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection.begin import describe_lock
-from hive_ingest.connection.commit import TableWrite
 from hive_ingest.connection.owner import Owner
 from hive_ingest.errors import ConfigurationError, LockTimeout, SinkConflict, SinkInUse
 from hive_ingest.metastore_client.client import MetastoreClient
@@ -37,7 +36,7 @@ from hive_ingest.model import (
     WriteId,
 )
 from hive_ingest.reader.newest import newest_rows
-from hive_ingest.record_writer.delta_writer import DeltaTarget, DeltaWriter
+from hive_ingest.record_writer.delta_writer import DeltaFile, DeltaTarget, DeltaWriter
 from hive_ingest.record_writer.routing import GroupKey
 from hive_ingest.schema import arrow_schema
 
@@ -155,13 +154,12 @@ class SinkProgress:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def read(self, write_id: WriteId) -> bool:
-        """Fill `latest` from a fresh snapshot; call it once the locks are ACQUIRED.
+    def read(self, write_id: WriteId, snapshot: ValidWriteIdList) -> bool:
+        """Fill `latest` from a snapshot that was taken after the locks were ACQUIRED.
 
         False when a newer commit of these sources has a higher write id than ours: begin anew, or the newest
         delta would not be the latest row. Raises SinkConflict when the sink belongs to another table.
         """
-        snapshot = self._client.get_valid_write_ids([self.table.name])[0]
         self._exceptions = frozenset((*snapshot.open, *snapshot.aborted)) - {write_id}
         remembered = self._remembered
         if (
@@ -233,11 +231,11 @@ class SinkProgress:
 
     def stage(
         self, write_id: WriteId, staging: str, rows: Mapping[str, SourceProgress]
-    ) -> tuple[TableWrite, DeltaWriter]:
+    ) -> tuple[DeltaFile, DeltaWriter]:
         """Write the rows to a hidden file, to be published with the data."""
         batch = pa.RecordBatch.from_pylist([_to_dict(row) for row in rows.values()], arrow_schema(self.table.columns))
         delta = DeltaWriter(DeltaTarget(self.table, write_id, staging), self._settings)
-        return TableWrite(self.table, write_id, [delta.finish(GroupKey((), 0), [], [batch])]), delta
+        return delta.finish(GroupKey((), 0), [], [batch]), delta
 
     def committed(self, write_id: WriteId, rows: dict[str, SourceProgress]) -> None:
         """Remember what the next transaction must find if nobody else has written."""

@@ -60,5 +60,5 @@ def abandon(resources: Resources, table: str, pid: int) -> None:
     current = resources.current
     if current is not None:
         abort_quietly(lambda: resources.opener.abort(current.txn_id, "its connection was not closed"), "the abort")
-        current.clean_up()
+        current.clean_up(at_once=True)
     abort_quietly(resources.close, "closing")

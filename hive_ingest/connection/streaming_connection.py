@@ -23,7 +23,6 @@ from hive_ingest.connection.staging import remove_leftovers
 from hive_ingest.connection.stats import ConnectionStats
 from hive_ingest.connection.transaction import Action, TransactionState, next_state
 from hive_ingest.errors import (
-    CommitOutcomeUnknown,
     ConfigurationError,
     ConnectionMisuse,
     InvalidTable,
@@ -253,13 +252,12 @@ class StreamingConnection:
             raise ConfigurationError("positions need a sink: connect with sink=… and sources=…")
         key_value = self._key_value(key, value)
         try:
-            with self._failing():
-                info = current.commit(partitions=partitions, key_value=key_value, positions=positions, is_seek=is_seek)
-        except CommitOutcomeUnknown:
-            self._state = TransactionState.UNKNOWN
-            raise
+            info = current.commit(partitions=partitions, key_value=key_value, positions=positions, is_seek=is_seek)
         except TxnAborted as error:
             self._abort_after(error)
+            raise
+        except BaseException:
+            self._state = next_state(self._state, Action.LOSE if current.may_be_committed else Action.FAIL)
             raise
         self._state = TransactionState.COMMITTED
         self._committed(current, info)
@@ -268,7 +266,7 @@ class StreamingConnection:
         self._stats.add(current.counts, info)
         self._partitions = info.partitions
         self._warn_of_unmatched_columns(current.counts)
-        self._forget_current()
+        self._forget_current(at_once=False)
         if self._on_commit is not None:
             self._on_commit(info)
         reach("after_commit_answer")
@@ -277,8 +275,10 @@ class StreamingConnection:
         """Give the transaction up: nothing of it is or becomes visible."""
         self._check_owner()
         after = next_state(self._state, Action.ABORT)
-        self._undo("aborted by its owner", first_error=None)
-        self._state = after
+        try:
+            self._undo("aborted by its owner", first_error=None)
+        finally:
+            self._state = after  # also when the metastore is out of reach: the transaction times out
 
     def _abort_after(self, error: BaseException) -> None:
         """The transaction is lost: clean up without hiding the error."""
@@ -293,12 +293,12 @@ class StreamingConnection:
         self._forget_current()
         self._resources.opener.abort(current.txn_id, reason, first_error=first_error)
 
-    def _forget_current(self) -> None:
+    def _forget_current(self, *, at_once: bool = True) -> None:
         current = self._resources.current
         assert current is not None
         self._resources.current = None
         self._resources.opener.ended()
-        current.clean_up()
+        current.clean_up(at_once=at_once)
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
@@ -336,16 +336,17 @@ class StreamingConnection:
 
     def _is_overtaken(self, locked: LockedTransaction) -> bool:
         """After ACQUIRED, before anything is written: has an overwrite passed our write id?"""
-        write_id = locked.write_ids[self._table.name]
-        store, folder = open_store(self._table.location)
+        name = self._table.name
         if self._progress is not None:
-            fits = self._progress.read(locked.write_ids[self._progress.table.name])
+            progress = self._progress.table.name
+            fits = self._progress.read(locked.write_ids[progress], locked.snapshots[progress])
             reach("after_progress_read")
             if not fits:
                 return True
-        if not self._table.is_partitioned:
-            return newest_overwrite(store, folder) > write_id
-        return False  # its partitions are not known yet: looked at before they are published
+        if self._table.is_partitioned or not locked.may_be_overtaken(name):
+            return False  # the partitions are not known yet: they are looked at before they are published
+        store, folder = open_store(self._table.location)
+        return newest_overwrite(store, folder) > locked.write_ids[name]
 
     def _key_value(self, key: str | None, value: str | None) -> CommitKeyValue | None:
         if key is None and value is None:

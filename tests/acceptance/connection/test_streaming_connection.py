@@ -1,0 +1,531 @@
+"""Hive's own TestStreaming cases, on every metastore, and what Java's client does not promise."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import hive_ingest as hi
+from hive_ingest.acid.write_ids import ValidWriteIdList
+from hive_ingest.connection import StreamingConnection, TransactionState
+from hive_ingest.errors import (
+    ConnectionMisuse,
+    InvalidTable,
+    InvalidTransactionState,
+    PartitionCreationFailed,
+    SerializationError,
+    StreamingConnectionError,
+    UnsupportedFeature,
+)
+from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.model import LockState, LockType
+from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
+
+
+def record(id: int, msg: str = "m", **partition: Any) -> bytes:
+    return json.dumps({"id": id, "msg": msg, **partition}).encode()
+
+
+def ids(client: MetastoreClient, table: str) -> list[int]:
+    return sorted(hi.read_table(client, table, columns=["id"]).column("id").to_pylist())
+
+
+@pytest.fixture
+def ms(metastore: MetastoreClient) -> MetastoreClient:
+    metastore.create_database("web")
+    metastore.create_table("web.plain", columns={"id": "int", "msg": "string"})
+    metastore.create_table(
+        "web.alerts",
+        columns={"id": "int", "msg": "string"},
+        partition_keys={"continent": "string", "country": "string"},
+        bucket_columns=["id"],
+        num_buckets=4,
+    )
+    return metastore
+
+
+def connect(client: MetastoreClient, table: str = "plain", **options: Any) -> StreamingConnection:
+    options.setdefault("record_writer", StrictJsonWriter())
+    return StreamingConnection.connect(client, database="web", table=table, agent_info="test", **options)
+
+
+@pytest.fixture
+def conn(ms: MetastoreClient) -> Iterator[StreamingConnection]:
+    with connect(ms) as connection:
+        yield connection
+
+
+def files(client: MetastoreClient, table: str) -> list[str]:
+    """What lies in the table's folder, hidden leftovers included."""
+    root = Path(client.get_table(table).location.removeprefix("file:"))
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+# -- transactions --------------------------------------------------------------------------------------
+
+
+def test_rows_are_visible_after_the_commit_and_not_before(ms: MetastoreClient, conn: StreamingConnection) -> None:
+    conn.begin_transaction()
+    conn.write(record(1))
+    conn.flush()
+    assert ids(ms, "web.plain") == []
+    conn.commit_transaction()
+    assert ids(ms, "web.plain") == [1]
+    with conn.transaction():
+        conn.write([record(2), record(3)])
+    assert ids(ms, "web.plain") == [1, 2, 3]
+    assert conn.state is TransactionState.COMMITTED
+    assert conn.stats.transactions_committed == 2
+    assert conn.stats.rows_committed == 3
+
+
+def test_each_transaction_is_one_delta_with_one_file_a_bucket(ms: MetastoreClient, conn: StreamingConnection) -> None:
+    for i in range(2):
+        with conn.transaction():
+            conn.write(record(i))
+    assert files(ms, "web.plain") == [
+        "delta_0000001_0000001_0000/_orc_acid_version",
+        "delta_0000001_0000001_0000/bucket_00000",
+        "delta_0000002_0000002_0000/_orc_acid_version",
+        "delta_0000002_0000002_0000/bucket_00000",
+    ]
+
+
+def test_an_aborted_transaction_leaves_neither_row_nor_file(ms: MetastoreClient, conn: StreamingConnection) -> None:
+    conn.begin_transaction()
+    conn.write(record(1))
+    conn.flush()
+    conn.abort_transaction()
+    assert conn.state is TransactionState.ABORTED
+    assert files(ms, "web.plain") == []
+    with conn.transaction():
+        conn.write(record(2))
+    assert ids(ms, "web.plain") == [2]
+
+
+def test_empty_transactions_may_commit_and_abort(ms: MetastoreClient) -> None:
+    for table in ("plain", "alerts"):
+        with connect(ms, table) as conn:
+            with conn.transaction():
+                pass
+            conn.begin_transaction()
+            conn.abort_transaction()
+            with conn.transaction():
+                conn.write(b"")
+        assert ids(ms, f"web.{table}") == []
+
+
+def test_an_error_in_the_with_block_aborts(ms: MetastoreClient, conn: StreamingConnection) -> None:
+    def use() -> None:
+        with conn.transaction():
+            conn.write(record(1))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        use()
+    assert conn.state is TransactionState.ABORTED
+    assert ids(ms, "web.plain") == []
+    assert ms.get_valid_txns().open == ()
+
+
+def test_a_bad_record_fails_the_transaction_and_only_abort_is_legal(
+    ms: MetastoreClient, conn: StreamingConnection
+) -> None:
+    conn.begin_transaction()
+    conn.write([record(1), b'{"id": "one"}', record(3)])
+    with pytest.raises(SerializationError, match="record 1") as caught:
+        conn.commit_transaction()
+    assert caught.value.record == 1
+    assert conn.state is TransactionState.FAILED
+    with pytest.raises(InvalidTransactionState, match="abort_transaction"):
+        conn.write(record(4))
+    conn.abort_transaction()
+    assert files(ms, "web.plain") == []
+    with conn.transaction():
+        conn.write(record(5))
+    assert ids(ms, "web.plain") == [5]
+
+
+def test_skipped_records_are_counted_and_the_others_committed(ms: MetastoreClient) -> None:
+    with connect(ms, record_writer=StrictJsonWriter(on_error="skip")) as conn:
+        with conn.transaction():
+            conn.write([record(1), b"junk", record(3)])
+        assert conn.stats.records_skipped == 1
+        assert conn.stats.records_written == 2
+    assert ids(ms, "web.plain") == [1, 3]
+
+
+def test_calls_out_of_turn_name_the_state_and_the_remedy(conn: StreamingConnection) -> None:
+    for call in (lambda: conn.write(record(1)), conn.flush, conn.commit_transaction, conn.abort_transaction):
+        with pytest.raises(InvalidTransactionState, match=r"INACTIVE: call begin_transaction\(\) first"):
+            call()
+    conn.begin_transaction()
+    with pytest.raises(InvalidTransactionState, match="OPEN: commit or abort"):
+        conn.begin_transaction()
+
+
+def test_every_call_after_close_says_that_it_is_closed(ms: MetastoreClient) -> None:
+    conn = connect(ms)
+    conn.close()
+    conn.close()
+    for call in (conn.begin_transaction, lambda: conn.write(b""), conn.commit_transaction, conn.abort_transaction):
+        with pytest.raises(ConnectionMisuse, match="is closed"):
+            call()
+
+
+def test_close_aborts_what_is_open(ms: MetastoreClient) -> None:
+    with connect(ms) as conn:
+        conn.begin_transaction()
+        conn.write(record(1))
+    assert ids(ms, "web.plain") == []
+    assert files(ms, "web.plain") == []
+    assert ms.show_locks() == []
+
+
+def test_a_batch_of_transactions_is_opened_at_once_and_given_back(ms: MetastoreClient) -> None:
+    with connect(ms, transaction_batch_size=3) as conn:
+        conn.begin_transaction()
+        first = conn.txn_id
+        assert conn.remaining_transactions == 2
+        conn.commit_transaction()
+        conn.begin_transaction()
+        assert first is not None
+        assert conn.txn_id == first + 1
+        conn.abort_transaction()
+        assert conn.remaining_transactions == 1
+    assert ms.get_valid_txns().open == ()
+
+
+def test_transactions_fetched_ahead_are_given_back_after_a_while(ms: MetastoreClient) -> None:
+    with connect(ms, transaction_batch_size=5, settings={"max_idle_seconds": 0.2}) as conn:
+        with conn.transaction():
+            conn.write(record(1))
+        for _ in range(100):
+            if conn.remaining_transactions == 0:
+                break
+            threading.Event().wait(0.1)
+        assert conn.remaining_transactions == 0
+        assert ms.get_valid_txns().open == ()
+        with conn.transaction():
+            conn.write(record(2))
+    assert ids(ms, "web.plain") == [1, 2]
+
+
+def test_interleaved_connections_see_only_what_is_committed(ms: MetastoreClient) -> None:
+    with connect(ms) as one, connect(ms) as two:
+        one.begin_transaction()
+        two.begin_transaction()
+        one.write(record(1))
+        two.write(record(2))
+        two.commit_transaction()
+        assert ids(ms, "web.plain") == [2]
+        one.write(record(3))
+        one.commit_transaction()
+    assert ids(ms, "web.plain") == [1, 2, 3]
+
+
+def test_threads_with_a_connection_each_lose_and_double_nothing(ms: MetastoreClient) -> None:
+    errors: list[BaseException] = []
+
+    def work(start: int) -> None:
+        try:
+            with ms.clone() as client, connect(client) as conn:
+                for i in range(10):
+                    with conn.transaction():
+                        conn.write([record(start + i * 10 + k) for k in range(10)])
+        except BaseException as error:  # noqa: BLE001 (told to the test's own thread)
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(n * 100,)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert ids(ms, "web.plain") == list(range(300))
+
+
+# -- locks and ids -------------------------------------------------------------------------------------
+
+
+def test_the_lock_is_shared_read_on_the_table_and_carries_the_agent_info(
+    ms: MetastoreClient, conn: StreamingConnection
+) -> None:
+    conn.begin_transaction()
+    (lock,) = ms.show_locks("web.plain")
+    assert (lock.state, lock.type, lock.partition_name) == (LockState.ACQUIRED, LockType.SHARED_READ, None)
+    assert (lock.txn_id, lock.agent_info) == (conn.txn_id, "test")
+    conn.commit_transaction()
+    assert ms.show_locks("web.plain") == []
+
+
+def test_shared_write_is_there_for_servers_that_want_it(ms: MetastoreClient) -> None:
+    with connect(ms, settings={"shared_write": True}) as conn:
+        conn.begin_transaction()
+        assert [lock.type for lock in ms.show_locks("web.plain")] == [LockType.SHARED_WRITE]
+
+
+def test_write_ids_grow_by_one_a_transaction(ms: MetastoreClient, conn: StreamingConnection) -> None:
+    seen = []
+    for _ in range(3):
+        with conn.transaction():
+            seen.append(conn.write_id)
+    assert seen == [1, 2, 3]
+    assert ms.get_valid_write_ids(["web.plain"]) == [ValidWriteIdList(conn.table.name, seen[-1])]
+
+
+# -- partitions and buckets ----------------------------------------------------------------------------
+
+
+def test_dynamic_partitions_are_made_with_the_commit(ms: MetastoreClient) -> None:
+    with connect(ms, "alerts") as conn:
+        conn.begin_transaction()
+        conn.write([record(1, continent="Asia", country="India"), record(2, continent="Europe", country="France")])
+        conn.flush()
+        assert ms.list_partition_names("web.alerts") == []
+        conn.commit_transaction()
+        assert conn.stats.partitions_created == 2
+        assert sorted(conn.partitions) == ["continent=Asia/country=India", "continent=Europe/country=France"]
+        with conn.transaction():
+            conn.write(record(3, continent="Asia", country="India"))
+        assert conn.stats.partitions_created == 2
+    rows = hi.read_table(ms, "web.alerts").sort_by("id").to_pylist()
+    assert [(r["id"], r["continent"], r["country"]) for r in rows] == [
+        (1, "Asia", "India"),
+        (2, "Europe", "France"),
+        (3, "Asia", "India"),
+    ]
+
+
+def test_partition_values_are_escaped_as_hive_does_and_null_has_its_own_name(ms: MetastoreClient) -> None:
+    values = ["a/b=c:d%", "ü 東京", "", None, "__HIVE_DEFAULT_PARTITION__", " x "]
+    with connect(ms, "alerts") as conn, conn.transaction():
+        conn.write([record(i, continent="c", country=v) for i, v in enumerate(values)])
+    names = {name.split("/")[1] for name in ms.list_partition_names("web.alerts")}
+    assert names == {"country=a%2Fb%3Dc%3Ad%25", "country=ü 東京", "country=__HIVE_DEFAULT_PARTITION__", "country= x "}
+    found = {r["id"]: r["country"] for r in hi.read_table(ms, "web.alerts").to_pylist()}
+    assert found == {0: values[0], 1: values[1], 2: None, 3: None, 4: None, 5: " x "}
+
+
+def test_static_values_leave_the_other_keys_dynamic(ms: MetastoreClient) -> None:
+    with connect(ms, "alerts", static_partition_values=["Asia"]) as conn, conn.transaction():
+        conn.write(record(1, country="India"))
+    with connect(ms, "alerts", static_partition_values=["Asia", "Nepal"]) as conn, conn.transaction():
+        conn.write(record(2))
+    assert ms.list_partition_names("web.alerts") == ["continent=Asia/country=India", "continent=Asia/country=Nepal"]
+
+
+def test_the_last_fields_of_delimited_text_are_the_dynamic_partitions(ms: MetastoreClient) -> None:
+    writer = StrictDelimitedInputWriter(field_delimiter=",")
+    with connect(ms, "alerts", record_writer=writer) as conn, conn.transaction():
+        conn.write(b"1,hello,Asia,India\n2,\\N,Europe,\\N\n")
+    rows = hi.read_table(ms, "web.alerts").sort_by("id").to_pylist()
+    assert [tuple(row.values()) for row in rows] == [(1, "hello", "Asia", "India"), (2, None, "Europe", None)]
+
+
+def test_partitions_named_at_the_commit_are_made_too(ms: MetastoreClient) -> None:
+    with connect(ms, "alerts") as conn:
+        conn.begin_transaction()
+        conn.commit_transaction(partitions=["continent=Asia/country=Japan"])
+    assert ms.list_partition_names("web.alerts") == ["continent=Asia/country=Japan"]
+
+
+def test_more_partitions_than_the_limit_are_refused_and_nothing_is_left(ms: MetastoreClient) -> None:
+    with connect(ms, "alerts", settings={"max_partitions_per_transaction": 3}) as conn:
+        conn.begin_transaction()
+        conn.write([record(i, continent="c", country=str(i)) for i in range(4)])
+        with pytest.raises(PartitionCreationFailed, match="max_partitions_per_transaction=3"):
+            conn.commit_transaction()
+        conn.abort_transaction()
+    assert files(ms, "web.alerts") == []
+
+
+def test_a_table_parameter_changes_with_the_commit(ms: MetastoreClient) -> None:
+    ms.create_table("web.kv", columns={"id": "int", "msg": "string"}, properties={"_meta.offset": "0"})
+    with connect(ms, "kv") as conn:
+        conn.begin_transaction()
+        conn.commit_transaction(key="_meta.offset", value="42")
+        conn.begin_transaction()
+        conn.abort_transaction()
+    assert ms.get_table("web.kv").properties["_meta.offset"] == "42"
+
+
+# -- what is refused at connect ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("properties", "error", "message"),
+    [
+        ({"transactional": "false"}, InvalidTable, "is not transactional"),
+        ({"transactional": "true", "transactional_properties": "insert_only"}, UnsupportedFeature, "insert-only"),
+        ({"transactional": "true", "transactional_properties": "odd"}, InvalidTable, "transactional_properties='odd'"),
+        ({"orc.compress": "BROTLI"}, UnsupportedFeature, "orc.compress='BROTLI'"),
+    ],
+)
+def test_a_table_that_cannot_be_streamed_into_is_refused_at_connect(
+    ms: MetastoreClient, properties: dict[str, str], error: type[Exception], message: str
+) -> None:
+    ms.create_table("web.bad", columns={"id": "int"}, properties=properties)
+    with pytest.raises(error, match=message):
+        connect(ms, "bad")
+
+
+def test_mistakes_in_partition_values_and_names_are_refused_at_connect(ms: MetastoreClient) -> None:
+    with pytest.raises(StreamingConnectionError, match="is not partitioned"):
+        connect(ms, "plain", static_partition_values=["Asia"])
+    with pytest.raises(StreamingConnectionError, match="3 static partition values for the 2"):
+        connect(ms, "alerts", static_partition_values=["a", "b", "c"])
+    with pytest.raises(InvalidTable, match=r"no table web\.nowhere"):
+        connect(ms, "nowhere")
+    with pytest.raises(StreamingConnectionError, match="is no record writer"):
+        connect(ms, record_writer=object())
+
+
+# -- changed schemas -----------------------------------------------------------------------------------
+
+
+def with_columns(client: MetastoreClient, table: str, columns: dict[str, str]) -> None:
+    import dataclasses
+
+    from hive_ingest.model import columns_of
+
+    found = client.get_table(table)
+    client.alter_table(table, dataclasses.replace(found, columns=columns_of(columns)))
+
+
+def test_an_added_column_is_picked_up_by_the_next_transaction(ms: MetastoreClient, conn: StreamingConnection) -> None:
+    with conn.transaction():
+        conn.write(record(1))
+    with_columns(ms, "web.plain", {"id": "int", "msg": "string", "extra": "double"})
+    with conn.transaction():
+        conn.write(b'{"id": 2, "msg": "m", "extra": 2.5}')
+    rows = hi.read_table(ms, "web.plain").sort_by("id").to_pylist()
+    assert [(r["id"], r["extra"]) for r in rows] == [(1, None), (2, 2.5)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [({"id": "int"}, "'msg' of web.plain was dropped"), ({"id": "bigint", "msg": "string"}, "'id'")],
+)
+def test_a_dropped_or_retyped_column_stops_the_connection(
+    ms: MetastoreClient, conn: StreamingConnection, columns: dict[str, str], message: str
+) -> None:
+    with_columns(ms, "web.plain", columns)
+    with pytest.raises(InvalidTable, match=message):
+        conn.begin_transaction()
+    assert ms.show_locks() == []
+
+
+def test_a_table_dropped_and_made_again_stops_the_connection(ms: MetastoreClient, conn: StreamingConnection) -> None:
+    ms.drop_table("web.plain")
+    ms.create_table("web.plain", columns={"id": "int", "msg": "string"})
+    with pytest.raises(InvalidTable, match="dropped and made again"):
+        conn.begin_transaction()
+
+
+# -- one owner -----------------------------------------------------------------------------------------
+
+
+def test_use_from_another_thread_is_refused(conn: StreamingConnection) -> None:
+    conn.begin_transaction()
+    caught: list[BaseException] = []
+
+    def use() -> None:
+        try:
+            conn.write(record(1))
+        except ConnectionMisuse as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join()
+    assert "another thread" in str(caught[0])
+    conn.write(record(2))
+    conn.commit_transaction()
+
+
+def test_use_after_a_fork_is_refused_and_the_child_harms_nothing(
+    ms: MetastoreClient, conn: StreamingConnection
+) -> None:
+    conn.begin_transaction()
+    conn.write(record(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads is what is tested
+        pid = os.fork()
+    if pid == 0:
+        try:
+            conn.write(record(2))
+        except ConnectionMisuse:
+            os._exit(17)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 17
+    conn.commit_transaction()
+    assert ids(ms, "web.plain") == [1]
+
+
+def test_an_unclosed_connection_warns_and_aborts(ms: MetastoreClient) -> None:
+    conn = connect(ms)
+    conn.begin_transaction()
+    conn.write(record(1))
+    with pytest.warns(ResourceWarning, match=r"web\.plain was not closed"):
+        del conn
+    assert ms.get_valid_txns().open == ()
+    assert files(ms, "web.plain") == []
+
+
+# -- big and small -------------------------------------------------------------------------------------
+
+
+def test_spills_are_joined_into_one_file_and_no_row_is_lost(ms: MetastoreClient) -> None:
+    settings = {"max_buffer_bytes": 1 << 20, "spill_chunk_bytes": 1 << 18, "min_spill_bytes": 1 << 16}
+    with connect(ms, record_writer=StrictJsonWriter(block_bytes=1 << 16), settings=settings) as conn:
+        with conn.transaction():
+            for start in range(0, 60_000, 1000):
+                conn.write(b"\n".join(record(i, "x" * 40) for i in range(start, start + 1000)))
+        assert conn.stats.spills >= 3
+        assert conn.stats.files_committed == 1
+    rows = hi.read_table(ms, "web.plain", columns=["id"], row_ids=True)
+    assert rows.column("id").to_pylist() == list(range(60_000))
+    assert pa.compute.struct_field(rows.column("row__id"), "rowid").to_pylist() == list(range(60_000))
+
+
+def test_many_small_partitions_share_their_spills_and_get_one_file_each(ms: MetastoreClient) -> None:
+    settings = {"max_buffer_bytes": 1 << 20}
+    with connect(ms, "alerts", record_writer=StrictJsonWriter(block_bytes=1 << 16), settings=settings) as conn:
+        with conn.transaction():
+            for start in range(0, 40_000, 1000):
+                conn.write(
+                    b"\n".join(
+                        record(i, "x" * 40, continent="c", country=str(i % 30)) for i in range(start, start + 1000)
+                    )
+                )
+        assert conn.stats.spills >= 3
+    assert ids(ms, "web.alerts") == list(range(40_000))
+    data = [name for name in files(ms, "web.alerts") if "bucket_" in name]
+    assert len(data) == len(set(data))
+    assert {name.split("/")[1] for name in data} == {f"country={i}" for i in range(30)}
+
+
+def test_leftovers_of_a_killed_writer_are_removed_by_the_next_one(ms: MetastoreClient) -> None:
+    root = Path(ms.get_table("web.plain").location.removeprefix("file:"))
+    (txn,) = ms.open_txns(1)
+    ended, alive = root / ".hive_ingest" / "1_dead", root / ".hive_ingest" / f"{txn}_alive"
+    for folder in (ended, alive):
+        folder.mkdir(parents=True)
+        (folder / "0.orc").write_bytes(b"left")
+    ms.commit_txn(ms.open_txns(1)[0])
+    if txn == 1:
+        ended = root / ".hive_ingest" / "2_dead"
+        ended.mkdir()
+    with connect(ms):
+        pass
+    assert alive.exists()
+    assert not ended.exists()
