@@ -1,0 +1,127 @@
+"""One file in Hive's ACID schema, read stripe by stripe.
+
+    struct<operation:int, originalTransaction:bigint, bucket:int, rowId:bigint, currentTransaction:bigint,
+           row:struct<the table's columns>>
+
+Files need no `hive.acid.*` metadata: Hive 4.0.1's own merge compactor leaves it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.orc as orc
+
+from hive_ingest.errors import CorruptFile, UnsupportedFeature
+from hive_ingest.reader.delete_events import RowIds
+from hive_ingest.reader.folder import FileToRead
+from hive_ingest.reader.orc_columns import OrcColumn, column_tree
+from hive_ingest.storage.filesystem import FileStore
+from hive_ingest.storage.orc_tail import read_tail
+
+OPERATION, ORIGINAL_WRITE_ID, BUCKET, ROW_ID, WRITE_ID, ROW = ACID_COLUMNS = (
+    "operation",
+    "originalTransaction",
+    "bucket",
+    "rowId",
+    "currentTransaction",
+    "row",
+)
+INSERT, DELETE = 0, 2
+
+
+class AcidFileReader:
+    """An open file; use it in a `with` block. Raises CorruptFile for what is no complete ACID file."""
+
+    def __init__(self, store: FileStore, file: FileToRead) -> None:
+        self.path = file.path
+        self._source = _open(store, file)
+        try:
+            tail = read_tail(self._source, file.path)
+            root = column_tree(tail, file.path)
+            self._orc = self._open_orc()
+            self._check_schema()
+        except BaseException:
+            self._source.close()
+            raise
+        self.calendar = tail.footer.calendar
+        self.num_stripes = len(tail.footer.stripes)
+        #: The table's columns as the file has them, for Arrow and for ORC.
+        self.row: OrcColumn = root.children[-1]
+        self.row_type: pa.StructType = self._orc.schema.field(ROW).type
+
+    def read(self, stripe: int, acid: Sequence[str], row: Sequence[str]) -> StripeRows:
+        """Only the named ACID columns and children of `row`, of one stripe."""
+        names = [*acid, *(f"{ROW}.{name}" for name in row)]
+        try:
+            return StripeRows(self._orc.read_stripe(stripe, columns=names))
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptFile(
+                f"stripe {stripe} of {self.path!r} cannot be read: {error}. Restore the file from a copy"
+            ) from error
+
+    def close(self) -> None:
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open_orc(self) -> orc.ORCFile:
+        try:
+            return orc.ORCFile(self._source)
+        except pa.ArrowNotImplementedError as error:
+            raise UnsupportedFeature(f"{self.path!r} holds what pyarrow cannot read: {error}") from error
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptFile(f"{self.path!r} is no ORC file: {error}. Restore it from a copy") from error
+
+    def _check_schema(self) -> None:
+        schema = self._orc.schema
+        if tuple(schema.names) != ACID_COLUMNS or not pa.types.is_struct(schema.field(ROW).type):
+            raise CorruptFile(
+                f"{self.path!r} is no file of an ACID table: its columns are {', '.join(schema.names)}, expected "
+                f"{', '.join(ACID_COLUMNS)}. Move it out of the table's folder"
+            )
+
+
+def _open(store: FileStore, file: FileToRead) -> pa.NativeFile:
+    source = store.open_input(file.path)
+    if file.length_bytes is None:
+        return source
+    # A batch that is still being written: its footer lies at the committed length, not at the end.
+    with source:
+        return pa.BufferReader(source.read_buffer(file.length_bytes))
+
+
+class StripeRows:
+    """What was read of one stripe."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+
+    def __len__(self) -> int:
+        return int(self._batch.num_rows)
+
+    def numbers(self, name: str) -> npt.NDArray[Any]:
+        """One of the ACID columns; a null (no writer makes any) counts as -1."""
+        return np.asarray(self._batch.column(name).fill_null(-1).to_numpy(zero_copy_only=False))
+
+    def row_ids(self) -> RowIds:
+        return RowIds(self.numbers(ORIGINAL_WRITE_ID), self.numbers(BUCKET), self.numbers(ROW_ID))
+
+    def columns(self) -> dict[str, Any]:
+        """The children of `row` that were read, by the file's names."""
+        if ROW not in self._batch.schema.names:
+            return {}
+        row = self._batch.column(ROW)
+        # .flatten() minds a null row, .field() would not
+        return dict(zip([field.name for field in row.type], row.flatten(), strict=True))

@@ -1,0 +1,180 @@
+"""From the columns of a file to the columns that the table has now.
+
+Columns are matched by position, as Hive 4 does for ACID tables: a renamed column keeps its values, a column added
+at the end is null in older files. Fields of a struct are matched by name. Types may only have grown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hive_ingest.errors import UnsupportedFeature
+from hive_ingest.model import Column
+from hive_ingest.reader.orc_columns import OrcColumn, OrcKind, check_timestamps, oldest_date
+from hive_ingest.schema import HiveType, parse_type
+
+#: 1582-10-15, the first day of the Gregorian calendar, in days since 1970.
+_GREGORIAN_START = -141_427
+#: `calendar` in the footer of a file whose older dates are Julian: Hive 4 writes so by default.
+JULIAN_GREGORIAN = 1
+
+_INTEGERS: list[pa.DataType] = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
+_DIGITS: dict[pa.DataType, int] = dict(zip(_INTEGERS, (3, 5, 10, 19), strict=True))
+_TEXTS = ("string", "char", "varchar")
+#: Integers that every value of a floating-point type's significand holds.
+_EXACT_IN = {"float": _INTEGERS[:2], "double": _INTEGERS[:3]}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSource:
+    """Where one column of the table comes from in one file. `name` is the file's; None is a column it lacks."""
+
+    name: str | None
+    type: HiveType
+    strip_char: bool = False
+    julian: bool = False
+
+    def read(self, array: Any, rows: int) -> Any:
+        """The column in the table's type, from the file's array (None if it has none)."""
+        if array is None:
+            return pa.nulls(rows, self.type.arrow)
+        if self.type.kind in _TEXTS:
+            return _as_text(array, self.type, self.strip_char)
+        if self.julian:
+            array = _gregorian(array)
+        return array if array.type == self.type.arrow else array.cast(self.type.arrow)
+
+
+def column_sources(
+    columns: Sequence[Column],
+    wanted: frozenset[str],
+    row: OrcColumn,
+    row_type: pa.StructType,
+    *,
+    calendar: int | None,
+    path: str,
+) -> dict[str, ColumnSource]:
+    """One source for each wanted column, by the table's name.
+
+    `columns` are the table's (without partition keys), `row` and `row_type` the file's. Raises UnsupportedFeature
+    for a file whose columns stand in another order, whose types do not widen to the table's, or whose dates and
+    timestamps cannot be held.
+    """
+    _check_order(columns, row, path)
+    return {
+        column.name: _source(column, row.children[i], row_type.field(i).type, calendar, path)
+        if i < len(row.children)
+        else ColumnSource(None, parse_type(column.type))
+        for i, column in enumerate(columns)
+        if column.name in wanted
+    }
+
+
+def _check_order(columns: Sequence[Column], row: OrcColumn, path: str) -> None:
+    """Hive would take the values of one column for another's where a column was dropped or moved."""
+    in_table: Mapping[str, int] = {column.name: i for i, column in enumerate(columns)}
+    for i, child in enumerate(row.children):
+        place = in_table.get(child.name.lower(), i)
+        if place != i:
+            raise UnsupportedFeature(
+                f"{path!r} has {child.name!r} as column {i + 1}, the table as column {place + 1}: columns are matched "
+                "by position, so put the table's columns back in the old order, new ones last"
+            )
+
+
+def _source(column: Column, found: OrcColumn, type_: pa.DataType, calendar: int | None, path: str) -> ColumnSource:
+    target = parse_type(column.type)
+    if not is_widening(type_, target):
+        raise UnsupportedFeature(
+            f"{path!r} has {type_} in column {found.name!r}, the table {column.type}: not every such value fits. "
+            "Alter the column back, or rewrite the table"
+        )
+    check_timestamps(found, path)
+    julian = calendar == JULIAN_GREGORIAN and (oldest_date(found, path) or 0) < _GREGORIAN_START
+    if julian and found.kind != OrcKind.DATE:
+        raise UnsupportedFeature(
+            f"column {found.name!r} of {path!r} holds dates before 1582-10-15 inside {column.type}, in the Julian "
+            "calendar: leave the column out (columns=…), or read it with Hive"
+        )
+    strip_char = found.kind == OrcKind.CHAR and target.kind != "char"
+    return ColumnSource(found.name, target, strip_char, julian)
+
+
+def is_widening(source: pa.DataType, target: HiveType) -> bool:
+    """Every value of the file's type is one of the table's, by Hive's own conversion."""
+    if target.kind == "struct":
+        return bool(pa.types.is_struct(source)) and _fields_widen(source, target)
+    if target.children:
+        same = bool(pa.types.is_list(source) if target.kind == "array" else pa.types.is_map(source))
+        inner = [source.field(i).type for i in range(source.num_fields)]
+        inner = [inner[0].field(0).type, inner[0].field(1).type] if same and target.kind == "map" else inner
+        return same and all(map(is_widening, inner, [child for _, child in target.children]))
+    if target.kind in _TEXTS:
+        return bool(pa.types.is_string(source))
+    if target.kind == "decimal":
+        return _fits_decimal(source, *target.parameters)
+    if target.kind == "double" and source == pa.float32():
+        return True
+    return source == target.arrow or source in _narrower(target)
+
+
+def _narrower(target: HiveType) -> list[pa.DataType]:
+    if target.arrow in _INTEGERS:
+        return _INTEGERS[: _INTEGERS.index(target.arrow)]
+    return _EXACT_IN.get(target.kind, [])
+
+
+def _fits_decimal(source: pa.DataType, precision: int, scale: int) -> bool:
+    if source in _DIGITS:
+        return precision - scale >= _DIGITS[source]
+    if not pa.types.is_decimal(source):
+        return False
+    return bool(scale >= source.scale and precision - scale >= source.precision - source.scale)
+
+
+def _fields_widen(source: pa.StructType, target: HiveType) -> bool:
+    """A field that the file lacks is null, but one that is there in other letters would be lost."""
+    by_name = {field.name: field.type for field in source}
+    lower = {field.name.lower() for field in source}
+    return all(
+        is_widening(by_name[name], child) if name in by_name else name not in lower for name, child in target.children
+    )
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+def _as_text(array: Any, type_: HiveType, strip_char: bool) -> Any:
+    """char(n) is padded with spaces to n characters, as Hive returns it; what is longer than n is cut."""
+    if strip_char:
+        array = pc.utf8_rtrim(array, characters=" ")
+    if type_.kind == "string":
+        return array
+    (length,) = type_.parameters
+    if (pc.max(pc.binary_length(array)).as_py() or 0) > length:
+        array = pc.utf8_slice_codeunits(array, 0, length)
+    return pc.utf8_rpad(array, length) if type_.kind == "char" else array
+
+
+def _gregorian(dates: Any) -> Any:
+    """Days since 1970 of the Julian calendar, before 1582-10-15, as days with the same name in the Gregorian one."""
+    nulls = dates.is_null().to_numpy(zero_copy_only=False)
+    days = dates.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    old = days < _GREGORIAN_START
+    days[old] = _days_of_name(days[old])
+    return pa.array(days.astype(np.int32), pa.int32(), mask=nulls).cast(pa.date32())
+
+
+def _days_of_name(julian_days: Any) -> Any:
+    # Years of March to February, counted from March of year -4800, have the leap day last.
+    number = julian_days + 2_440_588 + 32_082
+    year = (4 * number + 3) // 1461
+    day_of_year = number - 1461 * year // 4
+    # The same day of the same year in the other calendar: only the leap days of full centuries differ.
+    return day_of_year + 365 * year + year // 4 - year // 100 + year // 400 - 32_044 - 2_440_588

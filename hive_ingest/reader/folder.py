@@ -1,0 +1,155 @@
+"""The files of one partition (or unpartitioned table) that a snapshot sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hive_ingest.acid.directory import BEFORE_ALL_WRITE_IDS, AcidDirectory, ListedEntry, acid_directory
+from hive_ingest.acid.names import (
+    BaseName,
+    BucketFileName,
+    DeleteDeltaName,
+    DeltaName,
+    FlushLengthName,
+    OriginalFileName,
+    is_hidden,
+    parse_file_name,
+    parse_folder_name,
+)
+from hive_ingest.acid.write_ids import RangeResponse, ValidTxnList, ValidWriteIdList
+from hive_ingest.errors import StreamingIOFailure, UnsupportedFeature
+from hive_ingest.model import WriteId
+from hive_ingest.storage.filesystem import FileEntry, FileStore
+
+_LENGTH_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class FileToRead:
+    """One bucket file.
+
+    `length_bytes` is how much of it is committed, None for all. With `check_write_ids` it may hold rows of write
+    ids that the snapshot must not see.
+    """
+
+    path: str
+    length_bytes: int | None
+    check_write_ids: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FilesToRead:
+    """In the order of reading: the base's buckets, then each delta's."""
+
+    data: tuple[FileToRead, ...]
+    delete_events: tuple[FileToRead, ...]
+
+
+def files_of(
+    store: FileStore, location: str, valid_write_ids: ValidWriteIdList, valid_txns: ValidTxnList
+) -> FilesToRead:
+    """Raises what `acid_directory` does, and UnsupportedFeature for files without the ACID columns."""
+    directory = acid_directory(_listing(store, location), valid_write_ids, valid_txns)
+    _check_originals(store, location, directory)
+    folders: list[BaseName | DeltaName] = [*([directory.base] if directory.base else []), *directory.deltas]
+    return FilesToRead(
+        tuple(f for name in folders for f in _bucket_files(store, location, name, valid_write_ids)),
+        tuple(f for name in directory.delete_deltas for f in _bucket_files(store, location, name, valid_write_ids)),
+    )
+
+
+def _listing(store: FileStore, location: str) -> list[ListedEntry]:
+    return [
+        ListedEntry(entry.name, entry.is_folder, entry.size_bytes, _children(store, entry))
+        for entry in store.list(location)
+    ]
+
+
+def _children(store: FileStore, entry: FileEntry) -> tuple[str, ...]:
+    """Only a base without a `_v` suffix must be looked into: is it a compactor's, or an overwrite's?"""
+    if not entry.is_folder or not entry.name.startswith(BaseName.PREFIX):
+        return ()
+    name = parse_folder_name(entry.name)
+    return () if name is None or name.visibility_txn_id else tuple(child.name for child in store.list(entry.path))
+
+
+def _check_originals(store: FileStore, location: str, directory: AcidDirectory) -> None:
+    found = [f"{location}/{name}" for name in directory.original_files]
+    for folder in directory.original_folders:
+        below = store.list(f"{location}/{folder}", recursive=True)
+        found += [entry.path for entry in below if not entry.is_folder and not _is_below_hidden(entry.path, location)]
+    if found:
+        raise _is_original(found[0])
+
+
+def _is_below_hidden(path: str, location: str) -> bool:
+    return any(is_hidden(name) for name in path.removeprefix(location).strip("/").split("/"))
+
+
+def _is_original(path: str) -> UnsupportedFeature:
+    return UnsupportedFeature(
+        f"{path!r} has no ACID columns: it is from before the table was transactional, or from LOAD DATA. "
+        "Run a major compaction in Hive, then read again"
+    )
+
+
+def _bucket_files(
+    store: FileStore, location: str, name: BaseName | DeltaName, valid_write_ids: ValidWriteIdList
+) -> list[FileToRead]:
+    entries = {entry.name: entry for entry in store.list(f"{location}/{name}") if not entry.is_folder}
+    check = not _is_all_valid(name, valid_write_ids)
+    found: list[FileToRead] = []
+    for entry in entries.values():
+        file = parse_file_name(entry.name)
+        if isinstance(file, OriginalFileName):
+            raise _is_original(entry.path)
+        if isinstance(file, BucketFileName):
+            side_file = entries.get(str(FlushLengthName(file))) if _may_be_open(name) else None
+            length = _committed_length(store, entry, side_file)
+            # Nothing has been flushed yet: a batch of Hive's streaming begins with an empty file.
+            if length != 0 and not (entry.size_bytes == 0 and _may_be_open(name)):
+                found.append(FileToRead(entry.path, length, check))
+    return found
+
+
+def _is_all_valid(name: BaseName | DeltaName, valid_write_ids: ValidWriteIdList) -> bool:
+    if isinstance(name, BaseName):
+        if name.write_id == BEFORE_ALL_WRITE_IDS:
+            return True
+        return valid_write_ids.is_range_valid(WriteId(1), name.write_id) is RangeResponse.ALL
+    return valid_write_ids.is_range_valid(name.min_write_id, name.max_write_id) is RangeResponse.ALL
+
+
+def _may_be_open(name: BaseName | DeltaName) -> bool:
+    """Only a batch of several write ids that no compaction has made is written while it is read."""
+    if isinstance(name, BaseName | DeleteDeltaName):
+        return False
+    return name.min_write_id != name.max_write_id and name.visibility_txn_id is None
+
+
+def _committed_length(store: FileStore, entry: FileEntry, side_file: FileEntry | None) -> int | None:
+    """The last length in the side file: what lies behind it is not committed (Hive: `OrcAcidUtils`)."""
+    if side_file is None:
+        return None
+    with store.open_input(side_file.path) as source:
+        lengths = source.read()
+    whole = len(lengths) // _LENGTH_BYTES * _LENGTH_BYTES
+    if whole == 0:
+        # The side file is written first; nothing is committed, unless its content has been lost.
+        return _nothing_committed(entry, side_file)
+    length = int.from_bytes(lengths[whole - _LENGTH_BYTES : whole], "big")
+    if length > entry.size_bytes:
+        raise StreamingIOFailure(
+            f"{entry.path!r} has {entry.size_bytes} bytes, its side file counts {length} as committed: "
+            "wait until its writer has closed it, then read again"
+        )
+    return length
+
+
+def _nothing_committed(entry: FileEntry, side_file: FileEntry) -> int:
+    if entry.size_bytes == 0:
+        return 0
+    raise StreamingIOFailure(
+        f"{side_file.path!r} is empty, so it is not known how much of {entry.path!r} is committed: "
+        "wait until its writer has closed it, then read again"
+    )

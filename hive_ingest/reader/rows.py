@@ -1,0 +1,195 @@
+"""The rows of one partition as its snapshot sees them: base + deltas − delete events, in the table's types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
+from hive_ingest.errors import CorruptFile, UnsupportedFeature
+from hive_ingest.model import Table
+from hive_ingest.reader.acid_file import (
+    BUCKET,
+    DELETE,
+    INSERT,
+    OPERATION,
+    ORIGINAL_WRITE_ID,
+    ROW_ID,
+    WRITE_ID,
+    AcidFileReader,
+    StripeRows,
+)
+from hive_ingest.reader.delete_events import DeleteEvents, RowIds
+from hive_ingest.reader.evolution import ColumnSource, column_sources
+from hive_ingest.reader.folder import FilesToRead, FileToRead, files_of
+from hive_ingest.reader.partitions import PartitionToRead
+from hive_ingest.reader.predicate import Predicate
+from hive_ingest.schema import arrow_schema
+from hive_ingest.storage.filesystem import FileStore, open_store
+
+ROW_ID_COLUMN = "row__id"
+#: ROW__ID as Hive shows it: write id, bucket property, row id.
+ROW_ID_TYPE = pa.struct([("writeid", pa.int64()), ("bucketid", pa.int32()), ("rowid", pa.int64())])
+_ROW_ID_FIELDS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
+
+
+def full_schema(table: Table) -> pa.Schema:
+    """Data columns, partition keys, then `row__id`: all that a filter may speak of."""
+    columns = arrow_schema((*table.columns, *table.partition_keys))
+    return columns.append(pa.field(ROW_ID_COLUMN, ROW_ID_TYPE))
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    valid_write_ids: ValidWriteIdList
+    valid_txns: ValidTxnList
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """What to read of a table. `output` are names in order; `predicate` may read others."""
+
+    table: Table
+    output: tuple[str, ...]
+    predicate: Predicate | None
+    schema: pa.Schema = field(init=False)
+    needed: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        everything = full_schema(self.table)
+        object.__setattr__(self, "schema", pa.schema([everything.field(name) for name in self.output]))
+        object.__setattr__(
+            self, "needed", frozenset(self.output) | (self.predicate.columns if self.predicate else set())
+        )
+
+
+def read_partition(partition: PartitionToRead, projection: Projection, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
+    """One batch for each stripe that has rows left, by file and row; nothing is opened before it is asked for."""
+    store, location = open_store(partition.location)
+    files = files_of(store, location, snapshot.valid_write_ids, snapshot.valid_txns)
+    reading = _PartitionReading(store, files, partition, projection, snapshot)
+    for file in files.data:
+        yield from reading.batches(file)
+
+
+class _PartitionReading:
+    def __init__(
+        self,
+        store: FileStore,
+        files: FilesToRead,
+        partition: PartitionToRead,
+        projection: Projection,
+        snapshot: Snapshot,
+    ) -> None:
+        self._store = store
+        self._partition = partition
+        self._projection = projection
+        self._write_ids = snapshot.valid_write_ids
+        self._deletes = (
+            _load_delete_events(store, files.delete_events, snapshot.valid_write_ids) if files.data else None
+        )
+
+    def batches(self, file: FileToRead) -> Iterator[pa.RecordBatch]:
+        with AcidFileReader(self._store, file) as reader:
+            sources = column_sources(
+                self._projection.table.columns,
+                self._projection.needed,
+                reader.row,
+                reader.row_type,
+                calendar=reader.calendar,
+                path=file.path,
+            )
+            names = [source.name for source in sources.values() if source.name is not None]
+            for stripe in range(reader.num_stripes):
+                rows = reader.read(stripe, self._acid_columns(file), names)
+                batch = self._batch(rows, file, sources)
+                if batch.num_rows:
+                    yield batch
+
+    def _acid_columns(self, file: FileToRead) -> list[str]:
+        wants_row_ids = bool(self._deletes) or ROW_ID_COLUMN in self._projection.needed
+        return [OPERATION, *(_ROW_ID_FIELDS if wants_row_ids else ()), *((WRITE_ID,) if file.check_write_ids else ())]
+
+    def _batch(self, rows: StripeRows, file: FileToRead, sources: dict[str, ColumnSource]) -> pa.RecordBatch:
+        """The rows of a stripe that are visible and pass the filter."""
+        keep = self._visible(rows, file)
+        count = int(keep.sum())
+        arrays = self._columns(rows, sources, keep, count)
+        predicate = self._projection.predicate
+        if predicate is not None and count:
+            mask = predicate.mask(_as_batch(arrays, self._projection.table, count))
+            if mask.true_count < count:
+                arrays = {name: arrays[name].filter(mask) for name in self._projection.output}
+                count = mask.true_count
+        return _output(arrays, self._projection.schema, count)
+
+    def _visible(self, rows: StripeRows, file: FileToRead) -> npt.NDArray[np.bool_]:
+        if (rows.numbers(OPERATION) != INSERT).any():
+            raise UnsupportedFeature(
+                f"{file.path!r} holds updates or deletes among its rows, as Hive 2 wrote them: run a major compaction"
+            )
+        keep = np.ones(len(rows), dtype=np.bool_)
+        if file.check_write_ids:
+            keep &= self._write_ids.valid_mask(rows.numbers(WRITE_ID))
+        if self._deletes:
+            keep &= ~self._deletes.hits(rows.row_ids())
+        return keep
+
+    def _columns(
+        self, rows: StripeRows, sources: dict[str, ColumnSource], keep: npt.NDArray[np.bool_], count: int
+    ) -> dict[str, Any]:
+        """Every needed column, by the table's name, for the rows to keep."""
+        mask = None if count == len(rows) else pa.array(keep)
+        read = rows.columns()
+        arrays = {}
+        for name, source in sources.items():
+            array = None if source.name is None else read[source.name]
+            arrays[name] = source.read(array if array is None or mask is None else array.filter(mask), count)
+        for name, value in self._partition.values.items():
+            if name in self._projection.needed:
+                arrays[name] = pa.repeat(value, count)
+        if ROW_ID_COLUMN in self._projection.needed:
+            arrays[ROW_ID_COLUMN] = _row_id_array(rows.row_ids().select(keep))
+        return arrays
+
+
+def _as_batch(arrays: dict[str, Any], table: Table, count: int) -> pa.RecordBatch:
+    """For a filter: in the table's order, as it may refer to columns by position."""
+    schema = full_schema(table)
+    return _output(arrays, pa.schema([field for field in schema if field.name in arrays]), count)
+
+
+def _output(arrays: dict[str, Any], schema: pa.Schema, count: int) -> pa.RecordBatch:
+    if len(schema) == 0:
+        # A batch without columns keeps its number of rows only this way.
+        return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), count, [None]))
+    return pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
+
+
+def _row_id_array(rows: RowIds) -> pa.StructArray:
+    columns = [pa.array(rows.write_ids), pa.array(rows.buckets), pa.array(rows.row_ids)]
+    return pa.StructArray.from_arrays(columns, fields=list(ROW_ID_TYPE))
+
+
+def _load_delete_events(
+    store: FileStore, files: tuple[FileToRead, ...], valid_write_ids: ValidWriteIdList
+) -> DeleteEvents | None:
+    """All events of the partition that the snapshot sees; None when there is no file of them."""
+    parts = [part for file in files for part in _delete_events_of(store, file, valid_write_ids)]
+    return DeleteEvents(RowIds.concat(parts)) if parts else None
+
+
+def _delete_events_of(store: FileStore, file: FileToRead, valid_write_ids: ValidWriteIdList) -> Iterator[RowIds]:
+    columns = [OPERATION, *_ROW_ID_FIELDS, WRITE_ID]
+    with AcidFileReader(store, file) as reader:
+        for stripe in range(reader.num_stripes):
+            rows = reader.read(stripe, columns, [])
+            if (rows.numbers(OPERATION) != DELETE).any():
+                raise CorruptFile(f"{file.path!r} lies among delete events and holds rows: restore it from a copy")
+            keep = valid_write_ids.valid_mask(rows.numbers(WRITE_ID))
+            yield rows.row_ids().select(keep)

@@ -1,0 +1,205 @@
+"""Snapshot reads of an ACID table: `scan` gives batches, `read_table` a table.
+
+Both see exactly what was committed when their lock was granted: base + deltas − delete events, without a row of an
+open or aborted transaction.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Generator, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hive_ingest.errors import ConfigurationError, UnsupportedFeature
+from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.model import Table, TableName
+from hive_ingest.reader.partitions import PartitionToRead, prune, typed_partitions, whole_table
+from hive_ingest.reader.predicate import Predicate
+from hive_ingest.reader.read_transaction import ReadTransaction
+from hive_ingest.reader.rows import ROW_ID_COLUMN, Projection, Snapshot, full_schema, read_partition
+
+DEFAULT_BATCH_ROWS = 131_072
+DEFAULT_LOCK_WAIT_SECONDS = 60.0
+DEFAULT_AGENT_INFO = "hive-ingest reader"
+
+
+def scan(
+    client: MetastoreClient,
+    table: str | TableName,
+    *,
+    columns: Sequence[str] | None = None,
+    filter: pc.Expression | None = None,
+    row_ids: bool = False,
+    batch_rows: int = DEFAULT_BATCH_ROWS,
+    lock_wait_seconds: float = DEFAULT_LOCK_WAIT_SECONDS,
+    agent_info: str = DEFAULT_AGENT_INFO,
+) -> Scan:
+    """Read a table batch by batch, in the memory of one ORC stripe and of the delete events of one partition.
+
+    `columns`: names in the order wanted, partition keys among them; all by default, partition keys last.
+    `filter`: a boolean expression over any columns, partition keys and `row__id`; rows for which it is null are left
+    out, and partitions for which it cannot be true are not even listed.
+    `row_ids` appends `row__id struct<writeid: int64, bucketid: int32, rowid: int64>`, Hive's ROW__ID.
+    `batch_rows`: most rows in a batch. `agent_info` is what SHOW LOCKS says of the reader.
+
+    Rows come by partition name, then file, then as they lie in the file. char(n) comes padded to n characters, as
+    Hive returns it; a column that was added after a file was written is null in its rows.
+
+    Raises NoSuchObject, LockTimeout (not granted within `lock_wait_seconds`), ConfigurationError (no such column, a
+    filter that does not fit), UnsupportedFeature (insert-only tables and files without ACID columns, among others);
+    while reading also CorruptFile, StreamingIOFailure and TxnAborted. In each case the transaction is ended.
+    """
+    if batch_rows < 1:
+        raise ConfigurationError(f"batch_rows is {batch_rows}: give at least 1")
+    name = TableName.of(table)
+    transaction = ReadTransaction(client, name, lock_wait_seconds=lock_wait_seconds, agent_info=agent_info)
+    try:
+        found = client.get_table(name)
+        _check_readable(found)
+        projection = _projection(found, columns, filter, row_ids)
+        partitions = _partitions(client, found, projection)
+    except BaseException as error:
+        transaction.abort(error)
+        raise
+    return Scan(transaction, projection, partitions, batch_rows)
+
+
+def read_table(
+    client: MetastoreClient,
+    table: str | TableName,
+    *,
+    columns: Sequence[str] | None = None,
+    filter: pc.Expression | None = None,
+    row_ids: bool = False,
+    lock_wait_seconds: float = DEFAULT_LOCK_WAIT_SECONDS,
+    agent_info: str = DEFAULT_AGENT_INFO,
+) -> pa.Table:
+    """All rows of a snapshot as a `pyarrow.Table`; arguments, order and errors as in `scan`."""
+    with scan(
+        client,
+        table,
+        columns=columns,
+        filter=filter,
+        row_ids=row_ids,
+        lock_wait_seconds=lock_wait_seconds,
+        agent_info=agent_info,
+    ) as rows:
+        return rows.read_all()
+
+
+class Scan:
+    """The batches of a snapshot, read as they are asked for; behaves as a `pyarrow.RecordBatchReader`.
+
+    It owns its transaction, which ends with the last batch, an error, `close`, or the `with` block; one that is
+    forgotten warns and is aborted. Anything that takes an Arrow stream takes it: `pa.table(scan)`,
+    `polars.from_arrow(scan)`. For one thread at a time.
+    """
+
+    def __init__(
+        self,
+        transaction: ReadTransaction,
+        projection: Projection,
+        partitions: Sequence[PartitionToRead],
+        batch_rows: int,
+    ) -> None:
+        self._transaction = transaction
+        self._schema = projection.schema
+        self._batches = _batches(transaction, projection, partitions, batch_rows)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        return next(self._batches)
+
+    def read_next_batch(self) -> pa.RecordBatch:
+        """The next batch. Raises StopIteration behind the last one, as pyarrow's readers do."""
+        return next(self)
+
+    def read_all(self) -> pa.Table:
+        """All batches that are left, as a table; the transaction is ended."""
+        return pa.Table.from_batches(list(self), schema=self._schema)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        reader: Any = pa.RecordBatchReader.from_batches(self._schema, self)
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def close(self) -> None:
+        """End the transaction; what was not read is given up. Idempotent."""
+        self._batches.close()
+        self._transaction.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if exc is not None:
+            self._transaction.abort(exc)
+        self.close()
+
+    def __del__(self) -> None:
+        transaction = getattr(self, "_transaction", None)
+        if transaction is None or not transaction.is_open:
+            return
+        warnings.warn(f"{self!r} was not read to its end or closed", ResourceWarning, stacklevel=2, source=self)
+        self._transaction.abort()
+
+
+def _batches(
+    transaction: ReadTransaction, projection: Projection, partitions: Sequence[PartitionToRead], batch_rows: int
+) -> Generator[pa.RecordBatch, None, None]:
+    """An error in it aborts the transaction, the last batch commits it; one that is closed early leaves it open."""
+    snapshot = Snapshot(transaction.valid_write_ids, transaction.valid_txns)
+    try:
+        for partition in partitions:
+            for batch in read_partition(partition, projection, snapshot):
+                transaction.check()
+                for start in range(0, batch.num_rows, batch_rows):
+                    yield batch.slice(start, batch_rows)
+        transaction.commit()
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        transaction.abort(error)
+        raise
+
+
+# -- what to read ----------------------------------------------------------------------------------
+
+
+def _check_readable(table: Table) -> None:
+    if not table.is_transactional:
+        raise UnsupportedFeature(f"{table.name} is not transactional: read its files at {table.location} directly")
+    kind = table.properties.get("transactional_properties", "default").lower()
+    if kind == "insert_only":
+        raise UnsupportedFeature(f"{table.name} is an insert-only table, which cannot be read yet: read it with Hive")
+
+
+def _projection(table: Table, columns: Sequence[str] | None, filter: pc.Expression | None, row_ids: bool) -> Projection:
+    predicate = None if filter is None else Predicate(filter, full_schema(table))
+    known = [column.name for column in (*table.columns, *table.partition_keys)]
+    output = known if columns is None else [name.lower() for name in columns]
+    unknown = [name for name in output if name not in known]
+    if unknown or len(set(output)) < len(output):
+        wrong = f"has no column {unknown[0]!r}" if unknown else "cannot give a column twice"
+        raise ConfigurationError(f"{table.name} {wrong}: choose from {', '.join(known)}")
+    return Projection(table, (*output, ROW_ID_COLUMN) if row_ids else tuple(output), predicate)
+
+
+def _partitions(client: MetastoreClient, table: Table, projection: Projection) -> list[PartitionToRead]:
+    if not table.is_partitioned:
+        return [whole_table(table)]
+    partitions = typed_partitions(table, client.list_partitions(table.name))
+    if projection.predicate is None:
+        return partitions
+    return prune(partitions, full_schema(table), projection.predicate.expression)
