@@ -19,7 +19,8 @@
     ├── SerializationError                 a record that its table cannot hold
     ├── PartitionCreationFailed            new partitions could not be registered
     ├── StreamingIOFailure                 the file system said no
-    │   └── CorruptFile                    a file that is not what its name promises
+    │   ├── CorruptFile                    a file that is not what its name promises
+    │   └── IncompatibleStripes            files that cannot be joined by copying their stripes
     ├── UnsupportedFeature                 legal in Hive, not (yet) possible here
     └── MetastoreError                     the catalog said no (Java: MetaException)
         ├── NoSuchObject                   no such database, table or partition
@@ -130,6 +131,10 @@ class StreamingIOFailure(StreamingError):
 
 class CorruptFile(StreamingIOFailure):
     """A file that is not what its name promises; the message names the file."""
+
+
+class IncompatibleStripes(StreamingIOFailure):
+    """Files that cannot be joined by copying their stripes; the message says what differs."""
 
 
 class UnsupportedFeature(StreamingError):

@@ -50,7 +50,7 @@ class PostScript:
 
 @dataclass(frozen=True, slots=True)
 class Stripe:
-    """Where one stripe lies. Lengths and offset are bytes; `extra` are fields unknown to us (encryption)."""
+    """Where one stripe lies. Lengths and offset are bytes; `extra` are further fields, as they are (encryption)."""
 
     offset: int
     index_length: int
@@ -66,8 +66,12 @@ class Stripe:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """The footer's fields; `types` and `statistics` are encoded messages, one for each column."""
+    """The footer's fields; `types` and `statistics` are encoded messages, one for each column.
 
+    `content_length` is the size of header and stripes, in bytes (C++ writers count without the header).
+    """
+
+    content_length: int
     stripes: tuple[Stripe, ...]
     types: tuple[bytes, ...]
     user_metadata: Mapping[str, bytes]
@@ -138,19 +142,45 @@ def read_stripe_statistics(source: pa.NativeFile, tail: OrcTail, path: str) -> b
 
 def ending_with_user_metadata(postscript: PostScript, items: Mapping[str, bytes]) -> bytes:
     """What stands in place of a file's postscript and last byte so that its footer has these items too."""
-    content = b"".join(bytes_field(5, bytes_field(1, name.encode()) + bytes_field(2, v)) for name, v in items.items())
-    added = store(content, postscript.codec, postscript.block_size)
-    return added + with_lengths(postscript, footer_length=postscript.footer_length + len(added))
+    added = store(_encode_items(items), postscript.codec, postscript.block_size)
+    return added + with_lengths(postscript, postscript.footer_length + len(added))
 
 
-def with_lengths(postscript: PostScript, *, footer_length: int, metadata_length: int | None = None) -> bytes:
+def encode_footer(footer: Footer) -> bytes:
+    """The message, before compression; everything that `Footer` holds except encryption."""
+    optional = {9: footer.writer, 11: footer.calendar}
+    return b"".join(
+        [
+            int_field(1, len(MAGIC)),
+            int_field(2, footer.content_length),
+            *(bytes_field(3, _encode_stripe(stripe)) for stripe in footer.stripes),
+            *(bytes_field(4, type_) for type_ in footer.types),
+            _encode_items(footer.user_metadata),
+            int_field(6, footer.rows),
+            *(bytes_field(7, statistics) for statistics in footer.statistics),
+            int_field(8, footer.row_index_stride),
+            *(int_field(number, value) for number, value in optional.items() if value is not None),
+            b"" if footer.software_version is None else bytes_field(12, footer.software_version),
+        ]
+    )
+
+
+def with_lengths(postscript: PostScript, footer_length: int, metadata_length: int | None = None) -> bytes:
     """The postscript with other lengths, and the last byte of the file."""
     lengths = {1: footer_length} if metadata_length is None else {1: footer_length, 5: metadata_length}
-    message = b"".join(
-        int_field(field.number, lengths[field.number]) if field.number in lengths else field.raw
-        for field in read_fields(postscript.raw)
-    )
+    kept = b"".join(field.raw for field in read_fields(postscript.raw) if field.number not in lengths)
+    # In front: Hive looks for the magic bytes in the last field.
+    message = b"".join(int_field(number, length) for number, length in lengths.items()) + kept
     return message + bytes([len(message)])
+
+
+def _encode_items(items: Mapping[str, bytes]) -> bytes:
+    return b"".join(bytes_field(5, bytes_field(1, name.encode()) + bytes_field(2, v)) for name, v in items.items())
+
+
+def _encode_stripe(stripe: Stripe) -> bytes:
+    numbers = (stripe.offset, stripe.index_length, stripe.data_length, stripe.footer_length, stripe.rows)
+    return b"".join(int_field(i, number) for i, number in enumerate(numbers, 1)) + stripe.extra
 
 
 def acid_user_metadata(keys: Iterable[tuple[int, int, int]], *, inserts: int, deletes: int = 0) -> dict[str, bytes]:
@@ -252,9 +282,10 @@ def _footer(message: bytes) -> Footer:
             case 1 | 2 | 6 | 8 | 9 | 11:
                 numbers[field.number] = field.as_int
     return Footer(
-        tuple(stripes),
-        tuple(types),
-        items,
+        content_length=numbers.get(2, 0),
+        stripes=tuple(stripes),
+        types=tuple(types),
+        user_metadata=items,
         rows=numbers.get(6, 0),
         statistics=tuple(statistics),
         row_index_stride=numbers.get(8, 0),
