@@ -143,7 +143,8 @@ def throughput(cache: Path) -> None:
     inputs = dict(zip(("json", "csv"), make_input(cache, ROWS), strict=True))
     print(f"\n{ROWS:,} records a transaction, median of {RUNS} runs; ratio = our rows/s to the serial limit's")
     print(
-        f"{'case':26} {'ours rows/s':>12} {'limit rows/s':>13} {'ratio':>6} {'to reach':>8} {'RSS MiB':>16} {'files':>6}"
+        f"{'case':26} {'ours rows/s':>12} {'limit rows/s':>13} {'ratio':>6} {'to reach':>8} "
+        f"{'RSS MiB':>16} {'files':>6}"
     )
     for case, (kind, _, _, target) in CASES.items():
         runs: dict[str, list[dict[str, Any]]] = {"ours": [], "limit": []}
