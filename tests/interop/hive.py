@@ -1,0 +1,232 @@
+"""Real Hive as a judge: one process a version, asked in HiveQL and through Hive's own ACID reader."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, Self
+
+from tests.interop.runner import runner
+
+Outcome = Literal["commit", "abort", "open"]
+
+
+class HiveError(Exception):
+    """Hive refused or failed; the message is Hive's, `trace` its Java stack."""
+
+    def __init__(self, message: str, trace: str = "") -> None:
+        super().__init__(message)
+        self.trace = trace
+
+
+class Allocated(NamedTuple):
+    """A transaction of Hive's metastore and the write id that it has for one table."""
+
+    txn_id: int
+    write_id: int
+
+
+class RowId(NamedTuple):
+    """ROW__ID: `bucket_id` is the bucket property, not the bucket's number."""
+
+    write_id: int
+    bucket_id: int
+    row_id: int
+
+
+class AcidRow(NamedTuple):
+    """A row as Hive's ACID reader gives it."""
+
+    row_id: RowId
+    cells: tuple[Any, ...]
+
+
+class RealHive:
+    """Hive `version` ("3.1.3" or "4.0.1") in a process of its own, with a metastore in Derby under `home`.
+
+    A cell arrives as Python's value: int, float, str, bool, None, bytes, `Decimal`, `date`, `datetime` (a
+    timestamp finer than a microsecond stays Hive's text), an array as list, a map and a struct as dict.
+
+    Statements run in row mode until `vectorized` says otherwise. Not to be shared between threads.
+    """
+
+    def __init__(self, version: str, home: Path, *, timezone: str = "UTC") -> None:
+        self.version = version
+        self.home = home
+        made = runner(version)
+        made.prepare_home(home)
+        self._log = (home / "judge.log").open("wb")
+        self._process = subprocess.Popen(
+            made.command(home, timezone=timezone),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            cwd=home,
+        )
+        self._answer()
+
+    def sql(self, statement: str) -> list[list[Any]]:
+        """The rows of one statement of HiveQL, none for one that gives no rows. Raises `HiveError`."""
+        result = self._call("sql", statement=statement)
+        return [[_cell(cell) for cell in row] for row in result["rows"]]
+
+    def select(self, query: str, *, vectorized: bool) -> list[list[Any]]:
+        """The rows of a query over files, read row by row, or by vectorised readers and operators.
+
+        Hive runs only jobs vectorised, and a job hands its rows over as text, which cannot tell a null
+        array from one that holds a null: so the job writes a temporary ORC table, which is read then.
+        Raises `HiveError` when Hive declines to run the query vectorised.
+        """
+        if not vectorized:
+            return self.sql(query)
+        self.set("hive.vectorized.execution.enabled", "true")
+        self.set("hive.fetch.task.conversion", "none")
+        try:
+            self._insist_on_vectorized(query)
+            self.sql("drop table if exists judged")
+            self.sql(f"create temporary table judged stored as orc as {query}")
+        finally:
+            self.set("hive.vectorized.execution.enabled", "false")
+            self.set("hive.fetch.task.conversion", "more")
+        return self.sql("select * from judged")
+
+    def _insist_on_vectorized(self, query: str) -> None:
+        plan = "\n".join(row[0] for row in self.sql(f"explain vectorization detail {query}"))
+        if not re.search(r"Execution mode: vectorized|Map Vectorization:\s+enabled: true", plan):
+            raise HiveError(f"Hive {self.version} does not vectorise: {query}\n{plan}")
+
+    def set(self, key: str, value: str) -> None:
+        """Set one of Hive's settings for all statements that follow."""
+        self._call("set", key=key, value=value)
+
+    def allocate(self, table: str, outcomes: Sequence[Outcome], *, partitions: Iterable[str] = ()) -> list[Allocated]:
+        """One transaction with one write id of `table` ("db.table") for each outcome, in that order.
+
+        With `partitions` ("a=1/b=2") each of them registers these as written, as a dynamic insert does.
+        An "open" one stays open until `finish`: Hive's time-out is a day here.
+        """
+        database, _, name = table.rpartition(".")
+        pairs = self._call(
+            "allocate", database=database, table=name, outcomes=list(outcomes), partitions=list(partitions)
+        )
+        return [Allocated(*pair) for pair in pairs]
+
+    def finish(self, txn_id: int, outcome: Literal["commit", "abort"]) -> None:
+        """End a transaction that `allocate` left open."""
+        self._call("finish", transaction=txn_id, outcome=outcome)
+
+    def read_acid(
+        self, folder: Path | str, columns: Mapping[str, str], *, write_ids: str, num_buckets: int = -1
+    ) -> list[AcidRow]:
+        """The rows of one table or partition folder through Hive's OrcInputFormat in row mode, ordered by ROW__ID.
+
+        `columns` maps names to Hive's types; `write_ids` is a ValidWriteIdList in Hive's text form
+        ("db.table:high water mark:lowest open:open ids:aborted ids").
+        """
+        result = self._call(
+            "read_acid",
+            folder=str(folder),
+            columns=",".join(columns),
+            types=":".join(columns.values()),
+            write_ids=write_ids,
+            buckets=str(num_buckets),
+        )
+        rows = [AcidRow(RowId(*row_id), tuple(_cell(cell) for cell in cells)) for row_id, cells in result]
+        return sorted(rows, key=lambda row: row.row_id)
+
+    def dump(self, orc_file: Path | str) -> str:
+        """What `hive --orcfiledump` says about a file."""
+        text = self._call("dump", file=str(orc_file))
+        assert isinstance(text, str)
+        return text
+
+    def compact(self, table: str, kind: Literal["minor", "major"], *, partition: str | None = None) -> None:
+        """Compact a table, or one partition ("a='x',b=1"), and clean up where this version can.
+
+        Raises `HiveError` when the compaction did not come to its end.
+        """
+        where = f" partition ({partition})" if partition else ""
+        self.sql(f"alter table {table}{where} compact '{kind}'")
+        self._call("compactor_pass", thread="worker")
+        self._call("compactor_pass", thread="cleaner")
+        heading, *compactions = self.sql("show compactions")
+        newest = dict(zip(heading, max(compactions, key=lambda row: int(row[0])), strict=True))
+        if newest["State"] != "succeeded":
+            raise HiveError(f"Hive {self.version} did not compact {table}{where}: {newest}")
+
+    def close(self) -> None:
+        """Stop the process."""
+        if self._process.poll() is None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            try:
+                self._process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _call(self, call: str, **arguments: object) -> Any:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"call": call, **arguments}).encode() + b"\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            log = (self.home / "judge.log").read_text(errors="replace")
+            raise HiveError(f"Hive {self.version} is gone; its log ends:\n{log[-4000:]}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise HiveError(answer["error"], answer["trace"])
+        return answer["result"]
+
+
+def _cell(cell: Any) -> Any:
+    """Python's value for one cell in the form that Cells.java gives it."""
+    if isinstance(cell, list):
+        return [_cell(element) for element in cell]
+    if not isinstance(cell, dict):
+        return cell
+    [(kind, value)] = cell.items()
+    if kind in ("struct", "map"):
+        return {name: _cell(field) for name, field in value}
+    return _SCALARS.get(kind, str)(value)
+
+
+def _timestamp(text: str) -> datetime | str:
+    if len(text.partition(".")[2]) > 6:
+        return text  # Python would cut it to microseconds without a word
+    return datetime.fromisoformat(text)
+
+
+def _float(text: str) -> float:
+    return float(text.replace("Infinity", "inf"))
+
+
+_SCALARS = {
+    "double": _float,
+    "decimal": Decimal,
+    "binary": base64.b64decode,
+    "date": date.fromisoformat,
+    "timestamp": _timestamp,
+}
