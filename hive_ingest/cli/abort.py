@@ -1,0 +1,38 @@
+"""`hive-ingest abort`."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from typing import Annotated
+
+import typer
+
+from hive_ingest.cli.options import MetastoreOption, WarehouseOption, connected
+
+
+def abort(
+    transactions: Annotated[
+        list[int], typer.Argument(metavar="TXN…", min=1, help="Ids, as `show transactions` tells them.")
+    ],
+    metastore: MetastoreOption,
+    warehouse: WarehouseOption = None,
+) -> None:
+    """Abort open transactions: their locks are free, and nothing of them will ever be visible."""
+    from hive_ingest.cli.failures import one_line
+    from hive_ingest.errors import TransactionError
+    from hive_ingest.model import TxnId
+
+    reason = f"hive-ingest abort by {getpass.getuser()}@{socket.gethostname()}"
+    refused = 0
+    with connected(metastore, warehouse) as client:
+        for txn_id in transactions:
+            try:
+                client.abort_txn(TxnId(txn_id), reason=reason)
+            except TransactionError as error:
+                refused += 1
+                typer.echo(f"error: {one_line(str(error))}", err=True)
+            else:
+                typer.echo(f"transaction {txn_id} is aborted")
+    if refused:
+        raise typer.Exit(1)

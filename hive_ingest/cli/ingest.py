@@ -1,0 +1,176 @@
+"""`hive-ingest ingest`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hive_ingest.cli.options import MetastoreOption, TableArgument, WarehouseOption, connected
+
+if TYPE_CHECKING:
+    from hive_ingest.record_writer import RecordWriter
+    from hive_ingest.streaming import IngestProgress, IngestResult
+
+INTERRUPTED = 130
+
+
+class Format(enum.StrEnum):
+    """What a line of a file is."""
+
+    JSON = "json"
+    DELIMITED = "delimited"
+
+
+class OnError(enum.StrEnum):
+    """What happens to a bad record."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+class UnknownFields(enum.StrEnum):
+    """What happens to a key of a JSON object that is no column."""
+
+    IGNORE = "ignore"
+    FAIL = "fail"
+
+
+class MissingFields(enum.StrEnum):
+    """What happens to a delimited line with too few or too many fields."""
+
+    FAIL = "fail"
+    NULL = "null"
+
+
+def ingest(
+    table: TableArgument,
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE…", help="Files of records, one a line.", show_default=False)
+    ],
+    metastore: MetastoreOption,
+    warehouse: WarehouseOption = None,
+    format: Annotated[Format, typer.Option("--format", help="What a line is.")] = Format.JSON,
+    sink: Annotated[
+        str | None,
+        typer.Option(
+            "--sink", metavar="NAME", help="What remembers how far each file is committed. Default: the table's name."
+        ),
+    ] = None,
+    rows_per_transaction: Annotated[
+        int, typer.Option("--rows-per-transaction", metavar="N", min=1, help="Lines that commit together.")
+    ] = 100_000,
+    skip_header: Annotated[
+        int, typer.Option("--skip-header", metavar="N", min=0, help="First lines of each file that are no records.")
+    ] = 0,
+    on_error: Annotated[
+        OnError, typer.Option("--on-error", help="Stop at a bad record, or leave it out and count it.")
+    ] = OnError.FAIL,
+    unknown_fields: Annotated[
+        UnknownFields, typer.Option("--unknown-fields", help="JSON: keys that are no column.")
+    ] = UnknownFields.IGNORE,
+    delimiter: Annotated[
+        str, typer.Option("--delimiter", metavar="CHAR", help="Delimited: between fields; \\t is a tab.")
+    ] = ",",
+    null_format: Annotated[
+        str, typer.Option("--null-format", metavar="TEXT", help="Delimited: the field that stands for null.")
+    ] = "\\N",
+    escape: Annotated[
+        str | None, typer.Option("--escape", metavar="CHAR", help="Delimited: before a delimiter that is data.")
+    ] = None,
+    fields: Annotated[
+        str | None,
+        typer.Option("--fields", metavar="NAME,…", help="Delimited: the columns in the order of the fields."),
+    ] = None,
+    missing_fields: Annotated[
+        MissingFields,
+        typer.Option("--missing-fields", help="Delimited: a line with fewer fields is bad, or has nulls at its end."),
+    ] = MissingFields.FAIL,
+) -> None:
+    """Stream files into a table, exactly once: run it again after a crash, and it goes on where it was.
+
+    A file is known by its name: what is committed of it stays committed when it is moved or grows.
+    """
+    from hive_ingest.model import TableName
+    from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
+    from hive_ingest.streaming import ingest_files
+
+    writer: RecordWriter
+    if format is Format.JSON:
+        writer = StrictJsonWriter(on_error=on_error.value, unknown_fields=unknown_fields.value)
+    else:
+        writer = StrictDelimitedInputWriter(
+            field_delimiter=delimiter.replace("\\t", "\t"),
+            null_format=null_format,
+            escape=escape,
+            columns=[name.strip() for name in fields.split(",")] if fields is not None else None,
+            missing_fields=missing_fields.value,
+            on_error=on_error.value,
+        )
+    name = TableName.of(table)
+    with connected(metastore, warehouse) as client, _told_of_interruption(), _progress_bar() as on_progress:
+        result = ingest_files(
+            client,
+            name,
+            files,
+            sink=sink or name.table,
+            record_writer=writer,
+            rows_per_transaction=rows_per_transaction,
+            header_lines=skip_header,
+            on_progress=on_progress,
+        )
+    typer.echo(f"{name}: {_summary(result)}")
+
+
+@contextmanager
+def _told_of_interruption() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        typer.echo("interrupted: what is committed stays; run the same command again to go on", err=True)
+        raise typer.Exit(INTERRUPTED) from error
+
+
+@contextmanager
+def _progress_bar() -> Iterator[Callable[[IngestProgress], None]]:
+    """On stderr, and only on a screen."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from hive_ingest.cli.failures import printable
+
+    console = Console(stderr=True)
+    columns = (
+        BarColumn(),
+        TextColumn("{task.percentage:3.0f} %"),
+        TextColumn("{task.description}", markup=False),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+
+        def show(progress: IngestProgress) -> None:
+            text = f"{progress.records_committed:,} rows, {progress.transactions_committed:,} transactions"
+            where = f", {printable(progress.file)}" if progress.file else ""
+            bar.update(task, completed=progress.bytes_committed, total=progress.bytes_total, description=text + where)
+
+        yield show
+
+
+def _summary(result: IngestResult) -> str:
+    stats = result.stats
+    if not stats.transactions_committed:
+        return f"nothing to do: all of {len(result.positions)} files was committed before"
+    parts = [
+        f"{stats.rows_committed:,} rows in {stats.transactions_committed:,} transactions and "
+        f"{stats.files_committed:,} ORC files, {result.seconds:.1f} s"
+    ]
+    if stats.records_skipped:
+        parts.append(f"{stats.records_skipped:,} bad records skipped")
+    if result.finished_before:
+        parts.append(f"{len(result.finished_before):,} of {len(result.positions):,} files were finished before")
+    return "; ".join(parts)

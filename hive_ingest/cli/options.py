@@ -1,0 +1,82 @@
+"""What several commands take, and the client that they work with."""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from hive_ingest.metastore_client import MetastoreClient
+
+TableArgument = Annotated[str, typer.Argument(metavar="DB.TABLE", help="The table.", show_default=False)]
+OptionalTableArgument = Annotated[
+    str | None, typer.Argument(metavar="[DB.TABLE]", help="Of this table only.", show_default=False)
+]
+MetastoreOption = Annotated[
+    str,
+    typer.Option(
+        "--metastore",
+        metavar="URI",
+        envvar="HIVE_INGEST_METASTORE",
+        show_default=False,
+        help="Where the metastore is, such as sqlite:///demo/metastore.db.",
+    ),
+]
+WarehouseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--warehouse",
+        metavar="PATH",
+        envvar="HIVE_INGEST_WAREHOUSE",
+        show_default=False,
+        help="Folder in which databases lie. Default: `warehouse` beside a SQLite metastore.",
+    ),
+]
+
+
+class Output(enum.StrEnum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+OutputOption = Annotated[
+    Output, typer.Option("--output", "-o", help="table for people, json (one object a line) or csv for programs.")
+]
+
+
+@contextmanager
+def connected(metastore: str, warehouse: str | None) -> Iterator[MetastoreClient]:
+    """A client for the time of one command."""
+    from hive_ingest.api import connect_metastore
+
+    with connect_metastore(metastore, warehouse=warehouse or _warehouse_beside(metastore)) as client:
+        yield client
+
+
+def _warehouse_beside(metastore: str) -> str:
+    """Empty, which `connect_metastore` refuses, when the metastore is no file."""
+    path = metastore.removeprefix("sqlite:///")
+    return "" if path == metastore else os.path.join(os.path.dirname(path), "warehouse")
+
+
+def pairs(texts: Sequence[str], divider: str, option: str) -> dict[str, str]:
+    """`["id:int", …]` as `{"id": "int", …}`. Raises BadParameter, a usage error."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, given, value = text.partition(divider)
+        if not (name and given) or (divider == ":" and not value):
+            raise typer.BadParameter(
+                f"{text!r}: write NAME{divider}{'TYPE' if divider == ':' else 'VALUE'}", param_hint=option
+            )
+        if name in found:
+            raise typer.BadParameter(f"{name!r} is given twice", param_hint=option)
+        found[name] = value
+    return found

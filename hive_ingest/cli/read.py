@@ -1,0 +1,100 @@
+"""`hive-ingest read`."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hive_ingest.cli.options import (
+    MetastoreOption,
+    Output,
+    OutputOption,
+    TableArgument,
+    WarehouseOption,
+    connected,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Of a table on the screen.
+_DEFAULT_ROWS_SHOWN = 20
+
+
+def read(
+    table: TableArgument,
+    metastore: MetastoreOption,
+    warehouse: WarehouseOption = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="NAME,…", help="Only these columns, divided by commas.")
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            "--where", metavar="FILTER", help="Comparisons joined by 'and': \"month = 3 and origin = 'JFK'\"."
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", metavar="N", min=0, help="At most N rows. Default: 20 as a table, all otherwise."),
+    ] = None,
+    row_ids: Annotated[bool, typer.Option("--row-ids", help="With Hive's ROW__ID.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Print rows of a table, as one snapshot sees it. Without --limit, json and csv give all of them."""
+    from hive_ingest.api import scan
+    from hive_ingest.cli.rows import write_rows
+    from hive_ingest.cli.where import parse_where
+    from hive_ingest.schema import arrow_schema
+
+    names = [name.strip() for name in columns.split(",")] if columns is not None else None
+    is_cut = limit is None and output is Output.TABLE
+    most = _DEFAULT_ROWS_SHOWN if is_cut else limit
+    with connected(metastore, warehouse) as client:
+        found = client.get_table(table)
+        condition = parse_where(where, arrow_schema((*found.columns, *found.partition_keys))) if where else None
+        with scan(client, table, columns=names, filter=condition, row_ids=row_ids) as batches:
+            rows = _rows(batches)
+            write_rows(batches.schema.names, itertools.islice(rows, most), output)
+            if is_cut and next(rows, None) is not None:
+                typer.echo(f"the first {most} rows; --limit N shows more", err=True)
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[list[Any]]:
+    for batch in batches:
+        columns = [_plain(column) for column in batch.columns]
+        yield from map(list, zip(*columns, strict=True))
+
+
+def _plain(column: pa.Array) -> list[Any]:
+    """Values that JSON knows: dates, timestamps and decimals in their text form, binary as base64."""
+    texts = column.cast(_text_type(column.type))
+    return [_without_bytes(value) for value in texts.to_pylist(maps_as_pydicts="lossy")]
+
+
+def _text_type(type_: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    if pa.types.is_temporal(type_) or pa.types.is_decimal(type_):
+        return pa.string()
+    if pa.types.is_map(type_):
+        return pa.map_(_text_type(type_.key_type), _text_type(type_.item_type))
+    if pa.types.is_list(type_):
+        return pa.list_(_text_type(type_.value_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_text_type(field.type)) for field in type_])
+    return type_
+
+
+def _without_bytes(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, list):
+        return [_without_bytes(item) for item in value]
+    if isinstance(value, dict):
+        return {_without_bytes(key): _without_bytes(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,172 @@
+"""`hive-ingest show …`: what the metastore and the folders of a table hold."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hive_ingest.cli.options import (
+    MetastoreOption,
+    OptionalTableArgument,
+    Output,
+    OutputOption,
+    TableArgument,
+    WarehouseOption,
+    connected,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hive_ingest.metastore_client import MetastoreClient
+    from hive_ingest.model import LockInfo, TableName, TxnInfo
+
+app = typer.Typer(
+    help="Look behind the tables: transactions, locks, partitions, deltas.", no_args_is_help=True, rich_markup_mode=None
+)
+MIB = 1 << 20
+
+
+@app.command()
+def transactions(
+    metastore: MetastoreOption,
+    table: OptionalTableArgument = None,
+    warehouse: WarehouseOption = None,
+    old_minutes: Annotated[
+        float, typer.Option("--old-minutes", metavar="N", min=0, help="Mark open ones that began longer ago.")
+    ] = 10.0,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Open and aborted transactions: how old, whose. Of a table: those that hold or want a lock on it."""
+    from hive_ingest.cli.rows import write_rows
+
+    with connected(metastore, warehouse) as client:
+        locks = client.show_locks(table)
+        owners = {lock.txn_id: lock.agent_info for lock in locks}
+        infos = [info for info in client.get_open_txns_info().transactions if table is None or info.id in owners]
+    rows = [_transaction_row(info, owners, old_minutes) for info in infos]
+    write_rows(
+        ("txn", "state", "kind", "age_seconds", "last_heartbeat_seconds", "user", "host", "owner", "remark"),
+        rows,
+        output,
+    )
+
+
+def _transaction_row(info: TxnInfo, owners: dict[Any, str], old_minutes: float) -> tuple[Any, ...]:
+    from hive_ingest.model import TxnState, TxnType
+
+    is_open = info.state is TxnState.OPEN
+    age = _seconds_since(info.started_ms)
+    is_old = is_open and age > 60 * old_minutes
+    remark = f"OLD: open for more than {old_minutes:g} minutes, holds up cleaning" if is_old else info.abort_reason
+    kind = "reader" if info.type is TxnType.READ_ONLY else info.type.name.lower()
+    # A server may tell the agent of locks only (Hive 4.0.1: "Unknown" for a transaction).
+    owner = owners.get(info.id, info.agent_info)
+    beat = _seconds_since(info.last_heartbeat_ms) if is_open else None
+    return info.id, info.state.name.lower(), kind, age, beat, info.user, info.hostname, owner, remark
+
+
+def _seconds_since(milliseconds: int) -> float:
+    """By this machine's clock, which need not be the metastore's."""
+    return round(time.time() - milliseconds / 1000, 1)
+
+
+@app.command()
+def locks(
+    metastore: MetastoreOption,
+    table: OptionalTableArgument = None,
+    warehouse: WarehouseOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Locks, granted and waiting, and what they wait for."""
+    from hive_ingest.cli.rows import write_rows
+
+    with connected(metastore, warehouse) as client:
+        rows = [_lock_row(lock) for lock in client.show_locks(table)]
+    write_rows(
+        (
+            "lock",
+            "txn",
+            "table",
+            "partition",
+            "state",
+            "type",
+            "blocked_by",
+            "last_heartbeat_seconds",
+            "user",
+            "host",
+            "owner",
+        ),
+        rows,
+        output,
+    )
+
+
+def _lock_row(lock: LockInfo) -> tuple[Any, ...]:
+    return (
+        f"{lock.lock_id}.{lock.internal_id}",
+        lock.txn_id or None,
+        ".".join(part for part in (lock.database, lock.table) if part),
+        lock.partition_name,
+        lock.state.name.lower(),
+        lock.type.name.lower(),
+        f"{lock.blocked_by_lock_id}.{lock.blocked_by_internal_id}" if lock.blocked_by_lock_id else None,
+        _seconds_since(lock.last_heartbeat_ms) if lock.last_heartbeat_ms else None,
+        lock.user,
+        lock.hostname,
+        lock.agent_info,
+    )
+
+
+@app.command()
+def partitions(
+    table: TableArgument,
+    metastore: MetastoreOption,
+    warehouse: WarehouseOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """The partitions of a table and where they lie."""
+    from hive_ingest.acid.names import partition_name
+    from hive_ingest.cli.rows import write_rows
+
+    with connected(metastore, warehouse) as client:
+        keys = [key.name for key in client.get_table(table).partition_keys]
+        found = client.list_partitions(table) if keys else []
+    rows = sorted((partition_name(keys, partition.values), partition.location) for partition in found)
+    write_rows(("partition", "location"), rows, output)
+
+
+@app.command()
+def deltas(
+    metastore: MetastoreOption,
+    table: OptionalTableArgument = None,
+    warehouse: WarehouseOption = None,
+    small_mib: Annotated[
+        float, typer.Option("--small-mib", metavar="N", min=0, help="A delta of fewer MiB is small.")
+    ] = 16.0,
+    rows: Annotated[bool, typer.Option("--rows", help="Count rows too: opens the tail of every file.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Delta folders of each partition: read, small, open, aborted, obsolete; and what they weigh."""
+    from hive_ingest.cli.deltas import COLUMNS, partition_deltas
+    from hive_ingest.cli.rows import write_rows
+
+    with connected(metastore, warehouse) as client:
+        found = [
+            report
+            for name in _tables(client, table)
+            for report in partition_deltas(client, name, small_bytes=int(small_mib * MIB), count_rows=rows)
+        ]
+    columns = COLUMNS if rows else COLUMNS[:-1]
+    write_rows(columns, [[getattr(report, column) for column in columns] for report in found], output)
+
+
+def _tables(client: MetastoreClient, table: str | None) -> Sequence[TableName]:
+    from hive_ingest.model import TableName
+
+    if table is not None:
+        return [TableName.of(table)]
+    names = [TableName(database, name) for database in client.get_databases() for name in client.get_tables(database)]
+    return [name for name in names if client.get_table(name).is_transactional]

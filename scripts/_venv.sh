@@ -1,0 +1,57 @@
+# Sourced by the scripts beside it.
+#
+#   make_venv <extras>     e.g. make_venv demo
+#
+# makes .venv and installs the project with these extras into it, unless that has been done already for this
+# pyproject.toml. Needs a Python of at least 3.11 with pip; PYTHON chooses it. Sets $VENV_PYTHON.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+VENV="$ROOT/.venv"
+VENV_PYTHON="$VENV/bin/python"
+
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:+"$PYTHON"} python3 python3.14 python3.13 python3.12 python3.11 python; do
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$candidate"
+            return
+        fi
+        if [ -n "${PYTHON:-}" ]; then
+            echo "PYTHON=$PYTHON is no Python of at least 3.11" >&2
+            return 1
+        fi
+    done
+    echo "no Python of at least 3.11 was found: install one, or name it by PYTHON=/path/to/python" >&2
+    return 1
+}
+
+# Some systems ship Python without the part that puts pip into a new environment: then its own pip installs there.
+create_venv() {
+    "$1" -m venv --clear "$VENV" >/dev/null 2>&1 || "$1" -m venv --clear --without-pip "$VENV"
+}
+
+pip_install() {
+    local python=$1 options=(install --quiet --disable-pip-version-check --no-input)
+    shift
+    if "$VENV_PYTHON" -m pip --version >/dev/null 2>&1; then
+        "$VENV_PYTHON" -m pip "${options[@]}" "$@"
+    else
+        "$python" -m pip --python "$VENV_PYTHON" "${options[@]}" "$@"
+    fi
+}
+
+make_venv() {
+    local extras=$1 python wanted stamp
+    stamp="$VENV/.installed-$extras"
+    python=$(find_python) || return 1
+    wanted=$("$python" -c 'import hashlib, sys; print(sys.version, hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest())' "$ROOT/pyproject.toml")
+    if [ -x "$VENV_PYTHON" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
+        return
+    fi
+    echo "Installing hive-ingest[$extras] into .venv ..." >&2
+    if [ "$("$VENV_PYTHON" -c 'import sys; print(sys.version)' 2>/dev/null)" != "$("$python" -c 'import sys; print(sys.version)')" ]; then
+        create_venv "$python" || return 1
+    fi
+    pip_install "$python" --editable "$ROOT[$extras]" || return 1
+    echo "$wanted" >"$stamp"
+}
