@@ -16,7 +16,7 @@ import pyarrow.csv as pa_csv
 from hive_ingest.record_writer import strict_arrays
 from hive_ingest.record_writer.bad_records import Doubt
 from hive_ingest.record_writer.delimited_records import DelimitedFormat
-from hive_ingest.record_writer.text_blocks import NEWLINE, TextBlock
+from hive_ingest.record_writer.text_blocks import NEWLINE, TextBlock, has_empty_line
 from hive_ingest.record_writer.typed_columns import TypedColumn
 from hive_ingest.schema import HiveType
 
@@ -25,6 +25,8 @@ MIN_RECORDS: Final = 32
 _MAX_BLOCK_BYTES: Final = (1 << 31) - 2
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _NUMBERS: Final = (*strict_arrays.INTEGERS, "float", "double", "decimal")
+#: Bytes that are looked through at once: temporary arrays stay in the processor's cache.
+_SCAN_BYTES: Final = 1 << 20
 _TRUE, _FALSE = ["true", "TRUE", "True"], ["false", "FALSE", "False"]
 
 
@@ -39,6 +41,7 @@ class DelimitedBlocks:
         self._order = order
         self._format = format_
         self._schema = schema
+        self._has_numbers = any(type_.kind in _NUMBERS for _, type_ in columns)
 
     def parse(self, block: TextBlock) -> pa.RecordBatch | None:
         """All rows of the block, or None: then it must go record by record."""
@@ -52,10 +55,9 @@ class DelimitedBlocks:
     def _parse(self, block: TextBlock) -> pa.RecordBatch:
         text = _plain_lines(block.lines)
         width = self._width(text)
-        data = np.frombuffer(text, np.uint8)
-        if width > 1 and _has_empty_line(data):
+        if width > 1 and has_empty_line(text):
             raise Doubt("an empty line")
-        numbers_as_text = _has_loose_numbers(data, self._format.field_delimiter[0])
+        numbers_as_text = self._has_numbers and _has_loose_numbers(b"\n" + text, self._format.field_delimiter[0])
         table = self._read(text, width, numbers_as_text)
         if table.num_rows != block.records:
             raise Doubt("rows and records differ")
@@ -132,20 +134,23 @@ def _plain_lines(text: bytes) -> bytes:
     return text
 
 
-def _has_empty_line(data: Any) -> bool:
-    ends = np.flatnonzero(data == NEWLINE)
-    return bool(ends[0] == 0 or (np.diff(ends) == 1).any())
+def _has_loose_numbers(text: bytes, delimiter: int) -> bool:
+    """Whether a field starts or ends with a blank, or starts with 0x: a number may stand there."""
+    data = np.frombuffer(text, np.uint8)
+    return any(
+        _is_loose(data[max(at - 2, 0) : at + _SCAN_BYTES + 1], delimiter) for at in range(0, len(data), _SCAN_BYTES)
+    )
 
 
-def _has_loose_numbers(data: Any, delimiter: int) -> bool:
-    """Whether a field starts or ends with a blank, or an x stands behind a 0: a number may be in it."""
-    blanks = np.flatnonzero((data == ord(" ")) | (data == ord("\t")) if delimiter != ord("\t") else data == ord(" "))
-    # The byte before the first is the last one, a newline: which is right.
-    around = np.concatenate([data[blanks - 1], data[blanks + 1]]) if delimiter != ord(" ") else data[:0]
-    if ((around == delimiter) | (around == NEWLINE)).any():
-        return True
-    hexadecimal = np.flatnonzero((data | 0x20) == ord("x"))
-    return bool((data[hexadecimal - 1] == ord("0")).any())
+def _is_loose(data: Any, delimiter: int) -> bool:
+    edge = (data == delimiter) | (data == NEWLINE)
+    for blank in b" \t":
+        if blank != delimiter:
+            is_blank = data == blank
+            if (is_blank[1:] & edge[:-1]).any() or (is_blank[:-1] & edge[1:]).any():
+                return True
+    sign = (data == ord("-")) | edge
+    return bool((((data[2:] | 0x20) == ord("x")) & (data[1:-1] == ord("0")) & sign[:-2]).any())
 
 
 def _wire_type(type_: HiveType, numbers_as_text: bool) -> pa.DataType:

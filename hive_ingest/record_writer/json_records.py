@@ -37,6 +37,8 @@ def _refuse_constant(name: str) -> NoReturn:
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=tuple, parse_float=NumberText, parse_int=NumberText, parse_constant=_refuse_constant
 )
+# The scanner itself, without the search for blanks around the value; typeshed does not know it.
+_scan_once: Final[Callable[[str, int], tuple[Any, int]]] = _DECODER.scan_once  # type: ignore[attr-defined]
 
 
 def decode(record: bytes) -> Any:
@@ -45,7 +47,12 @@ def decode(record: bytes) -> Any:
     Raises BadValue: not UTF-8, not JSON, more than one value, nothing at all.
     """
     try:
-        return _DECODER.decode(record.decode("utf-8"))
+        text = record.decode("utf-8")
+        if text.startswith("{"):
+            value, end = _scan_once(text, 0)
+            if end == len(text):
+                return value
+        return _DECODER.decode(text)  # minds blanks around, and says what is wrong
     except UnicodeDecodeError as error:
         raise BadValue(f"not UTF-8: {error.reason} at byte {error.start} of the record") from error
     except json.JSONDecodeError as error:
@@ -135,26 +142,21 @@ class _Struct:
         return self.convert(value)
 
     def convert(self, pairs: tuple[tuple[str, Any], ...]) -> tuple[Any, ...]:
-        found: list[Any] = [_ABSENT] * len(self._names)
+        row: list[Any] = [_ABSENT] * len(self._names)
         for key, value in pairs:
             place = self._spellings[key] if key in self._spellings else self._place(key)
             if place is None:
                 continue
-            if found[place] is not _ABSENT:
+            if row[place] is not _ABSENT:
                 raise BadValue(f"{shown(key)} names it a second time in one object", self._names[place])
-            found[place] = value
-        return self._converted(found)
-
-    def _converted(self, found: list[Any]) -> tuple[Any, ...]:
-        for place, value in enumerate(found):
-            if value is _ABSENT or value is None:
-                found[place] = None
-                continue
-            try:
-                found[place] = self._converters[place](value)
-            except BadValue as bad:
-                raise bad.inside(self._names[place]) from bad
-        return tuple(found)
+            row[place] = value
+        place = 0
+        try:
+            for place, value in enumerate(row):
+                row[place] = None if value is _ABSENT or value is None else self._converters[place](value)
+        except BadValue as bad:
+            raise bad.inside(self._names[place]) from bad
+        return tuple(row)
 
     def _place(self, key: str) -> int | None:
         place = self._places.get(key.lower())

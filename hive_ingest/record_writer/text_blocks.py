@@ -6,6 +6,7 @@ none. In a block the records stand as lines, each with one newline behind it, wh
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,8 +19,8 @@ from hive_ingest.errors import ConfigurationError, SerializationError, Streaming
 DEFAULT_BLOCK_BYTES: Final = 8 << 20
 NEWLINE: Final = 0x0A
 CARRIAGE_RETURN: Final = 0x0D
-#: Memory of a kept bytes object beside its bytes: its header and its place in the list.
-_OBJECT_BYTES: Final = 41
+#: Items of an iterable that are looked at together.
+_ITEMS_AT_ONCE: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class TextBlock:
 
     @property
     def nbytes(self) -> int:
-        return len(self.lines) + sum(len(item) + _OBJECT_BYTES for item in self.items or ())
+        return len(self.lines) + sum(map(len, self.items or ()))
 
     def split(self) -> list[bytes]:
         """The records, without delimiters."""
@@ -90,7 +91,8 @@ class TextRecordWriter:
 
     def _forget_chunks(self) -> None:
         self._chunks: list[bytes] = []
-        self._kept_bytes = 0
+        #: Bytes that still fit before a block is worth parsing.
+        self._room_bytes = self._block_bytes
         #: Places in `_chunks` of those that are one record as they are, newlines and all.
         self._whole: set[int] = set()
 
@@ -100,8 +102,8 @@ class TextRecordWriter:
         if type(records) is bytes and self._is_plain:
             if records:
                 self._chunks.append(records)
-                self._kept_bytes += len(records) + _OBJECT_BYTES
-                if self._kept_bytes >= self._block_bytes:
+                self._room_bytes -= len(records)
+                if self._room_bytes <= 0:
                     return self.drain()
             return ()
         return self._write_any(records)
@@ -113,7 +115,7 @@ class TextRecordWriter:
         if not chunks:
             return iter(())
         if not whole:
-            text = b"".join([chunk if chunk[-1] == NEWLINE else chunk + b"\n" for chunk in chunks])
+            text = _lines_of(chunks)
             if self.newline_stand_in is not None or b"\r" not in text or not _has_open_return(chunks):
                 return self._slices(text)
         return self._items_block(chunks, whole)
@@ -134,14 +136,22 @@ class TextRecordWriter:
         raise self._cannot_take(records)
 
     def _drain_if_worth(self) -> Iterator[TextBlock]:
-        return self.drain() if self._kept_bytes >= self._block_bytes else iter(())
+        return self.drain() if self._room_bytes <= 0 else iter(())
 
     def _write_items(self, items: Iterable[object]) -> Iterator[TextBlock]:
+        iterator = iter(items)
+        while part := list(itertools.islice(iterator, _ITEMS_AT_ONCE)):
+            self._keep_items([item if type(item) is bytes else self._bytes_of_item(item) for item in part])
+            yield from self._drain_if_worth()
+
+    def _keep_items(self, items: list[bytes]) -> None:
+        lines = b"\n".join([*items, b""])
+        has_returns = self.newline_stand_in is None and b"\r" in lines
+        if count_lines(lines) == len(items) and not has_returns:
+            self._keep(lines)
+            return
         for item in items:
-            text = item if type(item) is bytes else self._bytes_of_item(item)
-            self._keep_item(text)
-            if self._kept_bytes >= self._block_bytes:
-                yield from self.drain()
+            self._keep_item(item)
 
     def _bytes_of_item(self, item: object) -> bytes:
         text = _as_bytes(item)
@@ -204,7 +214,7 @@ class TextRecordWriter:
 
     def _keep(self, chunk: bytes) -> None:
         self._chunks.append(chunk)
-        self._kept_bytes += len(chunk) + _OBJECT_BYTES
+        self._room_bytes -= len(chunk)
 
     def _slices(self, text: bytes) -> Iterator[TextBlock]:
         at = 0
@@ -237,6 +247,22 @@ class TextRecordWriter:
             f"{type(self).__name__} cannot take a {type(records).__name__}: write bytes, str, a file opened for "
             "reading, a path, or an iterable of records",
         )
+
+
+def _lines_of(chunks: list[bytes]) -> bytes:
+    """Arguments as lines: each ends in a newline, and one that has it already gets no second."""
+    if len(chunks) == 1:
+        return chunks[0] if chunks[0][-1] == NEWLINE else chunks[0] + b"\n"
+    lines = b"\n".join([*chunks, b""])
+    if has_empty_line(lines):
+        lines = b"".join([chunk if chunk[-1] == NEWLINE else chunk + b"\n" for chunk in chunks])
+    return lines
+
+
+def has_empty_line(lines: bytes) -> bool:
+    """Whether a newline stands first, or behind another."""
+    is_newline = np.frombuffer(lines, np.uint8) == NEWLINE
+    return bool(is_newline[0] or (is_newline[1:] & is_newline[:-1]).any())
 
 
 def _has_open_return(chunks: list[bytes]) -> bool:
