@@ -1,0 +1,441 @@
+"""Databases, tables and partitions, and their folders, on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hive_ingest.errors import (
+    AlreadyExists,
+    ConfigurationError,
+    InvalidOperation,
+    NoSuchObject,
+    StreamingIOFailure,
+    UnsupportedFeature,
+)
+from hive_ingest.metastore_client import MetastoreClient, connect_metastore
+from hive_ingest.model import Column, DataOperationType, Table
+from tests.acceptance.metastore.requests import EXCLUSIVE, READ, component, lock
+
+COLUMNS = {"id": "int", "msg": "string"}
+
+
+@pytest.fixture
+def ms(metastore: MetastoreClient) -> MetastoreClient:
+    metastore.create_database("web")
+    return metastore
+
+
+@pytest.fixture
+def alerts(ms: MetastoreClient) -> Table:
+    return ms.create_table("web.alerts", columns=COLUMNS, partition_keys={"continent": "string", "country": "string"})
+
+
+def folder(location: str) -> Path:
+    assert location.startswith("file:/")
+    return Path(location.removeprefix("file:"))
+
+
+# -- databases ---------------------------------------------------------------------------------------
+
+
+def test_the_default_database_lies_in_the_warehouse_itself(metastore: MetastoreClient, tmp_path: Path) -> None:
+    assert metastore.get_database("default").location == f"file:{tmp_path}/warehouse"
+    table = metastore.create_table("t", columns=COLUMNS)
+    assert table.location == f"file:{tmp_path}/warehouse/t"
+
+
+def test_a_database_gets_a_folder_of_its_own(metastore: MetastoreClient, tmp_path: Path) -> None:
+    database = metastore.create_database("Web", comment="pages", properties={"owner": "ann"})
+    assert (database.name, database.location) == ("web", f"file:{tmp_path}/warehouse/web.db")
+    assert folder(database.location).is_dir()
+    assert metastore.get_database("WEB") == database
+
+
+def test_a_database_may_lie_elsewhere(metastore: MetastoreClient, tmp_path: Path) -> None:
+    database = metastore.create_database("web", location=str(tmp_path / "else where"))
+    assert database.location == f"file:{tmp_path}/else where"
+    assert folder(database.location).is_dir()
+
+
+def test_a_database_is_made_once(ms: MetastoreClient) -> None:
+    with pytest.raises(AlreadyExists, match="'web'"):
+        ms.create_database("web")
+    assert ms.create_database("WEB", if_not_exists=True) == ms.get_database("web")
+
+
+def test_databases_are_listed_by_hives_pattern(ms: MetastoreClient) -> None:
+    ms.create_database("weather")
+    assert ms.get_databases() == ["default", "weather", "web"]
+    assert ms.get_databases("WE*") == ["weather", "web"]
+    assert ms.get_databases("web|def*") == ["default", "web"]
+
+
+def test_a_database_changes_its_comment_and_properties_only(ms: MetastoreClient) -> None:
+    web = ms.get_database("web")
+    ms.alter_database("web", replace(web, comment="new", properties={"a": "b"}))
+    assert (ms.get_database("web").comment, ms.get_database("web").properties) == ("new", {"a": "b"})
+    with pytest.raises(InvalidOperation, match="keeps its name"):
+        ms.alter_database("web", replace(web, name="other"))
+
+
+def test_a_database_with_tables_is_dropped_only_with_cascade(ms: MetastoreClient, alerts: Table) -> None:
+    location = ms.get_database("web").location
+    with pytest.raises(InvalidOperation, match="cascade=True"):
+        ms.drop_database("web")
+    ms.drop_database("web", cascade=True)
+    assert not folder(location).exists()
+    with pytest.raises(NoSuchObject):
+        ms.get_database("web")
+    with pytest.raises(NoSuchObject):
+        ms.get_table("web.alerts")
+
+
+def test_the_default_database_stays(metastore: MetastoreClient) -> None:
+    with pytest.raises(InvalidOperation, match="default"):
+        metastore.drop_database("default", cascade=True)
+
+
+def test_a_database_that_is_not_there_is_dropped_only_if_asked_so(metastore: MetastoreClient) -> None:
+    metastore.drop_database("web", if_exists=True)
+    with pytest.raises(NoSuchObject):
+        metastore.drop_database("web")
+
+
+@pytest.mark.parametrize("name", ["", "a-b", "a.b", "a b", "x" * 129])
+def test_a_bad_name_is_refused(metastore: MetastoreClient, name: str) -> None:
+    with pytest.raises(ConfigurationError):
+        metastore.create_database(name)
+
+
+# -- tables ------------------------------------------------------------------------------------------
+
+
+def test_a_table_is_transactional_unless_said_otherwise(ms: MetastoreClient) -> None:
+    table = ms.create_table("web.t", columns=COLUMNS)
+    assert table.properties == {
+        "transactional": "true",
+        "transactional_properties": "default",
+        "bucketing_version": "2",
+    }
+    assert table.is_transactional
+    assert table.table_type == "MANAGED_TABLE"
+    plain = ms.create_table("web.plain", columns=COLUMNS, properties={"transactional": "false"})
+    assert not plain.is_transactional
+    assert "transactional_properties" not in plain.properties
+    insert_only = {"transactional": "true", "transactional_properties": "insert_only", "orc.compress": "ZLIB"}
+    assert ms.create_table("web.io", columns=COLUMNS, properties=insert_only).properties.items() >= insert_only.items()
+
+
+def test_what_was_created_is_what_is_got(ms: MetastoreClient) -> None:
+    made = ms.create_table(
+        "Web.Wide",
+        columns=[Column("Id", "INT", "the key"), Column("tags", "map<string,array<decimal(10,2)>>")],
+        partition_keys={"ds": "date"},
+        bucket_columns=["ID"],
+        num_buckets=4,
+        properties={"orc.compress": "ZSTD"},
+        owner="ann",
+    )
+    assert ms.get_table("web.wide") == made
+    assert made.columns[0] == Column("id", "int", "the key")
+    assert (made.bucket_columns, made.num_buckets, made.owner) == (("id",), 4, "ann")
+    assert made.id > 0
+    assert made.create_time_seconds > 1_600_000_000
+    assert folder(made.location).is_dir()
+
+
+def test_table_ids_are_never_given_out_again(ms: MetastoreClient) -> None:
+    first = ms.create_table("web.t", columns=COLUMNS)
+    ms.drop_table("web.t")
+    assert ms.create_table("web.t", columns=COLUMNS).id > first.id
+
+
+def test_a_table_is_made_once(ms: MetastoreClient, alerts: Table) -> None:
+    with pytest.raises(AlreadyExists, match=r"web\.alerts"):
+        ms.create_table("web.ALERTS", columns=COLUMNS)
+    assert ms.create_table("web.alerts", columns=COLUMNS, if_not_exists=True) == alerts
+
+
+def test_a_table_needs_its_database(metastore: MetastoreClient) -> None:
+    with pytest.raises(NoSuchObject, match="'nowhere'"):
+        metastore.create_table("nowhere.t", columns=COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"columns": {}}, "at least one column"),
+        ({"columns": [Column("a", "int"), Column("A", "int")]}, "'a' is there 2 times"),
+        ({"columns": {"a": "int"}, "partition_keys": {"A": "int"}}, "'a' is there 2 times"),
+        ({"columns": {"a": "integr"}}, "'integr' is unknown"),
+        ({"columns": {"a.b": "int"}}, "no name of a column"),
+        ({"columns": {"": "int"}}, "no name of a column"),
+        ({"columns": {"a": "int"}, "partition_keys": {"p": "array<int>"}}, "cannot be of type"),
+        ({"columns": {"a": "int"}, "bucket_columns": ["b"], "num_buckets": 2}, "'b' is no column"),
+        ({"columns": {"a": "int"}, "bucket_columns": ["a"], "num_buckets": 0}, "give both, or neither"),
+        ({"columns": {"a": "int"}, "num_buckets": 4}, "give both, or neither"),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused(ms: MetastoreClient, arguments: dict[str, object], why: str) -> None:
+    with pytest.raises(InvalidOperation, match=why):
+        ms.create_table("web.t", **arguments)
+    assert ms.get_tables("web") == []
+
+
+def test_a_type_that_cannot_be_written_is_refused(ms: MetastoreClient) -> None:
+    with pytest.raises(UnsupportedFeature):
+        ms.create_table("web.t", columns={"a": "timestamp with local time zone"})
+
+
+def test_tables_are_listed_by_hives_pattern(ms: MetastoreClient) -> None:
+    for name in ("page_views", "pages", "users"):
+        ms.create_table(f"web.{name}", columns=COLUMNS)
+    assert ms.get_tables("WEB") == ["page_views", "pages", "users"]
+    assert ms.get_tables("web", "page*") == ["page_views", "pages"]
+    assert ms.get_tables("nowhere") == []
+
+
+def test_columns_properties_and_owner_can_be_changed(ms: MetastoreClient, alerts: Table) -> None:
+    wider = replace(
+        alerts,
+        columns=(*alerts.columns, Column("level", "int")),
+        owner="bob",
+        properties={**alerts.properties, "comment": "new"},
+    )
+    stored = ms.alter_table("web.alerts", wider)
+    assert stored == wider == ms.get_table("web.alerts")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"partition_keys": ()},
+        {"bucket_columns": ("id",), "num_buckets": 2},
+        {"location": "file:/elsewhere"},
+        {"table_type": "EXTERNAL_TABLE"},
+        {"properties": {"transactional": "false"}},
+        {"columns": ()},
+    ],
+)
+def test_what_deltas_depend_on_cannot_be_changed(ms: MetastoreClient, alerts: Table, change: dict[str, object]) -> None:
+    with pytest.raises(InvalidOperation):
+        ms.alter_table("web.alerts", replace(alerts, **change))
+    assert ms.get_table("web.alerts") == alerts
+
+
+def test_a_renamed_table_takes_its_folder_its_partitions_and_its_write_ids_along(
+    ms: MetastoreClient, alerts: Table
+) -> None:
+    (partition,) = ms.add_partitions(alerts.name, [["Asia", "India"]])
+    (folder(partition.location) / "delta_0000001_0000001_0000").mkdir()
+    (txn_id,) = ms.open_txns()
+    ms.allocate_table_write_ids("web.alerts", [txn_id])
+    lock(ms, component(READ, "web", "alerts", operation=DataOperationType.INSERT), txn_id=txn_id)
+
+    renamed = ms.alter_table("web.alerts", replace(alerts, name=type(alerts.name)("web", "alarms")))
+
+    assert renamed.location == alerts.location.replace("alerts", "alarms")
+    assert not folder(alerts.location).exists()
+    (moved,) = ms.list_partitions("web.alarms")
+    assert (folder(moved.location) / "delta_0000001_0000001_0000").is_dir()
+    assert ms.get_valid_write_ids(["web.alarms"])[0].open == (1,)
+    assert len(ms.show_locks("web.alarms")) == 1
+    with pytest.raises(NoSuchObject):
+        ms.get_table("web.alerts")
+
+
+def test_a_table_is_not_renamed_onto_another(ms: MetastoreClient, alerts: Table) -> None:
+    other = ms.create_table("web.other", columns=COLUMNS)
+    with pytest.raises(AlreadyExists):
+        ms.alter_table("web.alerts", replace(alerts, name=other.name))
+    assert folder(alerts.location).is_dir()
+
+
+def test_a_dropped_table_is_gone_with_its_folder(ms: MetastoreClient, alerts: Table) -> None:
+    ms.add_partitions("web.alerts", [["Asia", "India"]])
+    ms.drop_table("web.alerts")
+    assert not folder(alerts.location).exists()
+    with pytest.raises(NoSuchObject):
+        ms.get_table("web.alerts")
+    with pytest.raises(NoSuchObject):
+        ms.drop_table("web.alerts")
+    ms.drop_table("web.alerts", if_exists=True)
+
+
+def test_a_dropped_table_may_leave_its_data(ms: MetastoreClient, alerts: Table) -> None:
+    ms.drop_table("web.alerts", delete_data=False)
+    assert folder(alerts.location).is_dir()
+
+
+def test_dropping_removes_no_folder_that_holds_something_else(metastore: MetastoreClient, tmp_path: Path) -> None:
+    for name, location in (("a", tmp_path / "warehouse"), ("b", tmp_path), ("c", tmp_path / "shared")):
+        metastore.create_table(name, columns=COLUMNS, location=str(location))
+    metastore.create_table("inner", columns=COLUMNS, location=str(tmp_path / "shared" / "inner"))
+    for name in ("a", "b", "c"):
+        metastore.drop_table(name)
+    assert (tmp_path / "warehouse").is_dir()
+    assert (tmp_path / "shared" / "inner").is_dir()
+
+
+def test_a_symbolic_link_is_not_followed_when_a_table_is_dropped(ms: MetastoreClient, tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "precious")
+    ms.create_table("web.t", columns=COLUMNS, location=str(tmp_path / "link"))
+    (tmp_path / "precious" / "file").touch()
+    ms.drop_table("web.t")
+    assert (tmp_path / "precious" / "file").exists()
+
+
+def test_a_late_writer_of_a_dropped_table_cannot_meet_its_write_id_again(ms: MetastoreClient, alerts: Table) -> None:
+    late, next_ = ms.open_txns(2)
+    assert ms.allocate_table_write_ids("web.alerts", [late])[0].write_id == 1
+    ms.drop_table("web.alerts")
+    ms.create_table("web.alerts", columns=COLUMNS)
+    assert ms.allocate_table_write_ids("web.alerts", [next_])[0].write_id == 2
+    ms.abort_txn(late)
+    assert ms.get_valid_write_ids(["web.alerts"])[0].aborted == (1,)
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_and_leaves_no_table(ms: MetastoreClient, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StreamingIOFailure, match="cannot be made"):
+        ms.create_table("web.t", columns=COLUMNS, location=str(tmp_path / "file" / "t"))
+    assert ms.get_tables("web") == []
+
+
+# -- partitions --------------------------------------------------------------------------------------
+
+
+def test_partitions_are_registered_with_escaped_names(ms: MetastoreClient, alerts: Table) -> None:
+    added = ms.add_partitions("web.alerts", [["Europe", "Île/de:France"], ["Asia", ""]])
+    assert [each.values for each in added] == [
+        ("Asia", "__HIVE_DEFAULT_PARTITION__"),
+        ("Europe", "Île/de:France"),
+    ]
+    assert added[1].location == f"{alerts.location}/continent=Europe/country=Île%2Fde%3AFrance"
+    assert folder(added[1].location).is_dir()
+    assert added[1].columns == alerts.columns
+    assert ms.list_partition_names("web.alerts") == [
+        "continent=Asia/country=__HIVE_DEFAULT_PARTITION__",
+        "continent=Europe/country=Île%2Fde%3AFrance",
+    ]
+    assert ms.list_partitions("web.alerts") == added
+    assert ms.get_partition("web.alerts", ["Europe", "Île/de:France"]) == added[1]
+    assert ms.get_partition("web.alerts", ["Asia", ""]) == added[0]
+
+
+def test_partitions_are_added_all_or_none(ms: MetastoreClient, alerts: Table) -> None:
+    ms.add_partitions("web.alerts", [["Asia", "India"]])
+    with pytest.raises(AlreadyExists, match="country=India"):
+        ms.add_partitions("web.alerts", [["Asia", "Japan"], ["Asia", "India"]])
+    assert len(ms.list_partitions("web.alerts")) == 1
+    added = ms.add_partitions("web.alerts", [["Asia", "Japan"], ["Asia", "India"]], if_not_exists=True)
+    assert [each.values[1] for each in added] == ["India", "Japan"]
+
+
+def test_a_partition_named_twice_in_one_call_is_an_error(ms: MetastoreClient, alerts: Table) -> None:
+    with pytest.raises(AlreadyExists, match="twice"):
+        ms.add_partitions("web.alerts", [["Asia", ""], ["Asia", "__HIVE_DEFAULT_PARTITION__"]])
+
+
+def test_a_partition_wants_a_value_for_each_key(ms: MetastoreClient, alerts: Table) -> None:
+    with pytest.raises(ConfigurationError):
+        ms.add_partitions("web.alerts", [["Asia"]])
+
+
+def test_an_unpartitioned_table_has_no_partitions(ms: MetastoreClient) -> None:
+    ms.create_table("web.t", columns=COLUMNS)
+    assert ms.list_partitions("web.t") == []
+    with pytest.raises(InvalidOperation, match="not partitioned"):
+        ms.add_partitions("web.t", [["Asia"]])
+
+
+def test_partitions_are_got_by_name_those_that_exist(ms: MetastoreClient, alerts: Table) -> None:
+    ms.add_partitions("web.alerts", [["Asia", "In dia"], ["Asia", "Japan"]])
+    names = ["continent=Asia/country=Japan", "continent=Asia/country=Nowhere", "continent=Asia/country=In dia"]
+    assert [each.values[1] for each in ms.get_partitions_by_names("web.alerts", names)] == ["In dia", "Japan"]
+    assert ms.get_partitions_by_names("web.alerts", []) == []
+
+
+def test_lists_of_partitions_can_be_cut(ms: MetastoreClient, alerts: Table) -> None:
+    ms.add_partitions("web.alerts", [["Asia", name] for name in ("India", "Japan", "China")])
+    assert [each.values[1] for each in ms.list_partitions("web.alerts", max_parts=2)] == ["China", "India"]
+    assert len(ms.list_partition_names("web.alerts", max_parts=1)) == 1
+    assert len(ms.get_partitions_by_filter("web.alerts", 'continent = "Asia"', max_parts=2)) == 2
+
+
+def test_partitions_are_got_by_filter(ms: MetastoreClient) -> None:
+    ms.create_table("web.t", columns=COLUMNS, partition_keys={"country": "string", "month": "int"})
+    ms.add_partitions("web.t", [["India", "2"], ["India", "10"], ["Japan", "10"], ["", "1"]])
+    found = ms.get_partitions_by_filter("web.t", 'country = "India" and month > 3')
+    assert [each.values for each in found] == [("India", "10")]
+    with pytest.raises(ConfigurationError, match="partition filter"):
+        ms.get_partitions_by_filter("web.t", "country = ")
+
+
+def test_a_partition_changes_its_columns_and_properties_only(ms: MetastoreClient, alerts: Table) -> None:
+    (partition,) = ms.add_partitions("web.alerts", [["Asia", "India"]])
+    changed = replace(partition, properties={"rows": "7"})
+    ms.alter_partition("web.alerts", changed)
+    assert ms.get_partition("web.alerts", ["Asia", "India"]) == changed
+    with pytest.raises(InvalidOperation, match="keeps its location"):
+        ms.alter_partition("web.alerts", replace(partition, location="file:/elsewhere"))
+    with pytest.raises(NoSuchObject):
+        ms.alter_partition("web.alerts", replace(partition, values=("Asia", "Japan")))
+
+
+def test_a_dropped_partition_is_gone_with_its_folder(ms: MetastoreClient, alerts: Table) -> None:
+    india, japan = ms.add_partitions("web.alerts", [["Asia", "India"], ["Asia", "Japan"]])
+    ms.drop_partition("web.alerts", ["Asia", "India"])
+    ms.drop_partition("web.alerts", ["Asia", "Japan"], delete_data=False)
+    assert not folder(india.location).exists()
+    assert folder(japan.location).exists()
+    with pytest.raises(NoSuchObject):
+        ms.get_partition("web.alerts", ["Asia", "India"])
+    with pytest.raises(NoSuchObject):
+        ms.drop_partition("web.alerts", ["Asia", "India"])
+    ms.drop_partition("web.alerts", ["Asia", "India"], if_exists=True)
+
+
+def test_a_partition_whose_name_climbs_out_of_its_table_stays_inside(ms: MetastoreClient) -> None:
+    table = ms.create_table("web.t", columns=COLUMNS, partition_keys={"p": "string"})
+    (partition,) = ms.add_partitions("web.t", [["../../../etc"]])
+    assert folder(partition.location).resolve().is_relative_to(folder(table.location).resolve())
+    ms.drop_partition("web.t", ["../../../etc"])
+    assert folder(table.location).is_dir()
+
+
+# -- where a warehouse may be ------------------------------------------------------------------------
+
+
+def test_a_sqlite_metastore_wants_a_local_warehouse(sqlite_uri: str) -> None:
+    with pytest.raises(ConfigurationError, match="not on it"):
+        connect_metastore(sqlite_uri, warehouse="s3a://bucket/warehouse")
+
+
+def test_a_sqlite_metastore_wants_local_tables(tmp_path: Path, sqlite_uri: str) -> None:
+    with connect_metastore(sqlite_uri, warehouse=tmp_path) as ms, pytest.raises(ConfigurationError, match="not on it"):
+        ms.create_table("t", columns=COLUMNS, location="hdfs://host/t")
+
+
+@pytest.mark.postgres
+def test_a_postgresql_metastore_takes_a_remote_warehouse_as_a_name(postgres_uri: str) -> None:
+    with connect_metastore(postgres_uri, warehouse="s3a://bucket/warehouse/") as ms:
+        assert ms.create_database("web").location == "s3a://bucket/warehouse/web.db"
+        table = ms.create_table("web.t", columns=COLUMNS, partition_keys={"p": "int"})
+        assert table.location == "s3a://bucket/warehouse/web.db/t"
+        (partition,) = ms.add_partitions("web.t", [["1"]])
+        assert partition.location == "s3a://bucket/warehouse/web.db/t/p=1"
+        with pytest.raises(UnsupportedFeature, match="cannot be renamed"):
+            ms.alter_table("web.t", replace(table, name=type(table.name)("web", "u")))
+        ms.drop_database("web", cascade=True)
+
+
+def test_an_exclusive_lock_is_not_needed_to_drop(ms: MetastoreClient, alerts: Table) -> None:
+    """As in Hive's metastore: the lock is the client's business."""
+    lock(ms, component(EXCLUSIVE, "web", "alerts"))
+    ms.drop_table("web.alerts")
+    assert ms.get_tables("web") == []
