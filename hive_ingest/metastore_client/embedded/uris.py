@@ -37,8 +37,11 @@ class MetastoreUri:
         return Path(self.url.database or "")
 
     def __str__(self) -> str:
-        shown = {key: value for key, value in self.url.query.items() if not _is_secret(key)}
-        return self.url.set(password=None, query=shown).render_as_string(hide_password=False)
+        url = self.url
+        query = {key: value for key, value in url.query.items() if not _is_secret(key)}
+        # Made anew: URL.set(password=None) would keep the password.
+        shown = URL.create(url.drivername, url.username, None, url.host, url.port, url.database, query)
+        return shown.render_as_string(hide_password=False)
 
     def __repr__(self) -> str:
         return f"MetastoreUri({str(self)!r})"
