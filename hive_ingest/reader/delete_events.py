@@ -49,7 +49,7 @@ class DeleteEvents:
         self._write_ids, write_number = np.unique(events.write_ids, return_inverse=True)
         self._pairs, pair_number = np.unique(_pair_keys(write_number, events.buckets), return_inverse=True)
         self._row_ids, row_number = np.unique(events.row_ids, return_inverse=True)
-        self._keys = np.unique(pair_number.astype(np.int64) * max(1, len(self._row_ids)) + row_number)
+        self._keys = np.sort(pair_number.astype(np.int64) * len(self._row_ids) + row_number)
 
     def __len__(self) -> int:
         return len(self._keys)

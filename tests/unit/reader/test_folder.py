@@ -1,0 +1,130 @@
+"""Which files of a folder are read, and how much of each."""
+
+import pytest
+
+from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
+from hive_ingest.errors import CorruptFile, StreamingIOFailure, UnsupportedFeature
+from hive_ingest.model import TableName, TxnId, WriteId
+from hive_ingest.reader.folder import files_of
+from hive_ingest.storage.filesystem import open_store
+
+
+@pytest.fixture
+def folder(tmp_path):
+    class Folder:
+        path = tmp_path
+
+        def put(self, name, content=b"rows"):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_bytes(content)
+
+        def files(self, hwm=9, open_=(), aborted=()):
+            store, path = open_store(str(tmp_path))
+            write_ids = ValidWriteIdList(TableName("web", "t"), WriteId(hwm), open_, aborted)
+            return files_of(store, path, write_ids, ValidTxnList(TxnId(99)))
+
+        def data(self, **snapshot):
+            return [
+                (f.path.removeprefix(f"{tmp_path}/"), f.length_bytes, f.check_write_ids)
+                for f in self.files(**snapshot).data
+            ]
+
+    return Folder()
+
+
+def lengths(*values):
+    return b"".join(value.to_bytes(8, "big") for value in values)
+
+
+def test_base_deltas_and_buckets_come_in_order(folder):
+    for name in (
+        "delta_0000003_0000003_0000/bucket_00001",
+        "delta_0000003_0000003_0000/bucket_00000_0",
+        "delta_0000003_0000003_0000/_orc_acid_version",
+        "base_0000002/bucket_00000",
+        "base_0000002/_metadata_acid",
+        "delete_delta_0000004_0000004_0000/bucket_00000",
+        ".hive_ingest/7_x/bucket_00000",
+    ):
+        folder.put(name)
+    assert [path for path, _, _ in folder.data()] == [
+        "base_0000002/bucket_00000",
+        "delta_0000003_0000003_0000/bucket_00000_0",
+        "delta_0000003_0000003_0000/bucket_00001",
+    ]
+    assert [f.path for f in folder.files().delete_events] == [
+        f"{folder.path}/delete_delta_0000004_0000004_0000/bucket_00000"
+    ]
+
+
+def test_a_missing_folder_has_no_files(folder):
+    assert folder.data() == []
+
+
+def test_rows_are_checked_only_where_a_write_id_may_be_invisible(folder):
+    folder.put("base_0000002_v0000003/bucket_00000")
+    folder.put("delta_0000003_0000005/bucket_00000")
+    folder.put("delta_0000006_0000006_0000/bucket_00000")
+    assert [check for _, _, check in folder.data()] == [False, False, False]
+    assert [check for _, _, check in folder.data(hwm=6, aborted=(2, 4))] == [True, True, False]
+    assert [check for _, _, check in folder.data(hwm=4)] == [False, True]
+
+
+def test_of_a_batch_that_is_being_written_only_the_flushed_length_is_read(folder):
+    folder.put("delta_0000001_0000005/bucket_00000", b"x" * 500)
+    folder.put("delta_0000001_0000005/bucket_00000_flush_length", lengths(0, 100, 300) + b"\0\0")
+    folder.put("delta_0000001_0000005/bucket_00001", b"x" * 500)
+    assert folder.data() == [
+        ("delta_0000001_0000005/bucket_00000", 300, False),
+        ("delta_0000001_0000005/bucket_00001", None, False),
+    ]
+
+
+def test_a_batch_that_has_flushed_nothing_has_no_rows(folder):
+    folder.put("delta_0000001_0000005/bucket_00000", b"")
+    folder.put("delta_0000001_0000005/bucket_00000_flush_length", b"")
+    folder.put("delta_0000001_0000005/bucket_00001", b"")
+    folder.put("delta_0000001_0000005/bucket_00002", b"ORC")
+    folder.put("delta_0000001_0000005/bucket_00002_flush_length", lengths(0))
+    assert folder.data() == []
+
+
+def test_a_side_file_that_cannot_be_believed_is_an_error_and_not_a_loss(folder):
+    folder.put("delta_0000001_0000005/bucket_00000", b"x" * 500)
+    folder.put("delta_0000001_0000005/bucket_00000_flush_length", b"")
+    with pytest.raises(StreamingIOFailure, match="bucket_00000_flush_length"):
+        folder.files()
+    folder.put("delta_0000001_0000005/bucket_00000_flush_length", lengths(501))
+    with pytest.raises(StreamingIOFailure, match="500 bytes"):
+        folder.files()
+
+
+def test_a_side_file_beside_a_single_write_id_is_passed_over_as_in_hive(folder):
+    folder.put("delta_0000001_0000001_0000/bucket_00000", b"x" * 500)
+    folder.put("delta_0000001_0000001_0000/bucket_00000_flush_length", lengths(100))
+    assert folder.data() == [("delta_0000001_0000001_0000/bucket_00000", None, False)]
+
+
+@pytest.mark.parametrize("name", ["000000_0", "sub/000000_0", "delta_0000001_0000001_0000/000000_0"])
+def test_files_without_acid_columns_are_refused_by_name(folder, name):
+    folder.put(name)
+    with pytest.raises(UnsupportedFeature, match=r"000000_0.*no ACID columns"):
+        folder.files()
+
+
+def test_hidden_files_below_a_foreign_folder_do_not_count(folder):
+    folder.put("sub/_SUCCESS")
+    folder.put("sub/.staging/000000_0")
+    assert folder.data() == []
+
+
+def test_original_files_below_a_base_are_obsolete(folder):
+    folder.put("000000_0")
+    folder.put("base_0000001_v0000002/bucket_00000")
+    assert [path for path, _, _ in folder.data()] == ["base_0000001_v0000002/bucket_00000"]
+
+
+def test_a_foreign_file_in_a_delta_is_refused_by_name(folder):
+    folder.put("delta_0000001_0000001_0000/part-0.orc")
+    with pytest.raises(CorruptFile, match=r"part-0\.orc"):
+        folder.files()
