@@ -13,7 +13,7 @@ import time
 
 from hive_ingest.connection import StreamingConnection
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
-from hive_ingest.model import LockComponent, LockLevel, LockRequest, LockType, TableName
+from hive_ingest.model import DataOperationType, LockComponent, LockLevel, LockRequest, LockType, TableName
 from hive_ingest.record_writer import StrictJsonWriter
 from hive_ingest.testing import AnswerLost, arm_from_environment
 
@@ -37,7 +37,9 @@ def row(i: int) -> bytes:
 def get_in_the_way(client: MetastoreClient, table: TableName, seconds: float) -> None:
     """Hold an exclusive lock for a moment, so that the writer has to wait once."""
     (txn,) = client.open_txns(1, agent_info="in the way")
-    component = LockComponent(LockType.EXCLUSIVE, LockLevel.TABLE, table.database, table.table)
+    component = LockComponent(
+        LockType.EXCLUSIVE, LockLevel.TABLE, table.database, table.table, operation_type=DataOperationType.NO_TXN
+    )
     client.lock(LockRequest((component,), txn))
 
     def release() -> None:
@@ -50,7 +52,11 @@ def get_in_the_way(client: MetastoreClient, table: TableName, seconds: float) ->
 
 def main(uri: str, warehouse: str, table: str, rows: int) -> None:
     name = TableName.of(table)
-    client = AnswerLost(connect_metastore(uri, warehouse=warehouse, txn_timeout_seconds=TXN_TIMEOUT_SECONDS))
+    client = AnswerLost(
+        connect_metastore(
+            uri, warehouse=warehouse, txn_timeout_seconds=TXN_TIMEOUT_SECONDS, housekeeping_interval_seconds=1.0
+        )
+    )
     with StreamingConnection.connect(
         client,  # type: ignore[arg-type]  # it forwards every call
         database=name.database,

@@ -29,7 +29,8 @@ def warehouse(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ms(metastore_uri: str, warehouse: Path) -> Any:
-    with connect_metastore(metastore_uri, warehouse=str(warehouse), txn_timeout_seconds=4.0) as client:
+    options = {"txn_timeout_seconds": 4.0, "housekeeping_interval_seconds": 1.0}
+    with connect_metastore(metastore_uri, warehouse=str(warehouse), **options) as client:
         client.create_database("crash")
         client.create_table(TABLE, columns={"id": "int", "text": "string"}, partition_keys={"part": "string"})
         yield client

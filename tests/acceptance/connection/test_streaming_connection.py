@@ -501,14 +501,14 @@ def test_many_small_partitions_share_their_spills_and_get_one_file_each(ms: Meta
     settings = {"max_buffer_bytes": 1 << 20}
     with connect(ms, "alerts", record_writer=StrictJsonWriter(block_bytes=1 << 16), settings=settings) as conn:
         with conn.transaction():
-            for start in range(0, 40_000, 1000):
+            for start in range(0, 80_000, 1000):
                 conn.write(
                     b"\n".join(
                         record(i, "x" * 40, continent="c", country=str(i % 30)) for i in range(start, start + 1000)
                     )
                 )
         assert conn.stats.spills >= 3
-    assert ids(ms, "web.alerts") == list(range(40_000))
+    assert ids(ms, "web.alerts") == list(range(80_000))
     data = [name for name in files(ms, "web.alerts") if "bucket_" in name]
     assert len(data) == len(set(data))
     assert {name.split("/")[1] for name in data} == {f"country={i}" for i in range(30)}

@@ -1,0 +1,282 @@
+"""A commit has three outcomes, and an overwrite loses no committed row."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+
+import hive_ingest as hi
+from hive_ingest.acid.bucket_codec import encode_bucket
+from hive_ingest.acid.names import BaseName
+from hive_ingest.connection import StreamingConnection, TransactionState
+from hive_ingest.errors import CommitOutcomeUnknown, TxnAborted
+from hive_ingest.metastore_client import MetastoreClient, connect_metastore
+from hive_ingest.model import (
+    DataOperationType,
+    LockComponent,
+    LockLevel,
+    LockRequest,
+    LockState,
+    LockType,
+    TableName,
+    WriteId,
+)
+from hive_ingest.record_writer import StrictJsonWriter
+from hive_ingest.storage.filesystem import open_store
+from hive_ingest.storage.orc_file import AcidOrcWriter
+from hive_ingest.testing import AnswerLost, CrashPoint, FaultError, faults
+
+FORTY_EIGHT_HOURS = 48 * 3600.0
+
+
+@pytest.fixture
+def ms(metastore: MetastoreClient) -> MetastoreClient:
+    metastore.create_database("web")
+    metastore.create_table("web.t", columns={"id": "int"})
+    metastore.create_table("web.p", columns={"id": "int"}, partition_keys={"part": "string"})
+    return metastore
+
+
+def connect(client: Any, table: str = "t", **options: Any) -> StreamingConnection:
+    settings = {"commit_retry_seconds": 1.0, "lock_wait_seconds": 20.0}
+    writer = StrictJsonWriter()
+    return StreamingConnection.connect(
+        client, database="web", table=table, record_writer=writer, settings=settings, **options
+    )
+
+
+def ids(client: MetastoreClient, table: str = "t") -> list[int]:
+    return sorted(hi.read_table(client, f"web.{table}").column("id").to_pylist())
+
+
+def root(client: MetastoreClient, table: str = "t") -> Path:
+    return Path(client.get_table(f"web.{table}").location.removeprefix("file:"))
+
+
+def forget_commits(uri: str) -> None:
+    """What Hive does within seconds to minutes: nothing remembers that the transaction was committed."""
+    engine = sa.create_engine(uri)
+    with engine.begin() as sql:
+        sql.execute(sa.text('DELETE FROM "COMPLETED_TXN_COMPONENTS"'))
+        sql.execute(sa.text('DELETE FROM "TXNS" WHERE "TXN_STATE" = \'c\''))
+    engine.dispose()
+
+
+# -- a lost answer -------------------------------------------------------------------------------------
+
+
+def test_a_commit_whose_answer_was_lost_is_asked_for_again(ms: MetastoreClient) -> None:
+    lossy = AnswerLost(ms, {"commit_txn": 2})
+    with connect(lossy) as conn:
+        with conn.transaction():
+            conn.write(b'{"id": 1}')
+        assert conn.state is TransactionState.COMMITTED
+    assert lossy.calls["commit_txn"] == 3
+    assert ids(ms) == [1]
+
+
+def test_progress_decides_when_the_metastore_has_forgotten_the_commit(ms: MetastoreClient, metastore_uri: str) -> None:
+    lossy = AnswerLost(ms, {"commit_txn": 1}, after=lambda: forget_commits(metastore_uri))
+    with connect(lossy, sink="s", sources=["a"]) as conn:
+        conn.begin_transaction()
+        conn.write(b'{"id": 1}')
+        conn.commit_transaction(positions={"a": 1})
+        assert conn.state is TransactionState.COMMITTED
+    assert ids(ms) == [1]
+
+
+def test_without_a_sink_a_forgotten_commit_is_unknown_and_nothing_is_removed(
+    ms: MetastoreClient, metastore_uri: str
+) -> None:
+    lossy = AnswerLost(ms, {"commit_txn": 1}, after=lambda: forget_commits(metastore_uri))
+    with connect(lossy) as conn:
+        conn.begin_transaction()
+        conn.write(b'{"id": 1}')
+        txn_id, write_id = conn.txn_id, conn.write_id
+        with pytest.raises(CommitOutcomeUnknown, match=f"transaction {txn_id} ") as caught:
+            conn.commit_transaction()
+        assert conn.state is TransactionState.UNKNOWN
+        assert (caught.value.txn_id, caught.value.write_id) == (txn_id, write_id)
+        assert [Path(folder).name for folder in caught.value.folders] == ["delta_0000001_0000001_0000"]
+        assert ids(ms) == [1], "it was committed in fact, and must not be touched"
+        with conn.transaction():
+            conn.write(b'{"id": 2}')
+    assert ids(ms) == [1, 2]
+
+
+def test_a_transaction_aborted_behind_our_back_is_told_as_aborted_and_leaves_no_file(ms: MetastoreClient) -> None:
+    with connect(ms) as conn:
+        conn.begin_transaction()
+        conn.write(b'{"id": 1}')
+        txn_id = conn.txn_id
+        assert txn_id is not None
+        with (
+            faults(observe=lambda point: ms.abort_txn(txn_id) if point == "after_publish" else None),
+            pytest.raises(TxnAborted, match=f"transaction {txn_id} was not committed"),
+        ):
+            conn.commit_transaction()
+        assert conn.state is TransactionState.ABORTED
+        assert list(root(ms).glob("delta_*")) == []
+        with conn.transaction():
+            conn.write(b'{"id": 2}')
+    assert ids(ms) == [2]
+
+
+def test_an_error_after_the_commit_removes_nothing(ms: MetastoreClient) -> None:
+    with connect(ms) as conn:
+        conn.begin_transaction()
+        conn.write(b'{"id": 1}')
+        with faults(CrashPoint("after_commit_txn")), pytest.raises(FaultError):
+            conn.commit_transaction()
+        assert conn.state is TransactionState.UNKNOWN
+    assert ids(ms) == [1]
+
+
+# -- an abort that is long forgotten -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", ["t", "p"])
+def test_rows_published_and_never_committed_stay_invisible_for_ever(
+    metastore_uri: str, tmp_path: Path, table: str, ms: MetastoreClient
+) -> None:
+    conn = connect(ms, table)
+    conn.begin_transaction()
+    conn.write(b'{"id": 1, "part": "x"}')
+    with faults(CrashPoint("after_publish")), pytest.raises(FaultError):
+        conn.commit_transaction()
+    published = list(root(ms, table).glob("**/delta_*/bucket_*"))
+    assert published, "nothing was published: the test tests nothing"
+    keep = [(path, path.read_bytes()) for path in published]
+    conn.close()
+    for path, data in keep:  # a killed writer could not have removed them
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    with connect_metastore(
+        metastore_uri, warehouse=tmp_path / "warehouse", clock_offset_seconds=FORTY_EIGHT_HOURS
+    ) as later:
+        for _ in range(3):
+            later.run_housekeeping()  # type: ignore[attr-defined]  # the embedded metastore's own
+        assert ids(later, table) == []
+        with connect(later, table) as again, again.transaction():
+            again.write(b'{"id": 2, "part": "x"}')
+        later.run_housekeeping()  # type: ignore[attr-defined]
+        assert ids(later, table) == [2]
+
+
+# -- overwrites ----------------------------------------------------------------------------------------
+
+
+def overwrite(
+    client: MetastoreClient, table: str, rows: list[int], *, before_commit: Callable[[], None] | None = None
+) -> None:
+    """INSERT OVERWRITE as Hive does it: an exclusive lock, then `base_N`; here for a whole unpartitioned folder."""
+    name = TableName("web", table)
+    (txn,) = client.open_txns(1, agent_info="overwrite")
+    write_id = client.allocate_table_write_ids(name, [txn])[0].write_id
+    component = LockComponent(
+        LockType.EXCLUSIVE, LockLevel.TABLE, "web", table, operation_type=DataOperationType.INSERT
+    )
+    answer = client.lock(LockRequest((component,), txn))
+    while answer.state is LockState.WAITING:
+        answer = client.check_lock(answer.lock_id)
+    folder = root(client, table) if table == "t" else root(client, table) / "part=x"
+    write_base(write_id, folder / str(BaseName(write_id)), rows)
+    if before_commit is not None:
+        before_commit()
+    client.commit_txn(txn)
+
+
+def write_base(write_id: WriteId, folder: Path, rows: list[int]) -> None:
+    folder.mkdir(parents=True)
+    store, path = open_store(f"{folder}/bucket_00000")
+    batch = pa.RecordBatch.from_pydict({"id": pa.array(rows, pa.int32())})
+    writer = AcidOrcWriter(
+        store, path, schema=batch.schema, write_id=write_id, bucket_property=encode_bucket(0), sync=False
+    )
+    writer.write(batch)
+    writer.close()
+
+
+def test_an_overwrite_that_finished_before_our_lock_makes_us_begin_anew(ms: MetastoreClient) -> None:
+    with connect(ms) as conn, ms.clone() as other:
+        done: list[int] = []
+
+        def come_between(point: str) -> None:
+            if point == "after_write_id" and not done:
+                done.append(1)
+                overwrite(other, "t", [100])
+
+        with faults(observe=come_between) as recorder, conn.transaction():
+            assert conn.write_id == 3
+            conn.write(b'{"id": 1}')
+        assert recorder.passed["after_write_id"] == 2
+    assert ids(ms) == [1, 100]
+
+
+def test_an_overwrite_that_holds_the_lock_then_makes_us_wait_and_begin_anew(ms: MetastoreClient) -> None:
+    with connect(ms) as conn, ms.clone() as other:
+        locked, go_on = threading.Event(), threading.Event()
+        thread = threading.Thread(
+            target=overwrite,
+            args=(other, "t", [100]),
+            kwargs={"before_commit": lambda: (locked.set(), go_on.wait(20))},
+        )
+        started: list[int] = []
+
+        def come_between(point: str) -> None:
+            if point == "after_write_id" and not started:
+                started.append(1)
+                thread.start()
+                assert locked.wait(20)
+            if point == "lock_waiting":
+                threading.Timer(0.2, go_on.set).start()
+
+        with faults(observe=come_between) as recorder, conn.transaction():
+            conn.write(b'{"id": 1}')
+        thread.join()
+        assert recorder.passed["lock_waiting"] == 1
+    assert ids(ms) == [1, 100]
+
+
+def test_an_overwrite_of_a_partition_that_we_write_aborts_us_and_a_second_try_lands(ms: MetastoreClient) -> None:
+    with connect(ms, "p") as conn, ms.clone() as other:
+        with conn.transaction():
+            conn.write(b'{"id": 0, "part": "x"}')
+        done: list[int] = []
+
+        def come_between(point: str) -> None:
+            if point == "after_write_id" and not done:
+                done.append(1)
+                overwrite(other, "p", [100])
+
+        with faults(observe=come_between):
+            conn.begin_transaction()
+            conn.write(b'{"id": 1, "part": "x"}')
+            with pytest.raises(TxnAborted, match=r"part=x was overwritten with write id 3"):
+                conn.commit_transaction()
+        assert conn.state is TransactionState.ABORTED
+        with conn.transaction():
+            conn.write(b'{"id": 1, "part": "x"}')
+    assert ids(ms, "p") == [1, 100]
+
+
+def test_other_appenders_with_higher_write_ids_are_no_reason_to_begin_anew(ms: MetastoreClient) -> None:
+    with connect(ms) as conn, connect(ms) as other:
+        done: list[int] = []
+
+        def come_between(point: str) -> None:
+            if point == "after_write_id" and not done:
+                done.append(1)
+                with other.transaction():
+                    other.write(b'{"id": 2}')
+
+        with faults(observe=come_between), conn.transaction():
+            assert conn.write_id == 1
+            conn.write(b'{"id": 1}')
+    assert ids(ms) == [1, 2]

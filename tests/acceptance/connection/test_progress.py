@@ -1,0 +1,250 @@
+"""Exactly once: progress commits with the data, and only one owner moves a source."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import hive_ingest as hi
+from hive_ingest.connection import StreamingConnection
+from hive_ingest.errors import (
+    ConfigurationError,
+    LockTimeout,
+    NoSuchTxn,
+    SinkConflict,
+    SinkInUse,
+    TxnAborted,
+)
+from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.record_writer import StrictJsonWriter
+
+
+@pytest.fixture
+def ms(metastore: MetastoreClient) -> MetastoreClient:
+    metastore.create_database("web")
+    metastore.create_table("web.t", columns={"id": "int"})
+    return metastore
+
+
+def connect(client: MetastoreClient, *sources: str, table: str = "t", **options: Any) -> StreamingConnection:
+    options.setdefault("sink", "flights")
+    settings = {"lock_wait_seconds": 1.0} | options.pop("settings", {})
+    return StreamingConnection.connect(
+        client,
+        database="web",
+        table=table,
+        record_writer=StrictJsonWriter(),
+        sources=sources,
+        settings=settings,
+        agent_info=options.pop("agent_info", "test"),
+        **options,
+    )
+
+
+def commit(conn: StreamingConnection, row: int, positions: dict[str, Any]) -> None:
+    conn.begin_transaction()
+    conn.write(f'{{"id": {row}}}'.encode())
+    conn.commit_transaction(positions=positions)
+
+
+def ids(client: MetastoreClient) -> list[int]:
+    return sorted(hi.read_table(client, "web.t").column("id").to_pylist())
+
+
+def positions(conn: StreamingConnection) -> dict[str, Any]:
+    return {source: row and row.position for source, row in conn.progress.items()}
+
+
+def peek(client: MetastoreClient, *sources: str) -> dict[str, Any]:
+    with connect(client, *sources) as conn:
+        conn.begin_transaction()
+        found = positions(conn)
+        conn.abort_transaction()
+        return found
+
+
+def test_a_position_is_found_again_by_the_next_owner(ms: MetastoreClient) -> None:
+    with connect(ms, "a") as conn:
+        conn.begin_transaction()
+        assert conn.progress == {"a": None}
+        conn.write(b'{"id": 1}')
+        conn.commit_transaction(positions={"a": {"offset": 10, "name": "ü"}})
+        assert positions(conn) == {"a": {"offset": 10, "name": "ü"}}
+    assert peek(ms, "a") == {"a": {"offset": 10, "name": "ü"}}
+
+
+def test_progress_is_rows_that_anybody_can_read(ms: MetastoreClient) -> None:
+    with connect(ms, "a", "b") as conn:
+        commit(conn, 1, {"a": 1})
+        commit(conn, 2, {"a": 2, "b": "x"})
+    rows = hi.read_table(ms, "web.flights__progress").sort_by([("sequence", "ascending"), ("source", "ascending")])
+    shown = [(r["sequence"], r["source"], r["position"], r["epoch"], r["version"]) for r in rows.to_pylist()]
+    assert shown == [(1, "a", "1", 0, 1), (1, "b", '"x"', 0, 1), (2, "a", "2", 0, 1)]
+
+
+def test_an_aborted_transaction_moves_no_position(ms: MetastoreClient) -> None:
+    with connect(ms, "a") as conn:
+        commit(conn, 1, {"a": 1})
+        conn.begin_transaction()
+        conn.write(b'{"id": 2}')
+        conn.abort_transaction()
+        conn.begin_transaction()
+        assert positions(conn) == {"a": 1}
+        conn.abort_transaction()
+    assert ids(ms) == [1]
+
+
+def test_each_commit_carries_the_positions_of_all_sources_owned(ms: MetastoreClient) -> None:
+    with connect(ms, "a", "b") as conn:
+        commit(conn, 1, {"a": 1, "b": 1})
+        for i in range(2, 5):
+            commit(conn, i, {"a": i})
+    assert peek(ms, "a", "b") == {"a": 4, "b": 1}
+
+
+def test_sources_of_one_sink_have_owners_of_their_own_at_the_same_time(ms: MetastoreClient) -> None:
+    with connect(ms, "a") as one, connect(ms, "b") as two:
+        one.begin_transaction()
+        two.begin_transaction()
+        one.write(b'{"id": 1}')
+        two.write(b'{"id": 2}')
+        two.commit_transaction(positions={"b": 2})
+        one.commit_transaction(positions={"a": 1})
+        for i in range(3, 7):
+            commit((one, two)[i % 2], i, {("a", "b")[i % 2]: i})
+    assert peek(ms, "a", "b") == {"a": 6, "b": 5}
+    assert ids(ms) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_second_live_owner_of_a_source_is_refused_and_told_who_has_it(ms: MetastoreClient) -> None:
+    with connect(ms, "a", "b", agent_info="first") as first, connect(ms, "b", "c") as second:
+        first.begin_transaction()
+        with pytest.raises(SinkInUse, match=rf"first sink=flights .*pid={os.getpid()} "):
+            second.begin_transaction()
+        assert len(ms.get_valid_txns().open) == 1
+        first.write(b'{"id": 1}')
+        first.commit_transaction(positions={"a": 1})
+        second.begin_transaction()
+        second.abort_transaction()
+
+
+def test_a_waiting_owner_goes_on_from_what_the_other_committed(ms: MetastoreClient) -> None:
+    with connect(ms, "a") as first, ms.clone() as other_client:
+        first.begin_transaction()
+        first.write(b'{"id": 1}')
+        found: list[Any] = []
+
+        def wait_and_go_on() -> None:
+            with connect(other_client, "a", settings={"lock_wait_seconds": 30.0}) as second:
+                second.begin_transaction()
+                found.append(positions(second))
+                second.write(b'{"id": 2}')
+                second.commit_transaction(positions={"a": 2})
+
+        thread = threading.Thread(target=wait_and_go_on)
+        thread.start()
+        time.sleep(0.5)
+        first.commit_transaction(positions={"a": 1})
+        thread.join()
+    assert found == [{"a": 1}]
+    assert peek(ms, "a") == {"a": 2}
+    assert ids(ms) == [1, 2]
+
+
+def test_a_zombie_that_wakes_up_late_commits_nothing(ms: MetastoreClient) -> None:
+    with connect(ms, "a") as zombie:
+        zombie.begin_transaction()
+        zombie.write(b'{"id": 666}')
+        assert zombie.txn_id is not None
+        ms.abort_txns([zombie.txn_id], reason="taken for dead")
+        with connect(ms, "a") as successor:
+            commit(successor, 1, {"a": 1})
+        with pytest.raises((TxnAborted, NoSuchTxn)):
+            zombie.commit_transaction(positions={"a": 666})
+        if zombie.state.name == "FAILED":
+            zombie.abort_transaction()
+    assert ids(ms) == [1]
+    assert peek(ms, "a") == {"a": 1}
+
+
+def test_a_dead_owner_is_taken_over_at_once(ms: MetastoreClient, metastore_uri: str, tmp_path: Any) -> None:
+    script = (
+        "import sys, os, hive_ingest as hi\n"
+        "ms = hi.connect_metastore(sys.argv[1], warehouse=sys.argv[2])\n"
+        "c = hi.StreamingConnection.connect(ms, database='web', table='t', record_writer=hi.StrictJsonWriter(),\n"
+        "    sink='flights', sources=['a'])\n"
+        "c.begin_transaction(); c.write(b'{\"id\": 13}'); c.flush(); os.kill(os.getpid(), 9)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", script, metastore_uri, str(tmp_path / "warehouse")], check=False)
+    assert killed.returncode == -9
+    with connect(ms, "a") as conn:
+        began = time.monotonic()
+        commit(conn, 1, {"a": 1})
+        assert time.monotonic() - began < 1.0
+    assert ids(ms) == [1]
+
+
+def test_seek_goes_back_on_purpose_and_begins_a_new_epoch(ms: MetastoreClient) -> None:
+    with connect(ms, "a", "b") as conn:
+        commit(conn, 1, {"a": 10, "b": 20})
+        conn.seek({"a": 5})
+        row = conn.progress["a"]
+        assert row is not None
+        assert (row.position, row.epoch, row.sequence) == (5, 1, 2)
+        assert conn.progress["b"] is not None
+        assert conn.progress["b"].epoch == 0
+    assert peek(ms, "a", "b") == {"a": 5, "b": 20}
+
+
+def test_a_position_of_a_source_that_is_not_owned_is_refused(ms: MetastoreClient) -> None:
+    with connect(ms, "a") as conn:
+        conn.begin_transaction()
+        with pytest.raises(SinkConflict, match=r"\['b'\] are not owned"):
+            conn.commit_transaction(positions={"b": 1})
+        conn.abort_transaction()
+
+
+def test_a_position_that_is_no_json_is_refused(ms: MetastoreClient) -> None:
+    with connect(ms, "a") as conn:
+        conn.begin_transaction()
+        with pytest.raises(ConfigurationError, match="is no JSON value"):
+            conn.commit_transaction(positions={"a": object()})
+        conn.abort_transaction()
+
+
+def test_a_sink_that_belongs_to_another_table_is_refused(ms: MetastoreClient) -> None:
+    ms.create_table("web.u", columns={"id": "int"})
+    with connect(ms, "a") as conn:
+        commit(conn, 1, {"a": 1})
+    with connect(ms, "a", table="u") as conn, pytest.raises(SinkConflict, match="another table"):
+        conn.begin_transaction()
+    assert ms.get_valid_txns().open == ()
+
+
+@pytest.mark.parametrize("name", ["", "Flights", "1a", "a b", "a.b"])
+def test_a_sink_name_that_no_table_can_have_is_refused(ms: MetastoreClient, name: str) -> None:
+    with pytest.raises(ConfigurationError, match="no sink name"):
+        connect(ms, "a", sink=name)
+
+
+def test_a_sink_without_sources_is_refused(ms: MetastoreClient) -> None:
+    with pytest.raises(ConfigurationError, match="at least one source"):
+        connect(ms)
+
+
+def test_an_exclusive_lock_on_the_data_is_told_as_such(ms: MetastoreClient) -> None:
+    from hive_ingest.model import DataOperationType, LockComponent, LockLevel, LockRequest, LockType
+
+    (txn,) = ms.open_txns(1, agent_info="the overwriter")
+    component = LockComponent(LockType.EXCLUSIVE, LockLevel.TABLE, "web", "t", operation_type=DataOperationType.INSERT)
+    ms.lock(LockRequest((component,), txn, agent_info="the overwriter"))
+    with connect(ms, "a") as conn, pytest.raises(LockTimeout, match=r"EXCLUSIVE on web\.t .*the overwriter") as caught:
+        conn.begin_transaction()
+    assert not isinstance(caught.value, SinkInUse)
+    assert ms.get_valid_txns().open == (txn,)
