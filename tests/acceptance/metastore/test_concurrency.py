@@ -1,0 +1,27 @@
+"""Eight processes at once, killed at random: a sample of what tests/soak/metastore does at length."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hive_ingest.metastore_client import connect_metastore
+from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
+from tests.acceptance.metastore.history import check
+from tests.acceptance.metastore.workload import run_workload
+
+OPERATIONS = 2_000
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_any_history_of_killed_workers_keeps_every_promise(metastore_uri: str, tmp_path: Path, seed: int) -> None:
+    warehouse = str(tmp_path / "warehouse")
+    (tmp_path / "calls").mkdir()
+    with connect_metastore(metastore_uri, warehouse=warehouse) as ms:
+        assert isinstance(ms, EmbeddedMetastoreClient)
+        killed = run_workload(metastore_uri, warehouse, tmp_path / "calls", seed=seed, operations=OPERATIONS)
+        history = check(tmp_path / "calls", ms)
+    assert killed > 0
+    assert sum(call.answered for call in history.calls) >= OPERATIONS
+    assert {call.op for call in history.calls if call.succeeded} >= {"commit", "abort", "snapshot", "snapshot_of"}
