@@ -102,7 +102,11 @@ class SqliteBackend(Backend):
         connection = sqlite3.connect(
             self.uri.path, timeout=self.busy_timeout_seconds, isolation_level=None, check_same_thread=False
         )
-        connection.execute("PRAGMA synchronous=FULL")
+        try:
+            connection.execute("PRAGMA synchronous=FULL")
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def failure(self, error: Exception) -> Failure:

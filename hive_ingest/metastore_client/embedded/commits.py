@@ -107,6 +107,8 @@ _OVERTAKEN = (
     .where(_THIS_TXN)
     .values(TXN_STATE=TxnState.ABORTED.value, TXN_META_INFO=bindparam("reason"), TXN_ENDED=now_ms())
 )
+# An alter_table replaces all parameters: without its row lock this UPDATE might meet neither the old nor the new one.
+_LOCK_TABLE = select(t.TBLS.c.TBL_ID).where(t.TBLS.c.TBL_ID == bindparam("table_id")).with_for_update()
 _SET_PARAMETER = (
     update(t.TABLE_PARAMS)
     .where(t.TABLE_PARAMS.c.TBL_ID == bindparam("table_id"), t.TABLE_PARAMS.c.PARAM_KEY == bindparam("key"))
@@ -188,6 +190,7 @@ def _check_write_set(session: Session, txn_id: TxnId, excl_write_enabled: bool) 
 
 
 def _set_parameter(session: Session, key_value: CommitKeyValue) -> None:
+    session.execute(_LOCK_TABLE, table_id=key_value.table_id)
     touched = session.execute(_SET_PARAMETER, table_id=key_value.table_id, key=key_value.key, new_value=key_value.value)
     if touched != 1:
         raise InvalidOperation(

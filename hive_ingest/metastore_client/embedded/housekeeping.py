@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import and_, bindparam, delete, exists, func, or_, select, union_all, update
 
+from hive_ingest.errors import MetastoreUnavailable
 from hive_ingest.metastore_client.embedded import tables as t
 from hive_ingest.metastore_client.embedded.database import Session
 from hive_ingest.metastore_client.embedded.migrations import HOUSEKEEPER
@@ -127,8 +128,12 @@ class HousekeepingCalls(ClientPart):
         if now < self._next_look_seconds:
             return
         self._next_look_seconds = now + self._options.housekeeping_interval_seconds
-        if self._db.query(_TAKE_LEASE_IF_DUE, **self._lease()):
-            self._keep_house()
+        try:
+            if self._db.query(_TAKE_LEASE_IF_DUE, **self._lease()):
+                self._keep_house()
+        except MetastoreUnavailable as error:
+            # The caller wanted something else, which may well succeed; the next who comes by tries again.
+            _log.warning("housekeeping put off: %s", error)
 
     def _lease(self) -> dict[str, str | int]:
         return {
