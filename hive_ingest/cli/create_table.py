@@ -22,7 +22,7 @@ def create_table(
     bucket_by: Annotated[
         list[str] | None, typer.Option("--bucket-by", metavar="NAME", help="A column to bucket by; repeat it.")
     ] = None,
-    buckets: Annotated[int, typer.Option("--buckets", metavar="N", min=1, help="Number of buckets.")] = -1,
+    buckets: Annotated[int | None, typer.Option("--buckets", metavar="N", min=1, help="Number of buckets.")] = None,
     table_property: Annotated[
         list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="A table property; repeat it.")
     ] = None,
@@ -38,13 +38,13 @@ def create_table(
     columns = pairs(column, ":", "--column")
     partition_keys = pairs(partition or [], ":", "--partition")
     properties = pairs(table_property or [], "=", "--property")
-    if bool(bucket_by) != (buckets > 0):
+    if (bucket_by is None) != (buckets is None):
         raise typer.BadParameter("--bucket-by and --buckets belong together", param_hint="--buckets")
 
     from hive_ingest.model import TableName
 
     name = TableName.of(table)
-    with connected(metastore, warehouse) as client:
+    with connected(metastore, warehouse, create=True) as client:
         if create_database:
             client.create_database(name.database, if_not_exists=True)
         made = client.create_table(
@@ -52,7 +52,7 @@ def create_table(
             columns=columns,
             partition_keys=partition_keys,
             bucket_columns=bucket_by or (),
-            num_buckets=buckets,
+            num_buckets=buckets or -1,
             properties=properties,
             location=location,
             if_not_exists=if_not_exists,

@@ -91,9 +91,10 @@ def ingest(
         typer.Option("--missing-fields", help="Delimited: a line with fewer fields is bad, or has nulls at its end."),
     ] = MissingFields.FAIL,
 ) -> None:
-    """Stream files into a table, exactly once: run it again after a crash, and it goes on where it was.
+    """Stream files into a table, exactly once.
 
-    A file is known by its name: what is committed of it stays committed when it is moved or grows.
+    After a crash, run the same command again: it goes on behind the last record committed. A file is known by its
+    name: it may be moved, and what it has grown by since is added.
     """
     from hive_ingest.model import TableName
     from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
@@ -142,6 +143,7 @@ def _progress_bar() -> Iterator[Callable[[IngestProgress], None]]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from hive_ingest.cli.failures import printable
+    from hive_ingest.cli.rows import counted
 
     console = Console(stderr=True)
     columns = (
@@ -154,7 +156,8 @@ def _progress_bar() -> Iterator[Callable[[IngestProgress], None]]:
         task = bar.add_task("", total=None)
 
         def show(progress: IngestProgress) -> None:
-            text = f"{progress.records_committed:,} rows, {progress.transactions_committed:,} transactions"
+            text = f"{counted(progress.records_committed, 'row')}, "
+            text += counted(progress.transactions_committed, "transaction")
             where = f", {printable(progress.file)}" if progress.file else ""
             bar.update(task, completed=progress.bytes_committed, total=progress.bytes_total, description=text + where)
 
@@ -162,15 +165,17 @@ def _progress_bar() -> Iterator[Callable[[IngestProgress], None]]:
 
 
 def _summary(result: IngestResult) -> str:
+    from hive_ingest.cli.rows import counted
+
     stats = result.stats
     if not stats.transactions_committed:
-        return f"nothing to do: all of {len(result.positions)} files was committed before"
+        return f"nothing to do, all was committed before: {counted(len(result.positions), 'file')}"
     parts = [
-        f"{stats.rows_committed:,} rows in {stats.transactions_committed:,} transactions and "
-        f"{stats.files_committed:,} ORC files, {result.seconds:.1f} s"
+        f"{counted(stats.rows_committed, 'row')} in {counted(stats.transactions_committed, 'transaction')} and "
+        f"{counted(stats.files_committed, 'ORC file')}, {result.seconds:.1f} s"
     ]
     if stats.records_skipped:
-        parts.append(f"{stats.records_skipped:,} bad records skipped")
+        parts.append(f"{counted(stats.records_skipped, 'bad record')} skipped")
     if result.finished_before:
-        parts.append(f"{len(result.finished_before):,} of {len(result.positions):,} files were finished before")
+        parts.append(f"{counted(len(result.finished_before), 'file')} finished before")
     return "; ".join(parts)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TableArgument = Annotated[str, typer.Argument(metavar="DB.TABLE", help="The table.", show_default=False)]
 OptionalTableArgument = Annotated[
-    str | None, typer.Argument(metavar="[DB.TABLE]", help="Of this table only.", show_default=False)
+    str | None, typer.Argument(metavar="DB.TABLE", help="Of this table only.", show_default=False)
 ]
 MetastoreOption = Annotated[
     str,
@@ -39,6 +39,9 @@ WarehouseOption = Annotated[
 ]
 
 
+_SQLITE = "sqlite:///"
+
+
 class Output(enum.StrEnum):
     """How rows are printed."""
 
@@ -53,18 +56,18 @@ OutputOption = Annotated[
 
 
 @contextmanager
-def connected(metastore: str, warehouse: str | None) -> Iterator[MetastoreClient]:
-    """A client for the time of one command."""
+def connected(metastore: str, warehouse: str | None, *, create: bool = False) -> Iterator[MetastoreClient]:
+    """A client for the time of one command. Only with `create` a SQLite metastore may be made."""
     from hive_ingest.api import connect_metastore
+    from hive_ingest.errors import ConfigurationError
 
-    with connect_metastore(metastore, warehouse=warehouse or _warehouse_beside(metastore)) as client:
+    is_file = metastore.startswith(_SQLITE)
+    path = metastore.removeprefix(_SQLITE)
+    if is_file and not create and not os.path.exists(os.path.expanduser(path)):
+        raise ConfigurationError(f"there is no metastore at {path!r}: correct --metastore, or begin with create-table")
+    beside = os.path.join(os.path.dirname(path), "warehouse") if is_file else ""
+    with connect_metastore(metastore, warehouse=warehouse or beside) as client:
         yield client
-
-
-def _warehouse_beside(metastore: str) -> str:
-    """Empty, which `connect_metastore` refuses, when the metastore is no file."""
-    path = metastore.removeprefix("sqlite:///")
-    return "" if path == metastore else os.path.join(os.path.dirname(path), "warehouse")
 
 
 def pairs(texts: Sequence[str], divider: str, option: str) -> dict[str, str]:

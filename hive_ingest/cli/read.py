@@ -72,7 +72,12 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[list[Any]]:
 
 def _plain(column: pa.Array) -> list[Any]:
     """Values that JSON knows: dates, timestamps and decimals in their text form, binary as base64."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     texts = column.cast(_text_type(column.type))
+    if pa.types.is_timestamp(column.type):
+        texts = pc.replace_substring_regex(texts, r"\.?0+$", "")  # Arrow writes all nine digits
     return [_without_bytes(value) for value in texts.to_pylist(maps_as_pydicts="lossy")]
 
 

@@ -6,19 +6,30 @@ import csv
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hive_ingest.cli.failures import printable
 from hive_ingest.cli.options import Output
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
 #: A table that goes to a file or a pipe is not fitted to any screen.
-_UNLIMITED_WIDTH = 10_000
+_UNLIMITED_WIDTH = 100_000
+#: With less than this for a column, on average, a table too wide for the screen is told row by row.
+_LEAST_COLUMN_WIDTH = 12
 
 
 def write_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], output: Output) -> None:
     """Print rows of values that JSON knows; JSON and CSV as they come."""
     writers = {Output.TABLE: _write_table, Output.JSON: _write_json, Output.CSV: _write_csv}
     writers[output](columns, rows)
+
+
+def counted(number: int, thing: str) -> str:
+    """`"1 row"`, `"2,000 rows"`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _write_json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -34,18 +45,50 @@ def _write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 
 def _write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    from rich import box
     from rich.console import Console
+
+    shown = list(rows)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED_WIDTH)
+    table = _table(columns, shown)
+    if _is_readable(table, console):
+        console.print(table)
+    else:
+        _write_row_by_row(columns, shown, console)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in columns:
         table.add_column(Text(name), overflow="fold")
     for row in rows:
-        table.add_row(*(Text("NULL" if value is None else printable(_text(value))) for value in row))
-    console = Console(highlight=False)
-    console.print(table, width=None if console.is_terminal else _UNLIMITED_WIDTH)
+        table.add_row(*(Text(_cell(value), justify="right" if _is_number(value) else "left") for value in row))
+    return table
+
+
+def _is_readable(table: Table, console: Console) -> bool:
+    fits = table.__rich_measure__(console, console.options.update(width=_UNLIMITED_WIDTH)).maximum <= console.width
+    return fits or console.width // len(table.columns) >= _LEAST_COLUMN_WIDTH
+
+
+def _write_row_by_row(columns: Sequence[str], rows: Iterable[Sequence[Any]], console: Console) -> None:
+    """As psql's expanded display."""
+    width = max(map(len, columns))
+    for number, row in enumerate(rows, 1):
+        console.rule(f"row {number}", align="left", characters="-", style="")
+        for name, value in zip(columns, row, strict=True):
+            console.print(f"{name:<{width}}  {_cell(value)}", markup=False, soft_wrap=True)
+
+
+def _cell(value: Any) -> str:
+    return "NULL" if value is None else printable(_text(value))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _text(value: Any) -> str:

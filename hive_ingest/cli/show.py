@@ -159,7 +159,7 @@ def deltas(
             for name in _tables(client, table)
             for report in partition_deltas(client, name, small_bytes=int(small_mib * MIB), count_rows=rows)
         ]
-    columns = COLUMNS if rows else COLUMNS[:-1]
+    columns = COLUMNS[table is not None : None if rows else -1]
     write_rows(columns, [[getattr(report, column) for column in columns] for report in found], output)
 
 

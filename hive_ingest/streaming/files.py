@@ -227,7 +227,7 @@ class _Ingestion:
         self.positions = after
         skipped = self._connection.stats.records_skipped - skipped
         if skipped:
-            _log.warning("skipped %d bad records; the numbers above count from %s", skipped, spans.start)
+            _log.warning("bad records skipped: %d; numbers of records count from %s", skipped, spans.start)
 
     def _write(self, spans: _Spans) -> dict[str, FilePosition]:
         """As many lines as a transaction takes. Returns the positions behind them, of every file.

@@ -21,6 +21,12 @@ def file_of(tmp_path: Path, content: bytes, name: str = "records.json") -> LineF
     return LineFile(str(path))
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all examples of a property."""
+    return tmp_path_factory.mktemp("lines")
+
+
 def split(content: bytes) -> list[bytes]:
     """The oracle: lines with their newlines, the last one perhaps without."""
     lines = [line + b"\n" for line in content.split(b"\n")]
@@ -30,9 +36,9 @@ def split(content: bytes) -> list[bytes]:
 
 @given(content=CONTENTS, most=st.integers(1, 6), block=st.integers(1, 50))
 def test_reading_in_portions_gives_every_line_once_and_in_order(
-    content: bytes, most: int, block: int, tmp_path_factory: pytest.TempPathFactory
+    content: bytes, most: int, block: int, folder: Path
 ) -> None:
-    file = file_of(tmp_path_factory.mktemp("lines"), content)
+    file = file_of(folder, content)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(line_file, "_BLOCK_BYTES", block)
         portions: list[tuple[bytes, int]] = []
