@@ -18,14 +18,23 @@ import pyarrow.types as pat
 from hive_ingest.errors import SerializationError, UnsupportedFeature
 
 
-def normalise(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
-    """The columns of `batch` by position, of exactly the types of `schema`, safe to write.
+def normalise(batch: pa.RecordBatch, schema: pa.Schema) -> pa.StructArray:
+    """The rows of `batch` as one struct of exactly the types of `schema`, safe to write; columns by position.
 
     Raises SerializationError for a value that its column's type cannot hold.
     """
+    if batch.schema.equals(schema) and not holds_struct(schema):
+        return batch.to_struct_array()
     if batch.num_columns != len(schema):
         raise SerializationError(f"a batch of {batch.num_columns} columns does not fit {len(schema)} columns")
-    return [writable(column, field) for column, field in zip(batch.columns, schema, strict=True)]
+    columns = [writable(column, field) for column, field in zip(batch.columns, schema, strict=True)]
+    return pa.StructArray.from_arrays(columns, fields=list(schema))
+
+
+@lru_cache(maxsize=128)
+def holds_struct(schema: pa.Schema) -> bool:
+    """A struct at any depth of any column."""
+    return any(_holds_struct(field.type) for field in schema)
 
 
 def writable(array: pa.Array, field: pa.Field) -> pa.Array:

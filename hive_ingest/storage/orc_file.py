@@ -26,7 +26,7 @@ from hive_ingest.storage.normalise import check_writable, normalise
 from hive_ingest.storage.orc_tail import (
     PostScript,
     acid_user_metadata,
-    ending_with_user_metadata,
+    completed_ending,
     parse_postscript,
     parse_stripe_rows,
 )
@@ -149,6 +149,8 @@ class AcidOrcWriter:
             raise StreamingIOFailure(f"cannot finish {self.path!r}: it is closed already")
         with self._discarded_on_error("finish"):
             self._sink.seal()
+            if not self._rows:  # pyarrow learns the columns from the first table, and writes nothing without one
+                self._writer.write(self._acid_schema.empty_table())
             self._writer.close()
             self._buffer.flush()
             return self._sink.finish(self._completed_tail)
@@ -199,7 +201,7 @@ class AcidOrcWriter:
             pa.array(np.full(rows, self._bucket_property, np.int32)),
             pa.array(np.arange(first, first + rows, dtype=np.int64)),
             write_ids,
-            pa.StructArray.from_arrays(normalise(batch, self._schema), fields=list(self._schema)),
+            normalise(batch, self._schema),
         ]
         return pa.Table.from_arrays(columns, schema=self._acid_schema)
 
@@ -212,7 +214,7 @@ class AcidOrcWriter:
         keys = [(self._write_id, self._bucket_property, end - 1) for end in ends][1:]
         items = acid_user_metadata(keys, inserts=self._rows)
         kept = ending[: len(ending) - len(postscript.raw) - 1]
-        return kept + ending_with_user_metadata(postscript, items), stripe_rows
+        return kept + completed_ending(postscript, items), stripe_rows
 
 
 class _Sink:

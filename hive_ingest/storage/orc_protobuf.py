@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
-_SHIFTS = range(0, 70, 7)
+_MAX_VARINT_BYTES = 10
 _UINT64 = 0xFFFFFFFFFFFFFFFF
 
 
@@ -54,11 +54,13 @@ class Field(NamedTuple):
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """The number at `at`, and the position behind it."""
-    number = 0
-    for shift, byte in zip(_SHIFTS, data[at : at + len(_SHIFTS)], strict=False):
-        number |= (byte & 0x7F) << shift
+    number = shift = 0
+    for byte in data[at : at + _MAX_VARINT_BYTES]:
+        at += 1
         if byte < 0x80:
-            return number & _UINT64, at + shift // 7 + 1
+            return (number | byte << shift) & _UINT64, at
+        number |= (byte & 0x7F) << shift
+        shift += 7
     raise WireError("a number does not end")
 
 
@@ -67,11 +69,10 @@ def read_fields(data: bytes) -> Iterator[Field]:
     at, end = 0, len(data)
     while at < end:
         start = at
-        key = data[at]  # most keys and lengths are one byte long: this loop runs for every file written
-        key, at = (key, at + 1) if key < 0x80 else read_varint(data, at)
+        key, at = read_varint(data, at)
         wire_type = key & 7
         if wire_type == _BYTES:
-            size, at = (data[at], at + 1) if at < end and data[at] < 0x80 else read_varint(data, at)
+            size, at = read_varint(data, at)
         elif wire_type == _VARINT:
             value, at = read_varint(data, at)
             yield Field(key >> 3, value, data[start:at])

@@ -3,13 +3,12 @@
     … stripes | stripe statistics | footer | postscript | one byte: the length of the postscript
 
 `hive.acid.*` is user metadata in the footer. pyarrow's writer cannot set it, and no file is patched once it is
-written, so `ending_with_user_metadata` is used while the tail passes by: protobuf messages that follow each
+written, so `completed_ending` is used while the tail passes by: protobuf messages that follow each
 other merge, so one more chunk behind the footer adds items to it, and the postscript counts it in.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -21,6 +20,8 @@ from hive_ingest.storage.orc_codec import MAX_BLOCK_SIZE, Codec, store, unpack
 from hive_ingest.storage.orc_protobuf import WireError, bytes_field, int_field, read_fields, read_varint
 
 MAGIC = b"ORC"
+#: ORC's `CalendarKind`.
+PROLEPTIC_GREGORIAN = 2
 _DEFAULT_BLOCK_SIZE = 256 * 1024
 _MAX_POSTSCRIPT_BYTES = 255
 _FIRST_READ_BYTES = 16 * 1024
@@ -110,11 +111,16 @@ def parse_footer(ending: bytes, postscript: PostScript, file_size: int, path: st
 
 def parse_stripe_rows(ending: bytes, postscript: PostScript, path: str) -> tuple[int, ...]:
     """Only the rows of each stripe, of a footer whose fields are in order of their numbers (as writers have them)."""
+    found = []
     try:
-        fields = itertools.takewhile(lambda f: f.number <= 3, read_fields(_footer_message(ending, postscript)))
-        return tuple(_stripe(field.as_bytes).rows for field in fields if field.number == 3)
+        for field in read_fields(_footer_message(ending, postscript)):
+            if field.number == 3:
+                found.append(_stripe(field.as_bytes).rows)
+            elif field.number > 3:
+                break
     except WireError as error:
         raise _corrupt(path, error) from error
+    return tuple(found)
 
 
 def read_tail(source: pa.NativeFile, path: str) -> OrcTail:
@@ -140,9 +146,14 @@ def read_stripe_statistics(source: pa.NativeFile, tail: OrcTail, path: str) -> b
         raise _corrupt(path, error) from error
 
 
-def ending_with_user_metadata(postscript: PostScript, items: Mapping[str, bytes]) -> bytes:
-    """What stands in place of a file's postscript and last byte so that its footer has these items too."""
-    added = store(_encode_items(items), postscript.codec, postscript.block_size)
+def completed_ending(postscript: PostScript, items: Mapping[str, bytes]) -> bytes:
+    """What stands in place of a file's postscript and last byte, so that its footer has these items too.
+
+    It also says that dates and timestamps count in the proleptic Gregorian calendar, as Arrow does: without that
+    Hive 4 takes them for Julian before 1582-10-15 and shows another day (ORC-27).
+    """
+    fields = _encode_items(items) + int_field(11, PROLEPTIC_GREGORIAN)
+    added = store(fields, postscript.codec, postscript.block_size)
     return added + with_lengths(postscript, postscript.footer_length + len(added))
 
 
