@@ -6,7 +6,7 @@ import base64
 import json
 import re
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -99,12 +99,18 @@ class RealHive:
 
     def _insist_on_vectorized(self, query: str) -> None:
         plan = "\n".join(row[0] for row in self.sql(f"explain vectorization detail {query}"))
-        if not re.search(r"Execution mode: vectorized|Map Vectorization:\s+enabled: true", plan):
+        if "vectorized: true" not in plan or re.search(r"Map Vectorization:\s+enabled: false", plan):
             raise HiveError(f"Hive {self.version} does not vectorise: {query}\n{plan}")
 
     def set(self, key: str, value: str) -> None:
         """Set one of Hive's settings for all statements that follow."""
         self._call("set", key=key, value=value)
+
+    def add_partitions(self, table: str, locations: Mapping[tuple[str, ...], str]) -> None:
+        """Register partitions of `table` ("db.table"): locations by values, as text in the order of the keys."""
+        database, _, name = table.rpartition(".")
+        pairs = [{"values": values, "location": location} for values, location in locations.items()]
+        self._call("add_partitions", database=database, table=name, partitions=pairs)
 
     def allocate(self, table: str, outcomes: Sequence[Outcome], *, partitions: Iterable[str] = ()) -> list[Allocated]:
         """One transaction with one write id of `table` ("db.table") for each outcome, in that order.
@@ -157,7 +163,7 @@ class RealHive:
         self._call("compactor_pass", thread="worker")
         self._call("compactor_pass", thread="cleaner")
         heading, *compactions = self.sql("show compactions")
-        newest = dict(zip(heading, max(compactions, key=lambda row: int(row[0])), strict=True))
+        newest = dict(zip(heading, max(compactions, key=_compaction_id), strict=True))
         if newest["State"] != "succeeded":
             raise HiveError(f"Hive {self.version} did not compact {table}{where}: {newest}")
 
@@ -201,6 +207,10 @@ class RealHive:
         return answer["result"]
 
 
+def _compaction_id(row: list[Any]) -> int:
+    return int(row[0])
+
+
 def _cell(cell: Any) -> Any:
     """Python's value for one cell in the form that Cells.java gives it."""
     if isinstance(cell, list):
@@ -223,7 +233,7 @@ def _float(text: str) -> float:
     return float(text.replace("Infinity", "inf"))
 
 
-_SCALARS = {
+_SCALARS: dict[str, Callable[[str], Any]] = {
     "double": _float,
     "decimal": Decimal,
     "binary": base64.b64decode,

@@ -89,7 +89,9 @@ def _class_path(jars: Path) -> str:
 def _command(jars: Path, folder: Path, arguments: list[str], *, timezone: str = "UTC") -> list[str]:
     opened = [option for name in _OPENED for option in ("--add-opens", f"java.base/{name}=ALL-UNNAMED")]
     return [
-        *(str(java()), "-Xmx1g", "-XX:+UseSerialGC", *opened),
+        # A judge is young all its life: the second compiler would cost more time than it saves.
+        *(str(java()), "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *opened),
+        "-Dderby.system.durability=test",
         *("-Dfile.encoding=UTF-8", f"-Duser.timezone={timezone}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"),
         "-Djava.system.class.loader=hiveingest.judge.SystemLoader",
         # The judge's own classes come first: one of them stands before a class of Hive's.

@@ -107,7 +107,8 @@ _OTHER_REPOSITORY = "give the address of a Maven repository that can be reached 
 
 
 def _verify(name: str, folder: Path) -> None:
-    expected = dict(reversed(line.split()) for line in _lock_file(name).read_text().splitlines())
+    lines = (line.split() for line in _lock_file(name).read_text().splitlines())
+    expected = {file: checksum for checksum, file in lines}
     found = {path.name: _sha256(path) for path in folder.iterdir()}
     wrong = sorted(file for file in expected.keys() | found.keys() if expected.get(file) != found.get(file))
     if wrong:

@@ -12,7 +12,7 @@ import urllib.parse
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 # Where Ivy itself goes when nothing is configured. Ivy is fetched from there, so it has to be said here too.
 CENTRAL = "https://repo1.maven.org/maven2"
@@ -79,7 +79,7 @@ def _repository(url: str, user: str | None = None, password: str | None = None) 
 def _mirror(settings: Path) -> Repository | None:
     if not settings.is_file():
         return None
-    root = ElementTree.parse(settings).getroot()
+    root = ET.parse(settings).getroot()
     for mirror in root.iterfind("{*}mirrors/{*}mirror"):
         if _mirrors_central(_text(mirror, "mirrorOf")):
             server = _server(root, _text(mirror, "id"))
@@ -87,7 +87,7 @@ def _mirror(settings: Path) -> Repository | None:
     return None
 
 
-def _server(root: ElementTree.Element, mirror_id: str) -> tuple[str, str]:
+def _server(root: ET.Element, mirror_id: str) -> tuple[str, str]:
     for server in root.iterfind("{*}servers/{*}server"):
         if _text(server, "id") == mirror_id:
             return _text(server, "username"), _text(server, "password")
@@ -99,6 +99,6 @@ def _mirrors_central(mirror_of: str) -> bool:
     return "!central" not in names and bool({"central", "*", "external:*"} & set(names))
 
 
-def _text(element: ElementTree.Element, tag: str) -> str:
+def _text(element: ET.Element, tag: str) -> str:
     text = (element.findtext(f"{{*}}{tag}") or "").strip()
     return re.sub(r"\$\{env\.(\w+)\}", lambda match: os.environ.get(match[1], ""), text)

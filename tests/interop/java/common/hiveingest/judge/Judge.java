@@ -32,6 +32,7 @@ public final class Judge {
     WriteIds writeIds = new WriteIds(hive.conf());
     calls.put("sql", request -> hive.sql(request.get("statement").asText()));
     calls.put("set", request -> hive.set(request.get("key").asText(), request.get("value").asText()));
+    calls.put("add_partitions", new Partitions(hive.conf())::add);
     calls.put("allocate", writeIds::allocate);
     calls.put("finish", writeIds::finish);
     calls.put("read_acid", request -> new AcidReader(hive.conf()).read(request));

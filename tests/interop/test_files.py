@@ -1,0 +1,165 @@
+"""Files that are laid out by hand, each with one peculiarity, as real Hive sees them."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.interop.hive import HiveError, RealHive, RowId
+from tests.interop.tables import location_of, write_delta
+
+BUCKET_0, BUCKET_3 = 536870912, 536870912 + (3 << 16)
+MSG = pa.schema([("id", pa.int32()), ("msg", pa.string())])
+
+
+def messages(*rows: tuple[int, str | None]) -> pa.Table:
+    return pa.table({"id": [row[0] for row in rows], "msg": [row[1] for row in rows]}, schema=MSG)
+
+
+def create(hive: RealHive, table: str, location: Path, *, partitions: str = "") -> None:
+    by = f"partitioned by ({partitions})" if partitions else ""
+    hive.sql(
+        f"create table {table} (id int, msg string) {by} stored as orc location '{location_of(location)}' "
+        "tblproperties ('transactional'='true')"
+    )
+
+
+def select_both_ways(hive: RealHive, query: str) -> list[list[Any]]:
+    """The rows in order of their first cell; row mode and vectorised must agree."""
+    by_row = hive.select(query, vectorized=False)
+    vectorized = hive.select(query, vectorized=True)
+    assert Counter(map(repr, by_row)) == Counter(map(repr, vectorized))
+    return sorted(by_row, key=lambda row: row[0])
+
+
+def row_id(write_id: int, bucket_property: int, number: int) -> dict[str, int]:
+    return {"writeid": write_id, "bucketid": bucket_property, "rowid": number}
+
+
+def test_a_file_of_ours_is_read_with_its_row_ids(hive: RealHive, database: str, tmp_path: Path) -> None:
+    create(hive, f"{database}.t", tmp_path)
+    write_delta(tmp_path, messages((1, "one"), (2, None)), write_id=1)
+    hive.allocate(f"{database}.t", ["commit"])
+
+    rows = select_both_ways(hive, f"select id, msg, row__id as rid from {database}.t")
+
+    assert rows == [[1, "one", row_id(1, BUCKET_0, 0)], [2, None, row_id(1, BUCKET_0, 1)]]
+
+
+def test_the_acid_reader_gives_the_rows_of_the_snapshot_that_it_is_given(hive: RealHive, tmp_path: Path) -> None:
+    for write_id in (1, 2, 3):
+        write_delta(tmp_path, messages((write_id, "m")), write_id=write_id)
+
+    rows = hive.read_acid(tmp_path, {"id": "int", "msg": "string"}, write_ids="db.t:3:2:2:1")
+
+    assert [(row.row_id, row.cells) for row in rows] == [(RowId(3, BUCKET_0, 0), (3, "m"))]
+
+
+def test_rows_of_aborted_and_open_transactions_stay_hidden(hive: RealHive, database: str, tmp_path: Path) -> None:
+    create(hive, f"{database}.t", tmp_path)
+    for write_id in (1, 2, 3, 4):
+        write_delta(tmp_path, messages((write_id, "m")), write_id=write_id)
+    allocated = hive.allocate(f"{database}.t", ["commit", "abort", "commit", "open"])
+    assert [one.write_id for one in allocated] == [1, 2, 3, 4]
+    query = f"select id from {database}.t"
+
+    before = select_both_ways(hive, query)
+    hive.finish(allocated[3].txn_id, "commit")
+    after = select_both_ways(hive, query)
+
+    assert before == [[1], [3]]
+    assert after == [[1], [3], [4]]
+
+
+def test_partitions_added_with_their_location_are_read_with_their_values(
+    hive: RealHive, database: str, tmp_path: Path
+) -> None:
+    # ALTER TABLE … ADD PARTITION … LOCATION is no way in: on an ACID table Hive takes it for a LOAD DATA.
+    create(hive, f"{database}.flights", tmp_path, partitions="origin string, month int")
+    for number, (origin, month) in enumerate([("JFK", "1"), ("JFK", "2"), ("LGA", "1")]):
+        folder = tmp_path / f"origin={origin}" / f"month={month}"
+        write_delta(folder, messages((number, origin)), write_id=1)
+        hive.add_partitions(f"{database}.flights", {(origin, month): location_of(folder)})
+    hive.allocate(f"{database}.flights", ["commit"], partitions=["origin=JFK/month=1", "origin=LGA/month=1"])
+    query = f"select id, msg, origin, month, row__id as rid from {database}.flights"
+
+    assert select_both_ways(hive, query) == [
+        [0, "JFK", "JFK", 1, row_id(1, BUCKET_0, 0)],
+        [1, "JFK", "JFK", 2, row_id(1, BUCKET_0, 0)],
+        [2, "LGA", "LGA", 1, row_id(1, BUCKET_0, 0)],
+    ]
+    assert select_both_ways(hive, f"{query} where origin = 'JFK' and month > 1") == [
+        [1, "JFK", "JFK", 2, row_id(1, BUCKET_0, 0)]
+    ]
+
+
+def test_the_default_partition_is_null_only_for_a_key_that_is_no_string(
+    hive: RealHive, database: str, tmp_path: Path
+) -> None:
+    create(hive, f"{database}.t", tmp_path, partitions="origin string, month int")
+    default = "__HIVE_DEFAULT_PARTITION__"
+    folder = tmp_path / f"origin={default}" / f"month={default}"
+    write_delta(folder, messages((1, "m")), write_id=1)
+    hive.add_partitions(f"{database}.t", {(default, default): location_of(folder)})
+    hive.allocate(f"{database}.t", ["commit"])
+
+    assert select_both_ways(hive, f"select id, origin, month from {database}.t") == [[1, default, None]]
+
+
+def test_an_unbucketed_table_may_have_files_of_any_bucket_number(hive: RealHive, database: str, tmp_path: Path) -> None:
+    create(hive, f"{database}.t", tmp_path)
+    write_delta(tmp_path, messages((1, "a")), write_id=1, bucket=0)
+    write_delta(tmp_path, messages((2, "b"), (3, "c")), write_id=1, bucket=3)
+    write_delta(tmp_path, messages((4, "d")), write_id=2, bucket=3)
+    hive.allocate(f"{database}.t", ["commit", "commit"])
+
+    rows = select_both_ways(hive, f"select id, row__id as rid from {database}.t")
+
+    assert rows == [
+        [1, row_id(1, BUCKET_0, 0)],
+        [2, row_id(1, BUCKET_3, 0)],
+        [3, row_id(1, BUCKET_3, 1)],
+        [4, row_id(2, BUCKET_3, 0)],
+    ]
+
+
+@pytest.mark.parametrize("partitions", ["", "origin string"])
+def test_staged_files_in_the_hidden_folder_are_no_rows(
+    hive: RealHive, database: str, tmp_path: Path, partitions: str
+) -> None:
+    create(hive, f"{database}.t", tmp_path, partitions=partitions)
+    folder = tmp_path / "origin=JFK" if partitions else tmp_path
+    if partitions:
+        hive.add_partitions(f"{database}.t", {("JFK",): location_of(folder)})
+    write_delta(folder, messages((1, "a")), write_id=1)
+    staged = write_delta(tmp_path / "staged", messages((2, "b")), write_id=1)
+    for hidden in (tmp_path / ".hive_ingest" / "7_writer", folder / ".hive_ingest" / "7_writer"):
+        hidden.mkdir(parents=True, exist_ok=True)
+        shutil.copy(staged, hidden / "0.orc")
+        shutil.copytree(staged.parent, hidden / "delta_0000001_0000001_0000", dirs_exist_ok=True)
+    shutil.rmtree(tmp_path / "staged")
+    hive.allocate(f"{database}.t", ["commit"])
+
+    assert select_both_ways(hive, f"select id from {database}.t") == [[1]]
+    hive.sql(f"update {database}.t set msg = 'u' where id = 1")
+    hive.compact(f"{database}.t", "major", partition="origin='JFK'" if partitions else None)
+    assert select_both_ways(hive, f"select id, msg from {database}.t") == [[1, "u"]]
+    assert (tmp_path / ".hive_ingest" / "7_writer" / "0.orc").exists()
+
+
+def test_hive_4_reads_zstd_files(hive401: RealHive, tmp_path: Path) -> None:
+    write_delta(tmp_path, messages((1, "a")), write_id=1, compression="ZSTD")
+
+    assert len(hive401.read_acid(tmp_path, {"id": "int", "msg": "string"}, write_ids="db.t:1:1::")) == 1
+
+
+def test_hive_3_fails_on_zstd_files_and_says_so(hive313: RealHive, tmp_path: Path) -> None:
+    write_delta(tmp_path, messages((1, "a")), write_id=1, compression="ZSTD")
+
+    with pytest.raises(HiveError, match=r"Problem reading file footer|ORC split generation failed"):
+        hive313.read_acid(tmp_path, {"id": "int", "msg": "string"}, write_ids="db.t:1:1::")
