@@ -12,7 +12,7 @@ from pathlib import Path
 
 from examples.quickstart.flights import DELIMITER, NULL
 from examples.quickstart.places import NAME, connect, input_folder
-from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
+from hive_ingest.record_writer import RecordWriter, StrictDelimitedInputWriter, StrictJsonWriter
 from hive_ingest.streaming import IngestProgress, ingest_files
 from hive_ingest.testing import arm_from_environment
 
@@ -22,7 +22,7 @@ SINK = "flights"
 
 def load(demo: Path) -> None:
     """Both halves of the year go through one sink, so each file is loaded once."""
-    steps = {
+    steps: dict[str, RecordWriter] = {
         "*.json": StrictJsonWriter(unknown_fields="fail"),
         "*.txt": StrictDelimitedInputWriter(field_delimiter=DELIMITER, null_format=NULL),
     }

@@ -38,8 +38,8 @@ def write(path: Path, ids: Iterable[int]) -> Path:
 
 
 def ingest(client: MetastoreClient, *paths: Path, table: str = TABLE, **options: Any) -> IngestResult:
-    options = {"sink": "events", "record_writer": StrictJsonWriter(), "rows_per_transaction": 10} | options
-    return ingest_files(client, table, paths, **options)
+    defaults: dict[str, Any] = {"sink": "events", "record_writer": StrictJsonWriter(), "rows_per_transaction": 10}
+    return ingest_files(client, table, paths, **(defaults | options))
 
 
 def ids(client: MetastoreClient, table: str = TABLE) -> list[int]:
@@ -242,7 +242,7 @@ def test_no_file_and_too_many_are_refused(ms: MetastoreClient, tmp_path: Path, m
 
 
 @pytest.mark.parametrize("options", [{"rows_per_transaction": 0}, {"header_lines": -1}], ids=str)
-def test_impossible_numbers_are_refused(options: dict[str, int], ms: MetastoreClient, tmp_path: Path) -> None:
+def test_impossible_numbers_are_refused(options: dict[str, Any], ms: MetastoreClient, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="give 1 or more, and 0 or more"):
         ingest(ms, write(tmp_path / "a.json", []), **options)
 

@@ -1,0 +1,487 @@
+"""`hive-ingest` from the shell: what each command prints, and how it fails."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import hive_ingest as hi
+from hive_ingest.cli.app import run
+from hive_ingest.connection import StreamingConnection
+from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.model import DataOperationType, LockComponent, LockLevel, LockRequest, LockType, TxnType
+from hive_ingest.reader import scan
+from hive_ingest.streaming import files as files_module
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[dict[str, object]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Shell:
+    """Runs commands in this process, as the installed script would."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch = monkeypatch
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str | Path) -> Outcome:
+        self._monkeypatch.setattr(sys, "argv", ["hive-ingest", *map(str, arguments)])
+        self._capsys.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            run()
+        told = self._capsys.readouterr()
+        code = caught.value.code
+        return Outcome(code if isinstance(code, int) else 0, told.out, told.err)
+
+    def done(self, *arguments: str | Path) -> Outcome:
+        outcome = self(*arguments)
+        assert outcome.code == 0, outcome
+        return outcome
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], sqlite_uri: str) -> Shell:
+    monkeypatch.setenv("HIVE_INGEST_METASTORE", sqlite_uri)
+    return Shell(monkeypatch, capsys)
+
+
+@pytest.fixture
+def alerts(shell: Shell) -> Shell:
+    shell.done(
+        *("create-table", "web.alerts", "--create-database"),
+        *("--column", "id:int", "--column", "msg:string", "--column", "at:timestamp"),
+        *("--partition", "continent:string", "--partition", "country:string"),
+        *("--bucket-by", "id", "--buckets", "4", "--property", "orc.compress=ZLIB"),
+    )
+    return shell
+
+
+@pytest.fixture
+def client(alerts: Shell, sqlite_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
+    with hi.connect_metastore(sqlite_uri, warehouse=tmp_path / "warehouse") as client:
+        yield client
+
+
+def records(path: Path, count: int, start: int = 0) -> Path:
+    lines = (
+        {"id": i, "msg": f"m{i}", "at": "2013-01-01 05:00:00.5", "continent": "Asia", "country": ("In", "Jp")[i % 2]}
+        for i in range(start, start + count)
+    )
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+# -- create-table ------------------------------------------------------------------------------------
+
+
+def test_create_table_makes_what_it_is_told(client: MetastoreClient) -> None:
+    table = client.get_table("web.alerts")
+    assert [(c.name, c.type) for c in table.columns] == [("id", "int"), ("msg", "string"), ("at", "timestamp")]
+    assert [key.name for key in table.partition_keys] == ["continent", "country"]
+    assert (table.bucket_columns, table.num_buckets) == (("id",), 4)
+    assert table.properties["orc.compress"] == "ZLIB"
+    assert table.is_transactional
+
+
+def test_create_table_takes_a_location_and_types_with_colons(shell: Shell, tmp_path: Path) -> None:
+    told = shell.done(
+        "create-table", "default.t", "--column", "s:struct<a:int,b:string>", "--location", tmp_path / "elsewhere"
+    )
+    assert told.out == f"default.t at file:{tmp_path}/elsewhere\n"
+
+
+def test_create_table_again_is_an_error_unless_it_is_said_to_be_fine(alerts: Shell) -> None:
+    again = alerts("create-table", "web.alerts", "--column", "id:int")
+    assert (again.code, again.out) == (1, "")
+    assert again.err.startswith("error: ")
+    alerts.done("create-table", "web.alerts", "--column", "id:int", "--if-not-exists")
+
+
+def test_create_table_does_not_invent_a_database(shell: Shell) -> None:
+    assert shell("create-table", "nowhere.t", "--column", "id:int").code == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [],
+        ["--column", "id"],
+        ["--column", ":int"],
+        ["--column", "id:"],
+        ["--column", "id:int", "--column", "id:string"],
+        ["--column", "id:int", "--property", "novalue"],
+        ["--column", "id:int", "--buckets", "4"],
+        ["--column", "id:int", "--bucket-by", "id"],
+        ["--column", "id:int", "--bucket-by", "id", "--buckets", "0"],
+        ["--column", "id:int", "--no-such-option"],
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_call_exits_with_2_and_touches_nothing(wrong: list[str], shell: Shell, tmp_path: Path) -> None:
+    outcome = shell("create-table", "default.t", *wrong)
+    assert outcome.code == 2
+    assert "Usage:" in outcome.err
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- ingest ------------------------------------------------------------------------------------------
+
+
+def test_ingest_is_exactly_once(alerts: Shell, tmp_path: Path) -> None:
+    paths = [records(tmp_path / "a.json", 25), records(tmp_path / "b.json", 10, start=25)]
+    told = alerts.done("ingest", "web.alerts", *paths, "--rows-per-transaction", "10")
+    assert told.out.startswith("web.alerts: 35 rows in 4 transactions and ")
+    again = alerts.done("ingest", "web.alerts", *paths)
+    assert again.out == "web.alerts: nothing to do, all was committed before: 2 files\n"
+    more = alerts.done("ingest", "web.alerts", *paths, records(tmp_path / "c.json", 1, start=35))
+    assert more.out.startswith("web.alerts: 1 row in 1 transaction and 1 ORC file, ")
+    assert more.out.endswith("; 2 files finished before\n")
+    rows = alerts.done("read", "web.alerts", "--columns", "id", "--output", "json").rows
+    assert sorted(row["id"] for row in rows) == list(range(36))  # type: ignore[type-var]
+
+
+def test_ingest_takes_delimited_text_in_any_shape(alerts: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("Country\tID\tMsg\tContinent\nIn\t1\ta\\\tb\tAsia\nJp\t2\t-\tAsia\nJp\t3\n")
+    alerts.done(
+        *("ingest", "web.alerts", path, "--format", "delimited", "--delimiter", "\\t", "--null-format", "-"),
+        *("--escape", "\\", "--skip-header", "1", "--fields", "country,id,msg,continent", "--missing-fields", "null"),
+    )
+    rows = alerts.done("read", "web.alerts", "-o", "json", "--columns", "id,msg,continent,country").rows
+    assert sorted((list(row.values()) for row in rows), key=str) == [
+        [1, "a\tb", "Asia", "In"],
+        [2, None, "Asia", "Jp"],
+        [3, None, None, "Jp"],
+    ]
+
+
+def test_ingest_stops_at_a_bad_record_and_says_where(alerts: Shell, tmp_path: Path) -> None:
+    path = records(tmp_path / "a.json", 25)
+    path.write_text(path.read_text() + '{"id": "x"}\n')
+    outcome = alerts("ingest", "web.alerts", path, "--rows-per-transaction", "10")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.startswith(f"error: '{path}', line 26 (at byte ")
+    assert len(outcome.err.splitlines()) == 1
+    skipped = alerts.done("ingest", "web.alerts", path, "--on-error", "skip")
+    assert "; 1 bad record skipped" in skipped.out
+
+
+def test_ingest_can_refuse_unknown_fields(alerts: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"id": 1, "colour": "red"}\n')
+    assert alerts("ingest", "web.alerts", path, "--unknown-fields", "fail").code == 1
+    assert alerts("ingest", "web.alerts", path).code == 0
+
+
+def test_ingest_under_another_sink_loads_a_file_anew(alerts: Shell, tmp_path: Path) -> None:
+    path = records(tmp_path / "a.json", 2)
+    for sink in ("one", "two"):
+        alerts.done("ingest", "web.alerts", path, "--sink", sink)
+    assert len(alerts.done("read", "web.alerts", "-o", "json").rows) == 4
+
+
+def test_an_interrupted_ingest_says_how_to_go_on(
+    alerts: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    path = records(tmp_path / "a.json", 25)
+    with monkeypatch.context() as patch:
+        patch.setattr(files_module._Ingestion, "_write", interrupt)
+        outcome = alerts("ingest", "web.alerts", path)
+    assert outcome.code == 130
+    assert "run the same command again" in outcome.err
+    alerts.done("ingest", "web.alerts", path)
+    assert len(alerts.done("read", "web.alerts", "-o", "json").rows) == 25
+
+
+# -- read --------------------------------------------------------------------------------------------
+
+
+def test_read_prints_one_snapshot_in_three_forms(alerts: Shell, client: MetastoreClient, tmp_path: Path) -> None:
+    alerts.done("ingest", "web.alerts", records(tmp_path / "a.json", 2))
+    assert alerts.done("read", "web.alerts", "--output", "csv", "--where", "id = 1").out == (
+        "id,msg,at,continent,country\n1,m1,2013-01-01 05:00:00.5,Asia,Jp\n"
+    )
+    (row,) = alerts.done("read", "web.alerts", "-o", "json", "--where", "country = 'In'", "--row-ids").rows
+    (row_id,) = hi.read_table(client, "web.alerts", filter=pc.field("id") == 0, row_ids=True)["row__id"].to_pylist()
+    assert row == {
+        "id": 0,
+        "msg": "m0",
+        "at": "2013-01-01 05:00:00.5",
+        "continent": "Asia",
+        "country": "In",
+        "row__id": row_id,
+    }
+    table = alerts.done("read", "web.alerts", "--columns", "msg,id").out.splitlines()
+    assert table[0].split() == ["msg", "id"]
+    assert sorted(line.split()[0] for line in table[2:4]) == ["m0", "m1"]
+
+
+def test_what_read_prints_as_json_can_be_ingested_again(shell: Shell, tmp_path: Path) -> None:
+    columns = {
+        "i": "int", "d": "decimal(5,2)", "s": "string", "b": "binary", "day": "date", "at": "timestamp",
+        "f": "double", "ok": "boolean", "l": "array<timestamp>", "m": "map<string,date>",
+        "r": "struct<x:int,y:array<decimal(3,1)>>",
+    }  # fmt: skip
+    options = [f"--column={name}:{type_}" for name, type_ in columns.items()]
+    shell.done("create-table", "default.one", *options)
+    shell.done("create-table", "default.two", *options)
+    record = {
+        "i": 1, "d": "1.50", "s": "ü\n", "b": "AAH/", "day": "0001-01-01", "at": "2262-01-01 00:00:00.123456789",
+        "f": 1.5, "ok": True, "l": ["1970-01-01 00:00:00", None], "m": {"k": "2013-01-01"},
+        "r": {"x": None, "y": ["1.5"]},
+    }  # fmt: skip
+    source = tmp_path / "source.json"
+    source.write_text(json.dumps(record) + "\n{}\n")
+    shell.done("ingest", "default.one", source)
+    copy = tmp_path / "copy.json"
+    copy.write_text(shell.done("read", "default.one", "-o", "json").out)
+    shell.done("ingest", "default.two", copy, "--unknown-fields", "fail")
+    assert shell.done("read", "default.two", "-o", "json").out == copy.read_text()
+    assert json.loads(copy.read_text().splitlines()[0])["b"] == "AAH/"
+
+
+def test_read_shows_20_rows_and_says_that_there_are_more(alerts: Shell, tmp_path: Path) -> None:
+    alerts.done("ingest", "web.alerts", records(tmp_path / "a.json", 30))
+    cut = alerts.done("read", "web.alerts")
+    assert len(cut.out.splitlines()) == 22
+    assert cut.err == "the first 20 rows; --limit N shows more\n"
+    whole = alerts.done("read", "web.alerts", "--limit", "30")
+    assert (len(whole.out.splitlines()), whole.err) == (32, "")
+    assert len(alerts.done("read", "web.alerts", "--limit", "0", "-o", "json").rows) == 0
+    assert len(alerts.done("read", "web.alerts", "-o", "json").rows) == 30
+
+
+def test_a_cut_read_leaves_no_transaction_open(alerts: Shell, tmp_path: Path) -> None:
+    alerts.done("ingest", "web.alerts", records(tmp_path / "a.json", 30))
+    alerts.done("read", "web.alerts", "--limit", "1")
+    assert [row for row in alerts.done("show", "transactions", "-o", "json").rows if row["state"] == "open"] == []
+
+
+# -- show and abort ----------------------------------------------------------------------------------
+
+
+def test_show_transactions_tells_readers_old_ones_and_owners(alerts: Shell, client: MetastoreClient) -> None:
+    (old,) = client.open_txns(1, agent_info="forgotten")
+    with (
+        scan(client, "web.alerts", agent_info="a reader"),
+        StreamingConnection.connect(
+            client, database="web", table="alerts", record_writer=hi.StrictJsonWriter(), agent_info="a writer"
+        ) as writer,
+    ):
+        writer.begin_transaction()
+        rows = alerts.done("show", "transactions", "-o", "json", "--old-minutes", "0").rows
+        of_table = alerts.done("show", "transactions", "web.alerts", "-o", "json").rows
+    assert [(row["owner"], row["kind"], row["state"]) for row in rows] == [
+        ("forgotten", "default", "open"),
+        ("a reader", "reader", "open"),
+        ("a writer", "default", "open"),
+    ]
+    assert rows[0]["txn"] == old
+    assert all(str(row["remark"]).startswith("OLD: ") for row in rows)
+    assert [(row["owner"], row["remark"]) for row in of_table] == [("a reader", ""), ("a writer", "")]
+
+
+def test_abort_ends_a_transaction_and_its_reason_is_shown(alerts: Shell, client: MetastoreClient) -> None:
+    (txn,) = client.open_txns(1)
+    assert alerts.done("abort", str(txn)).out == f"transaction {txn} is aborted\n"
+    (row,) = [row for row in alerts.done("show", "transactions", "-o", "json").rows if row["txn"] == txn]
+    assert row["state"] == "aborted"
+    assert str(row["remark"]).startswith("hive-ingest abort by ")
+
+
+def test_abort_goes_on_behind_one_that_it_cannot_abort(alerts: Shell, client: MetastoreClient) -> None:
+    (txn,) = client.open_txns(1, txn_type=TxnType.READ_ONLY)
+    outcome = alerts("abort", "4711", str(txn))
+    assert outcome.code == 1
+    assert outcome.err.startswith("error: transaction 4711 ")
+    assert outcome.out == f"transaction {txn} is aborted\n"
+
+
+def test_show_locks_tells_who_waits_for_whom(alerts: Shell, client: MetastoreClient) -> None:
+    locks = []
+    for _ in range(2):
+        (txn,) = client.open_txns(1)
+        component = LockComponent(
+            LockType.EXCLUSIVE, LockLevel.TABLE, "web", "alerts", operation_type=DataOperationType.UPDATE
+        )
+        request = LockRequest((component,), txn, user="me", hostname="here", agent_info="agent")
+        locks.append(client.lock(request).lock_id)
+    holder, waiter = alerts.done("show", "locks", "web.alerts", "-o", "json").rows
+    assert (holder["lock"], holder["state"], holder["blocked_by"]) == (f"{locks[0]}.1", "acquired", None)
+    assert (waiter["state"], waiter["blocked_by"]) == ("waiting", f"{locks[0]}.1")
+    assert (waiter["table"], waiter["type"], waiter["owner"]) == ("web.alerts", "exclusive", "agent")
+    assert [row["lock"] for row in alerts.done("show", "locks", "-o", "json").rows] == [holder["lock"], waiter["lock"]]
+
+
+def test_show_partitions_lists_them_with_their_folders(alerts: Shell, tmp_path: Path) -> None:
+    alerts.done("ingest", "web.alerts", records(tmp_path / "a.json", 2))
+    rows = alerts.done("show", "partitions", "web.alerts", "-o", "json").rows
+    assert [row["partition"] for row in rows] == ["continent=Asia/country=In", "continent=Asia/country=Jp"]
+    assert all(Path(str(row["location"]).removeprefix("file:")).is_dir() for row in rows)
+
+
+def test_show_deltas_tells_read_small_open_aborted_and_obsolete_apart(
+    alerts: Shell, client: MetastoreClient, tmp_path: Path
+) -> None:
+    alerts.done("create-table", "web.plain", "--column", "id:int")
+    for rows in (1, 10, 10_000):
+        hi.append(client, "web.plain", pa.table({"id": pa.array(range(rows), pa.int32())}))
+    folder = Path(client.get_table("web.plain").location.removeprefix("file:"))
+    shutil.copytree(folder / "delta_0000002_0000002_0000", folder / "base_0000002")
+    opened = client.open_txns(2)
+    for txn_id, write_id in (
+        (pair.txn_id, pair.write_id) for pair in client.allocate_table_write_ids("web.plain", opened)
+    ):
+        shutil.copytree(folder / "delta_0000001_0000001_0000", folder / f"delta_{write_id:07d}_{write_id:07d}_0000")
+        if txn_id == opened[1]:
+            client.abort_txn(txn_id)
+    (row,) = alerts.done("show", "deltas", "web.plain", "-o", "json", "--rows", "--small-mib", "0.001").rows
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    assert row == {
+        "partition": "",
+        "base": "base_0000002",
+        "deltas": 1,
+        "delete_deltas": 0,
+        "small": 0,
+        "open": 1,
+        "aborted": 1,
+        "obsolete": 2,
+        "bytes": size,
+        "rows": 10_010,
+    }
+    (row,) = alerts.done("show", "deltas", "web.plain", "-o", "json").rows
+    assert row["small"] == 1
+    assert "rows" not in row
+
+
+def test_show_deltas_without_a_table_shows_all_of_them(alerts: Shell, tmp_path: Path) -> None:
+    alerts.done("ingest", "web.alerts", records(tmp_path / "a.json", 2))
+    rows = alerts.done("show", "deltas", "-o", "json").rows
+    assert [(row["table"], row["partition"], row["deltas"]) for row in rows] == [
+        ("web.alerts", "continent=Asia/country=In", 1),
+        ("web.alerts", "continent=Asia/country=Jp", 1),
+        ("web.alerts__progress", "", 1),
+    ]
+
+
+# -- how it fails ------------------------------------------------------------------------------------
+
+URI = "postgresql+psycopg://me:s%40cret@127.0.0.1:1/db"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["read", "web.nowhere"],
+        ["read", "web.alerts", "--where", "month = 3"],
+        ["read", "web.alerts", "--columns", "nowhere"],
+        ["read", "not a name"],
+        ["ingest", "web.nowhere", "/dev/null"],
+        ["ingest", "web.alerts", "/nowhere.json"],
+        ["ingest", "web.alerts", "/dev/null", "--sink", "Not A Sink"],
+        ["ingest", "web.alerts", "/dev/null", "--format", "delimited", "--delimiter", "||"],
+        ["show", "partitions", "web.nowhere"],
+        ["show", "deltas", "web.nowhere"],
+        ["abort", "4711"],
+        ["show", "locks", "--metastore", "sqlite:////nowhere/metastore.db"],
+        ["show", "locks", "--metastore", "mysql://me:s%40cret@host/db"],
+        ["show", "locks", "--metastore", URI],
+        ["show", "locks", "--metastore", URI, "--warehouse", "{tmp}"],
+    ],
+    ids=" ".join,
+)
+def test_every_failure_is_one_line_and_exit_code_1(command: list[str], alerts: Shell, tmp_path: Path) -> None:
+    outcome = alerts(*(word.replace("{tmp}", str(tmp_path)) for word in command))
+    assert (outcome.code, outcome.out) == (1, "")
+    assert len(outcome.err.splitlines()) == 1, outcome.err
+    assert outcome.err.startswith("error: ")
+    assert "Traceback" not in outcome.err
+    assert "cret" not in outcome.err
+
+
+def test_a_traceback_is_shown_on_demand_without_passwords(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("show", "locks", "--metastore", URI, "--warehouse", str(tmp_path))
+    by_option = shell("--debug", *command)
+    monkeypatch.setenv("HIVE_INGEST_DEBUG", "1")
+    by_environment = shell(*command)
+    for outcome in (by_option, by_environment):
+        assert outcome.code == 1
+        assert "Traceback" in outcome.err
+        assert "cret" not in outcome.err
+
+
+def test_without_a_metastore_the_call_is_wrong(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HIVE_INGEST_METASTORE")
+    outcome = shell("show", "locks")
+    assert outcome.code == 2
+    assert "HIVE_INGEST_METASTORE" in outcome.err
+
+
+def test_looking_never_makes_a_metastore(shell: Shell, tmp_path: Path) -> None:
+    assert shell("show", "locks").code == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_warehouse_can_be_named(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create = ("create-table", "--create-database", "--column", "id:int")
+    assert f"file:{tmp_path}/one/a.db/t" in shell.done(*create, "a.t", "--warehouse", tmp_path / "one").out
+    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "two"))
+    assert f"file:{tmp_path}/two/b.db/t" in shell.done(*create, "b.t").out
+    monkeypatch.delenv("HIVE_INGEST_WAREHOUSE")
+    assert f"file:{tmp_path}/warehouse/c.db/t" in shell.done(*create, "c.t").out
+
+
+def test_help_names_every_command(shell: Shell) -> None:
+    told = shell.done("--help").out + shell.done("show", "--help").out
+    for command in ("create-table", "ingest", "read", "show", "abort", "transactions", "locks", "partitions", "deltas"):
+        assert command in told
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "hive_ingest.cli", "--version"], capture_output=True, text=True, check=True
+    )
+    assert told.stdout == f"hive-ingest {hi.__version__}\n"
+
+
+def test_importing_the_command_line_loads_nothing_that_help_does_not_need() -> None:
+    code = "import sys, hive_ingest.cli; print(sorted({'sqlalchemy', 'typer', 'rich', 'psycopg'} & set(sys.modules)))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "[]\n"
+    code = "import sys, hive_ingest.cli.app; print('sqlalchemy' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "False\n"
+
+
+def test_a_reader_that_hangs_up_gets_no_traceback(alerts: Shell, sqlite_uri: str, tmp_path: Path) -> None:
+    alerts.done("ingest", "web.alerts", records(tmp_path / "a.json", 5_000))
+    told = subprocess.run(
+        f"{sys.executable} -m hive_ingest.cli read web.alerts -o json | head -n 1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (len(told.stdout.splitlines()), told.stderr) == (1, "")

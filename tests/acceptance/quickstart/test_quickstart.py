@@ -1,0 +1,108 @@
+"""The quickstart keeps its promises on the whole of its input, and would say so if it did not."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from examples.quickstart.__main__ import Quickstart, main
+from examples.quickstart.checks import compare
+from examples.quickstart.flights import COLUMNS, DELIMITER, FIELDS, PARTITION_KEYS, prepare, read_source
+from hive_ingest.model import columns_of
+from hive_ingest.schema import arrow_schema
+
+ROWS = 336_776
+
+
+@pytest.fixture(scope="module")
+def source() -> pa.Table:
+    return read_source()
+
+
+@pytest.fixture(scope="module")
+def landed(source: pa.Table) -> pa.Table:
+    """What the table must hold."""
+    return source.select(FIELDS).cast(arrow_schema(columns_of(COLUMNS | PARTITION_KEYS)))
+
+
+def test_a_year_of_flights_lands_exactly_once_through_a_kill(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    demo = tmp_path / "demo"
+    assert main([str(demo)]) == 0
+    told = capsys.readouterr().out
+    assert "All checks passed" in told
+    assert "FAILED" not in told
+    assert f"{ROWS:,} rows of 69 transactions, 36 partitions" in told
+    assert re.search(r"published 3 delta folders and is not committed. A reader sees 45,000 rows", told)
+    assert "It went on behind row 45,000" in told
+    command = next(line for line in told.splitlines() if "hive-ingest read" in line)
+    shown = subprocess.run(shlex.split(command), capture_output=True, text=True, check=True).stdout
+    assert len(shown.splitlines()) == 2 + 5
+
+
+def test_a_folder_of_its_own_is_made_anew(tmp_path: Path) -> None:
+    demo = tmp_path / "demo"
+    for _ in range(2):
+        Quickstart(demo)._clear()
+        assert [path.name for path in demo.iterdir()] == [".hive-ingest-quickstart"]
+        (demo / "metastore.db").touch()
+
+
+def test_a_folder_of_somebody_else_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "precious").touch()
+    with pytest.raises(SystemExit, match="holds something else"):
+        main([str(tmp_path)])
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+def test_the_files_hold_every_flight_with_its_number(source: pa.Table, tmp_path: Path) -> None:
+    flights = source.slice(100_000, 5_000)
+    json_files, text_files = prepare(flights, tmp_path / "input")
+    assert [path.name for path in (*json_files, *text_files)] == [
+        f"flights-{month:02d}.{'json' if month < 7 else 'txt'}" for month in range(1, 13)
+    ]
+    lines = [line for path in text_files for line in path.read_text().splitlines()]
+    assert all(line.count(DELIMITER) == len(FIELDS) - 1 for line in lines)
+    count = len(lines) + sum(len(path.read_text().splitlines()) for path in json_files)
+    assert count == flights.num_rows
+
+
+def test_what_equals_the_source_keeps_every_promise(source: pa.Table, landed: pa.Table) -> None:
+    assert source.num_rows == ROWS
+    assert all(check.is_kept for check in compare(source, landed))
+
+
+def broken(source: pa.Table, landed: pa.Table) -> list[str]:
+    return [check.promise.split()[0] for check in compare(source, landed) if not check.is_kept]
+
+
+def test_a_lost_row_is_noticed(source: pa.Table, landed: pa.Table) -> None:
+    assert broken(source, landed.slice(1)) == ["every", "counts", "every"]
+
+
+def test_a_row_that_came_twice_is_noticed(source: pa.Table, landed: pa.Table) -> None:
+    assert broken(source, pa.concat_tables([landed, landed.slice(7, 1)])) == ["none", "counts", "every"]
+
+
+def test_a_row_in_place_of_another_is_noticed(source: pa.Table, landed: pa.Table) -> None:
+    assert broken(source, pa.concat_tables([landed.slice(1), landed.slice(7, 1)])) == [
+        "every",
+        "none",
+        "counts",
+        "every",
+    ]
+
+
+def test_a_changed_cell_is_noticed(source: pa.Table, landed: pa.Table) -> None:
+    carriers = pc.replace_with_mask(
+        landed["carrier"].combine_chunks(), pc.equal(landed["row_number"], 5).combine_chunks(), pa.scalar("XX")
+    )
+    changed = landed.set_column(landed.schema.get_field_index("carrier"), "carrier", carriers)
+    assert broken(source, changed) == ["every"]

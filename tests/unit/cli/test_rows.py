@@ -1,0 +1,68 @@
+"""Rows come out readable for people and exact for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from hive_ingest.cli import rows as rows_module
+from hive_ingest.cli.options import Output
+from hive_ingest.cli.rows import counted, write_rows
+
+COLUMNS = ("id", "msg", "tags")
+ROWS = [(1, "a,b", {"k": [1, None]}), (2, None, None), (30, "line\nend [red]x\x1b[0m", {})]
+
+
+def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    write_rows(COLUMNS, ROWS, Output.JSON)
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert found == [dict(zip(COLUMNS, row, strict=True)) for row in ROWS]
+
+
+def test_csv_is_read_back_by_a_csv_reader(capsys: pytest.CaptureFixture[str]) -> None:
+    write_rows(COLUMNS, ROWS, Output.CSV)
+    found = list(csv.reader(io.StringIO(capsys.readouterr().out)))
+    assert found == [
+        ["id", "msg", "tags"],
+        ["1", "a,b", '{"k": [1, null]}'],
+        ["2", "", ""],
+        ["30", "line\nend [red]x\x1b[0m", "{}"],
+    ]
+
+
+def test_a_table_shows_text_as_it_is_and_obeys_none_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    write_rows(COLUMNS, ROWS, Output.TABLE)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["id", "msg", "tags"]
+    assert lines[3] == ["2", "NULL", "NULL"]
+    assert lines[4] == ["30", "line\\nend", "[red]x\\x1b[0m", "{}"]
+
+
+def test_a_table_in_a_pipe_is_never_folded(capsys: pytest.CaptureFixture[str]) -> None:
+    write_rows(("wide", "end"), [("x" * 500, "y")], Output.TABLE)
+    assert f"{'x' * 500}   y" in capsys.readouterr().out
+
+
+def test_a_table_too_wide_for_the_screen_is_told_row_by_row() -> None:
+    console = Console(file=io.StringIO(), width=60)
+    few, many = [("a" * 50, "b" * 50)], [tuple("abcdefgh" * 2)]
+    assert rows_module._is_readable(rows_module._table(("one", "two"), few), console)
+    names = [f"column_{i}" for i in range(16)]
+    assert not rows_module._is_readable(rows_module._table(names, many), console)
+    rows_module._write_row_by_row(names, many, console)
+    told = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert told[0].startswith("row 1 ---")
+    assert told[1:3] == ["column_0   a", "column_1   b"]
+
+
+def test_no_rows_are_fine(capsys: pytest.CaptureFixture[str]) -> None:
+    write_rows(COLUMNS, [], Output.TABLE)
+    assert capsys.readouterr().out.split()[:3] == ["id", "msg", "tags"]
+
+
+def test_numbers_agree_with_their_nouns() -> None:
+    assert [counted(n, "row") for n in (0, 1, 2000)] == ["0 rows", "1 row", "2,000 rows"]
