@@ -7,6 +7,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -53,23 +54,23 @@ class Transaction:
     def last(self, op: str) -> Call | None:
         return next((call for call in reversed(self.calls) if call.op == op), None)
 
-    @property
+    @cached_property
     def committed(self) -> Call | None:
         call = self.last("commit")
         return call if call is not None and call.succeeded else None
 
-    @property
+    @cached_property
     def surely_aborted_at(self) -> int:
         """It was aborted by then; NEVER if nothing proves it."""
         proofs = [c.t1 for c in self.calls if c.error == "TxnAborted" or (c.op == "abort" and c.succeeded)]
         return min(proofs, default=NEVER)
 
-    @property
+    @cached_property
     def surely_not_committed_before(self) -> int:
         commit = self.last("commit")
         return NEVER if commit is None else commit.t0
 
-    @property
+    @cached_property
     def surely_open_until(self) -> int:
         """Every success but that of abort proves that it was still open when the call was made."""
         return max((c.t0 for c in self.calls if c.succeeded and c.op != "abort"), default=self.opened.t1)

@@ -32,9 +32,12 @@ from hive_ingest.model import (
 )
 
 WORKERS = 8
-TABLES = ("c.t0", "c.t1", "c.t2")
-PARTITIONS = ("p=0", "p=1", "p=2")
-TXN_TIMEOUT_SECONDS = 3.0
+# Few of each, so that workers meet.
+TABLES = ("c.t0", "c.t1")
+PARTITIONS = ("p=0", "p=1")
+TXN_TIMEOUT_SECONDS = 1.5
+_NAP_SECONDS = 2.2
+_NAP_CHANCE = 0.04
 #: What a transaction may answer when somebody was faster or it was timed out.
 _EXPECTED = (TxnAborted, NoSuchTxn, NoSuchLock)
 _LOCK_TRIES = 6
@@ -84,7 +87,7 @@ class Worker:
         self.record = Recorder(file)
 
     def run(self) -> None:
-        kinds = (self.insert, self.insert, self.update, self.overwrite, self.read, self.read_later)
+        kinds = (self.insert, self.update, self.update, self.overwrite, self.read, self.read_later)
         while True:
             try:
                 self.random.choice(kinds)()
@@ -126,11 +129,15 @@ class Worker:
         self.record.call("abort", lambda: self.ms.abort_txn(txn_id, reason="workload"), txn=txn_id)
 
     def finish(self, txn_id: TxnId, **about: Any) -> None:
+        # Some sleep so long that they are timed out, and wake up believing in their lock.
+        napping = self.random.random() < _NAP_CHANCE
+        time.sleep(_NAP_SECONDS if napping else self.random.uniform(0.0, 0.03))
         if self.random.random() < 0.2:
             self.abort(txn_id)
             return
         compare = bool(about.get("updated"))
-        self.record.call("heartbeat", lambda: self.ms.heartbeat(txn_id=txn_id), txn=txn_id)
+        if not napping:
+            self.record.call("heartbeat", lambda: self.ms.heartbeat(txn_id=txn_id), txn=txn_id)
         self.record.call(
             "commit", lambda: self.ms.commit_txn(txn_id, excl_write_enabled=not compare), txn=txn_id, **about
         )
@@ -155,6 +162,7 @@ class Worker:
         txn_id = self.open()
         write_id = self.allocate(txn_id, table)
         operation = DataOperationType.UPDATE
+        time.sleep(self.random.uniform(0.0, 0.02))
         if self.lock(txn_id, _component(LockType.SHARED_WRITE, table, operation=operation, dynamic=True)):
             self.name_partition(txn_id, write_id, table, partition, operation)
             self.finish(txn_id, updated=[table, partition])
@@ -241,7 +249,7 @@ def run_workload(uri: str, warehouse: str, folder: Path, *, seed: int, operation
     killed = 0
     try:
         while _answers(folder) < operations:
-            time.sleep(chance.uniform(0.1, 0.5))
+            time.sleep(chance.uniform(0.3, 1.0))
             dead = [worker for worker in workers if not worker.is_alive()]
             assert not dead, f"a worker ended by itself with exit code {dead[0].exitcode}: see its traceback above"
             victim = chance.randrange(WORKERS)
