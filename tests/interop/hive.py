@@ -162,8 +162,8 @@ class RealHive:
         self.sql(f"alter table {table}{where} compact '{kind}'")
         self._call("compactor_pass", thread="worker")
         self._call("compactor_pass", thread="cleaner")
-        heading, *compactions = self.sql("show compactions")
-        newest = dict(zip(heading, max(compactions, key=_compaction_id), strict=True))
+        listed = self.sql("show compactions")
+        newest = dict(zip(listed[0], max(listed[1:], key=_compaction_id), strict=True))
         if newest["State"] != "succeeded":
             raise HiveError(f"Hive {self.version} did not compact {table}{where}: {newest}")
 
