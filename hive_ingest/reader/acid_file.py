@@ -45,7 +45,8 @@ class AcidFileReader:
             tail = read_tail(self._source, file.path)
             root = column_tree(tail, file.path)
             self._orc = self._open_orc()
-            self._check_schema()
+            schema = self._orc.schema
+            self._check_schema(schema)
         except BaseException:
             self._source.close()
             raise
@@ -53,7 +54,7 @@ class AcidFileReader:
         self.num_stripes = len(tail.footer.stripes)
         #: The table's columns as the file has them, for Arrow and for ORC.
         self.row: OrcColumn = root.children[-1]
-        self.row_type: pa.StructType = self._orc.schema.field(ROW).type
+        self.row_type: pa.StructType = schema.field(ROW).type
 
     def read(self, stripe: int, acid: Sequence[str], row: Sequence[str]) -> StripeRows:
         """Only the named ACID columns and children of `row`, of one stripe."""
@@ -84,8 +85,7 @@ class AcidFileReader:
         except (pa.ArrowException, OSError) as error:
             raise CorruptFile(f"{self.path!r} is no ORC file: {error}. Restore it from a copy") from error
 
-    def _check_schema(self) -> None:
-        schema = self._orc.schema
+    def _check_schema(self, schema: pa.Schema) -> None:
         if tuple(schema.names) != ACID_COLUMNS or not pa.types.is_struct(schema.field(ROW).type):
             raise CorruptFile(
                 f"{self.path!r} is no file of an ACID table: its columns are {', '.join(schema.names)}, expected "
@@ -113,7 +113,8 @@ class StripeRows:
 
     def numbers(self, name: str) -> npt.NDArray[Any]:
         """One of the ACID columns; a null (no writer makes any) counts as -1."""
-        return np.asarray(self._batch.column(name).fill_null(-1).to_numpy(zero_copy_only=False))
+        column = self._batch.column(name)
+        return np.asarray((column.fill_null(-1) if column.null_count else column).to_numpy(zero_copy_only=False))
 
     def row_ids(self) -> RowIds:
         return RowIds(self.numbers(ORIGINAL_WRITE_ID), self.numbers(BUCKET), self.numbers(ROW_ID))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hive_ingest.acid.directory import BEFORE_ALL_WRITE_IDS, AcidDirectory, ListedEntry, acid_directory
@@ -38,24 +39,33 @@ class FileToRead:
 
 
 @dataclass(frozen=True, slots=True)
-class FilesToRead:
-    """In the order of reading: the base's buckets, then each delta's."""
+class FolderToRead:
+    """The folders of a snapshot; the files in each are listed when they are asked for."""
 
-    data: tuple[FileToRead, ...]
-    delete_events: tuple[FileToRead, ...]
+    store: FileStore
+    location: str
+    directory: AcidDirectory
+    valid_write_ids: ValidWriteIdList
 
+    @classmethod
+    def of(
+        cls, store: FileStore, location: str, valid_write_ids: ValidWriteIdList, valid_txns: ValidTxnList
+    ) -> FolderToRead:
+        """Raises what `acid_directory` does, and UnsupportedFeature for files without the ACID columns."""
+        directory = acid_directory(_listing(store, location), valid_write_ids, valid_txns)
+        _check_originals(store, location, directory)
+        return cls(store, location, directory, valid_write_ids)
 
-def files_of(
-    store: FileStore, location: str, valid_write_ids: ValidWriteIdList, valid_txns: ValidTxnList
-) -> FilesToRead:
-    """Raises what `acid_directory` does, and UnsupportedFeature for files without the ACID columns."""
-    directory = acid_directory(_listing(store, location), valid_write_ids, valid_txns)
-    _check_originals(store, location, directory)
-    folders: list[BaseName | DeltaName] = [*([directory.base] if directory.base else []), *directory.deltas]
-    return FilesToRead(
-        tuple(f for name in folders for f in _bucket_files(store, location, name, valid_write_ids)),
-        tuple(f for name in directory.delete_deltas for f in _bucket_files(store, location, name, valid_write_ids)),
-    )
+    def data_files(self, *, newest_first: bool = False) -> Iterator[FileToRead]:
+        """The base's buckets, then each delta's; or the other way round. Raises CorruptFile for a foreign name."""
+        base = [self.directory.base] if self.directory.base else []
+        folders: list[BaseName | DeltaName] = [*base, *self.directory.deltas]
+        for name in reversed(folders) if newest_first else folders:
+            yield from _bucket_files(self.store, self.location, name, self.valid_write_ids)
+
+    def delete_event_files(self) -> Iterator[FileToRead]:
+        for name in self.directory.delete_deltas:
+            yield from _bucket_files(self.store, self.location, name, self.valid_write_ids)
 
 
 def _listing(store: FileStore, location: str) -> list[ListedEntry]:
@@ -96,7 +106,7 @@ def _is_original(path: str) -> UnsupportedFeature:
 def _bucket_files(
     store: FileStore, location: str, name: BaseName | DeltaName, valid_write_ids: ValidWriteIdList
 ) -> list[FileToRead]:
-    entries = {entry.name: entry for entry in store.list(f"{location}/{name}") if not entry.is_folder}
+    entries = _files_in(store, f"{location}/{name}")
     check = not _is_all_valid(name, valid_write_ids)
     found: list[FileToRead] = []
     for entry in entries.values():
@@ -110,6 +120,13 @@ def _bucket_files(
             if length != 0 and not (entry.size_bytes == 0 and _may_be_open(name)):
                 found.append(FileToRead(entry.path, length, check))
     return found
+
+
+def _files_in(store: FileStore, path: str) -> dict[str, FileEntry]:
+    listed = store.list(path)
+    if not listed and not store.exists(path):
+        raise StreamingIOFailure(f"{path!r} was there and is gone: somebody removed it under the reader. Read again")
+    return {entry.name: entry for entry in listed if not entry.is_folder}
 
 
 def _is_all_valid(name: BaseName | DeltaName, valid_write_ids: ValidWriteIdList) -> bool:

@@ -26,7 +26,7 @@ from hive_ingest.reader.acid_file import (
 )
 from hive_ingest.reader.delete_events import DeleteEvents, RowIds
 from hive_ingest.reader.evolution import ColumnSource, column_sources
-from hive_ingest.reader.folder import FilesToRead, FileToRead, files_of
+from hive_ingest.reader.folder import FileToRead, FolderToRead
 from hive_ingest.reader.partitions import PartitionToRead
 from hive_ingest.reader.predicate import Predicate
 from hive_ingest.schema import arrow_schema
@@ -68,31 +68,29 @@ class Projection:
         )
 
 
-def read_partition(partition: PartitionToRead, projection: Projection, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
-    """One batch for each stripe that has rows left, by file and row; nothing is opened before it is asked for."""
+def read_partition(
+    partition: PartitionToRead, projection: Projection, snapshot: Snapshot, *, newest_first: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """One batch for each stripe that has rows left, by file and row; nothing is opened before it is asked for.
+
+    With `newest_first` the files come in the reverse order, and a folder is listed only when its turn has come: for
+    whoever stops at the latest rows.
+    """
     store, location = open_store(partition.location)
-    files = files_of(store, location, snapshot.valid_write_ids, snapshot.valid_txns)
-    reading = _PartitionReading(store, files, partition, projection, snapshot)
-    for file in files.data:
+    folder = FolderToRead.of(store, location, snapshot.valid_write_ids, snapshot.valid_txns)
+    reading = _PartitionReading(folder, partition, projection)
+    files = folder.data_files(newest_first=newest_first)
+    for file in files if newest_first else list(files):
         yield from reading.batches(file)
 
 
 class _PartitionReading:
-    def __init__(
-        self,
-        store: FileStore,
-        files: FilesToRead,
-        partition: PartitionToRead,
-        projection: Projection,
-        snapshot: Snapshot,
-    ) -> None:
-        self._store = store
+    def __init__(self, folder: FolderToRead, partition: PartitionToRead, projection: Projection) -> None:
+        self._store = folder.store
         self._partition = partition
         self._projection = projection
-        self._write_ids = snapshot.valid_write_ids
-        self._deletes = (
-            _load_delete_events(store, files.delete_events, snapshot.valid_write_ids) if files.data else None
-        )
+        self._write_ids = folder.valid_write_ids
+        self._deletes = _load_delete_events(folder)
 
     def batches(self, file: FileToRead) -> Iterator[pa.RecordBatch]:
         with AcidFileReader(self._store, file) as reader:
@@ -176,11 +174,10 @@ def _row_id_array(rows: RowIds) -> pa.StructArray:
     return pa.StructArray.from_arrays(columns, fields=list(ROW_ID_TYPE))
 
 
-def _load_delete_events(
-    store: FileStore, files: tuple[FileToRead, ...], valid_write_ids: ValidWriteIdList
-) -> DeleteEvents | None:
+def _load_delete_events(folder: FolderToRead) -> DeleteEvents | None:
     """All events of the partition that the snapshot sees; None when there is no file of them."""
-    parts = [part for file in files for part in _delete_events_of(store, file, valid_write_ids)]
+    files = folder.delete_event_files()
+    parts = [part for file in files for part in _delete_events_of(folder.store, file, folder.valid_write_ids)]
     return DeleteEvents(RowIds.concat(parts)) if parts else None
 
 

@@ -1,11 +1,13 @@
 """Which files of a folder are read, and how much of each."""
 
+import shutil
+
 import pytest
 
 from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
 from hive_ingest.errors import CorruptFile, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.model import TableName, TxnId, WriteId
-from hive_ingest.reader.folder import files_of
+from hive_ingest.reader.folder import FolderToRead
 from hive_ingest.storage.filesystem import open_store
 
 
@@ -18,15 +20,15 @@ def folder(tmp_path):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_bytes(content)
 
-        def files(self, hwm=9, open_=(), aborted=()):
+        def of(self, hwm=9, open_=(), aborted=()):
             store, path = open_store(str(tmp_path))
             write_ids = ValidWriteIdList(TableName("web", "t"), WriteId(hwm), open_, aborted)
-            return files_of(store, path, write_ids, ValidTxnList(TxnId(99)))
+            return FolderToRead.of(store, path, write_ids, ValidTxnList(TxnId(99)))
 
         def data(self, **snapshot):
             return [
                 (f.path.removeprefix(f"{tmp_path}/"), f.length_bytes, f.check_write_ids)
-                for f in self.files(**snapshot).data
+                for f in self.of(**snapshot).data_files()
             ]
 
     return Folder()
@@ -52,9 +54,34 @@ def test_base_deltas_and_buckets_come_in_order(folder):
         "delta_0000003_0000003_0000/bucket_00000_0",
         "delta_0000003_0000003_0000/bucket_00001",
     ]
-    assert [f.path for f in folder.files().delete_events] == [
+    assert [f.path for f in folder.of().delete_event_files()] == [
         f"{folder.path}/delete_delta_0000004_0000004_0000/bucket_00000"
     ]
+
+
+def test_the_newest_folder_can_come_first_and_the_rest_is_not_listed(folder):
+    for name in ("base_0000002_v0000001/bucket_00000", "delta_0000003_0000003_0000/bucket_00000"):
+        folder.put(name)
+    folder.put("delta_0000004_0000004_0000/bucket_00000")
+    newest_first = folder.of().data_files(newest_first=True)
+    assert next(newest_first).path.endswith("delta_0000004_0000004_0000/bucket_00000")
+    (folder.path / "delta_0000003_0000003_0000/foreign").write_bytes(b"")
+    with pytest.raises(CorruptFile, match="foreign"):
+        next(newest_first)
+
+
+def test_a_folder_that_vanishes_under_the_reader_is_an_error(folder):
+    folder.put("delta_0000003_0000003_0000/bucket_00000")
+    files = folder.of().data_files()
+    shutil.rmtree(folder.path / "delta_0000003_0000003_0000")
+    with pytest.raises(StreamingIOFailure, match=r"delta_0000003_0000003_0000.*is gone"):
+        next(files)
+
+
+def test_a_delta_without_rows_has_no_files(folder):
+    (folder.path / "delta_0000003_0000003_0000").mkdir()
+    folder.put("base_0000002/_orc_acid_version", b"2")
+    assert folder.data() == []
 
 
 def test_a_missing_folder_has_no_files(folder):
@@ -93,10 +120,10 @@ def test_a_side_file_that_cannot_be_believed_is_an_error_and_not_a_loss(folder):
     folder.put("delta_0000001_0000005/bucket_00000", b"x" * 500)
     folder.put("delta_0000001_0000005/bucket_00000_flush_length", b"")
     with pytest.raises(StreamingIOFailure, match="bucket_00000_flush_length"):
-        folder.files()
+        folder.data()
     folder.put("delta_0000001_0000005/bucket_00000_flush_length", lengths(501))
     with pytest.raises(StreamingIOFailure, match="500 bytes"):
-        folder.files()
+        folder.data()
 
 
 def test_a_side_file_beside_a_single_write_id_is_passed_over_as_in_hive(folder):
@@ -109,7 +136,7 @@ def test_a_side_file_beside_a_single_write_id_is_passed_over_as_in_hive(folder):
 def test_files_without_acid_columns_are_refused_by_name(folder, name):
     folder.put(name)
     with pytest.raises(UnsupportedFeature, match=r"000000_0.*no ACID columns"):
-        folder.files()
+        folder.data()
 
 
 def test_hidden_files_below_a_foreign_folder_do_not_count(folder):
@@ -127,4 +154,4 @@ def test_original_files_below_a_base_are_obsolete(folder):
 def test_a_foreign_file_in_a_delta_is_refused_by_name(folder):
     folder.put("delta_0000001_0000001_0000/part-0.orc")
     with pytest.raises(CorruptFile, match=r"part-0\.orc"):
-        folder.files()
+        folder.data()
