@@ -1,58 +1,64 @@
-"""Arrow data made safe for pyarrow's ORC writer.
+"""Arrow data made safe for pyarrow's ORC writer. What was seen with pyarrow 26, Hive 3.1.3 and Hive 4.0.1:
 
-The writer takes a child of a struct at its word: where the struct is null and the child is not, a value too many
-goes into the child's stream, and every later row of that column reads its neighbour's value (seen with pyarrow
-26; only a struct that is itself a child of a struct with nulls is treated right). So validity is pushed down
-to the children first, at every depth. Where nothing is null, nothing is copied.
+- **Null structs.** The writer takes a child of a struct at its word: where the struct is null and the child is not,
+  a value too many goes into the child's stream, and every later row of that column reads its neighbour's value. So
+  validity is pushed down to the children, at every depth; where nothing is null, nothing is copied.
+- **Timestamps before 1970 with a fraction of a second** get negative nanoseconds. pyarrow reads them back; Hive's
+  query fails (`nanos > 999999999 or < 0`). There is no way to make this writer do otherwise, so such a value is
+  refused: `unwritable_timestamps` finds them. Whole seconds are right back to 1677-09-21 00:12:44, the first one
+  that Arrow's nanoseconds can hold, and any fraction from 1970 to 2262-04-11 23:47:16.854775807.
+- **Dates** from 0001-01-01 to 9999-12-31 are right, also those before 1582-10-15, because the files say that they
+  count in the proleptic Gregorian calendar (see `orc_tail`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from hive_ingest.errors import SerializationError, UnsupportedFeature
 
+BoolArray = npt.NDArray[np.bool_]
+_UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
 
 def normalise(batch: pa.RecordBatch, schema: pa.Schema) -> pa.StructArray:
     """The rows of `batch` as one struct of exactly the types of `schema`, safe to write; columns by position.
 
-    Raises SerializationError for a value that its column's type cannot hold.
+    Raises SerializationError for a value that its column's type, or an ORC file, cannot hold.
     """
-    if batch.schema.equals(schema) and not holds_struct(schema):
+    if batch.schema.equals(schema) and _is_safe(schema):
         return batch.to_struct_array()
     if batch.num_columns != len(schema):
         raise SerializationError(f"a batch of {batch.num_columns} columns does not fit {len(schema)} columns")
-    columns = [writable(column, field) for column, field in zip(batch.columns, schema, strict=True)]
+    columns = [_writable(column, field) for column, field in zip(batch.columns, schema, strict=True)]
     return pa.StructArray.from_arrays(columns, fields=list(schema))
 
 
-@lru_cache(maxsize=128)
-def holds_struct(schema: pa.Schema) -> bool:
-    """A struct at any depth of any column."""
-    return any(_holds_struct(field.type) for field in schema)
-
-
-def writable(array: pa.Array, field: pa.Field) -> pa.Array:
-    """One column, cast to the type of `field` and with nulls pushed down into structs."""
-    if array.type != field.type:
-        try:
-            array = array.cast(field.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise SerializationError(
-                f"column {field.name!r} of type {field.type} cannot hold what it was given as {array.type}: {error}"
-            ) from error
-    return _pushed_down(array) if _holds_struct(array.type) else array
+def unwritable_timestamps(array: pa.Array) -> BoolArray | None:
+    """The rows that hold, at any depth, a timestamp before 1970 with a fraction of a second; None if there are none."""
+    if not _holds(array.type, pat.is_timestamp):
+        return None
+    mask = _unwritable(array)
+    return mask if mask.any() else None
 
 
 def check_writable(schema: pa.Schema) -> None:
     """Raises UnsupportedFeature for a type that ORC files of Hive do not have."""
     for field in schema:
         _check_type(field.name, field.type)
+
+
+# -- types -----------------------------------------------------------------------------------------
+
+_NUMBERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())
+_PLAIN_TYPES = frozenset([*_NUMBERS, pa.bool_(), pa.string(), pa.binary(), pa.date32()])
 
 
 def _check_type(name: str, type_: pa.DataType) -> None:
@@ -68,12 +74,6 @@ def _check_type(name: str, type_: pa.DataType) -> None:
         raise UnsupportedFeature(f"column {name!r}: Arrow's {type_} has no counterpart in ORC; cast it first")
 
 
-_PLAIN_TYPES = (
-    *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
-    *(pa.string(), pa.binary(), pa.date32()),
-)
-
-
 def _is_plain(type_: pa.DataType) -> bool:
     if pat.is_timestamp(type_):
         return type_.tz is None
@@ -81,26 +81,55 @@ def _is_plain(type_: pa.DataType) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _holds_struct(type_: pa.DataType) -> bool:
-    if pat.is_struct(type_):
-        return True
-    return any(_holds_struct(type_.field(i).type) for i in range(type_.num_fields))
+def _holds(type_: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool:
+    """A type of that kind at any depth."""
+    return is_kind(type_) or any(_holds(type_.field(i).type, is_kind) for i in range(type_.num_fields))
+
+
+@lru_cache(maxsize=128)
+def _is_safe(schema: pa.Schema) -> bool:
+    """No column could hold anything that needs a look."""
+    return not any(_holds(field.type, kind) for field in schema for kind in (pat.is_struct, pat.is_timestamp))
+
+
+# -- one column ------------------------------------------------------------------------------------
+
+
+def _writable(array: pa.Array, field: pa.Field) -> pa.Array:
+    if array.type != field.type:
+        array = _cast(array, field)
+    bad = unwritable_timestamps(array)
+    if bad is not None:
+        raise SerializationError(
+            f"column {field.name!r} holds {array[int(bad.argmax())]}, a timestamp before 1970 with a fraction of a "
+            "second: Hive could not read it. Round it to whole seconds, or use a string column"
+        )
+    return _pushed_down(array) if _holds(array.type, pat.is_struct) else array
+
+
+def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
+    try:
+        return array.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SerializationError(
+            f"column {field.name!r} of type {field.type} cannot hold what it was given as {array.type}: {error}"
+        ) from error
+
+
+# -- nulls pushed down into structs ----------------------------------------------------------------
 
 
 def _pushed_down(array: pa.Array) -> pa.Array:
     """The same values; returns `array` itself where it is safe already."""
+    if not _holds(array.type, pat.is_struct):
+        return array
     if pat.is_struct(array.type):
         return _pushed_down_struct(array)
-    if pat.is_map(array.type) and _holds_struct(array.type):
-        return _pushed_down_map(array)
-    if pat.is_list(array.type) and _holds_struct(array.type):
-        return _pushed_down_list(array)
-    return array
+    return _pushed_down_map(array) if pat.is_map(array.type) else _pushed_down_list(array)
 
 
 def _pushed_down_struct(array: pa.StructArray) -> pa.Array:
-    # flatten() gives each child the nulls of its struct.
-    before = array.flatten() if array.null_count else [array.field(i) for i in range(array.type.num_fields)]
+    before = _children(array)
     after = [_pushed_down(child) for child in before]
     if not array.null_count and all(new is old for new, old in zip(after, before, strict=True)):
         return array
@@ -112,24 +141,66 @@ def _pushed_down_list(array: pa.ListArray) -> pa.Array:
     after = _pushed_down(before)
     if after is before:
         return array
-    return pa.ListArray.from_arrays(_compact_offsets(array), after, type=array.type, mask=_null_mask(array))
+    return pa.ListArray.from_arrays(pa.array(_offsets(array)), after, type=array.type, mask=_null_mask(array))
 
 
 def _pushed_down_map(array: pa.MapArray) -> pa.Array:
-    start, stop = array.offsets[0].as_py(), array.offsets[-1].as_py()
-    keys, items = array.keys.slice(start, stop - start), array.items.slice(start, stop - start)
+    offsets, keys, items = _entries(array)
     safe_keys, safe_items = _pushed_down(keys), _pushed_down(items)
     if safe_keys is keys and safe_items is items:
         return array
-    offsets = pa.array(np.asarray(array.offsets) - start, pa.int32())
-    return pa.MapArray.from_arrays(offsets, safe_keys, safe_items, type=array.type, mask=_null_mask(array))
+    return pa.MapArray.from_arrays(pa.array(offsets), safe_keys, safe_items, type=array.type, mask=_null_mask(array))
 
 
-def _compact_offsets(array: pa.ListArray) -> pa.Array:
+def _children(array: pa.StructArray) -> list[pa.Array]:
+    """Each with the nulls of the struct."""
+    children: list[pa.Array] = array.flatten()
+    return children if array.null_count else [array.field(i) for i in range(array.type.num_fields)]
+
+
+def _offsets(array: pa.ListArray) -> npt.NDArray[np.int32]:
+    """Into `array.flatten()`."""
     offsets = np.zeros(len(array) + 1, np.int32)
     np.cumsum(pc.fill_null(pc.list_value_length(array), 0), out=offsets[1:])
-    return pa.array(offsets)
+    return offsets
+
+
+def _entries(array: pa.MapArray) -> tuple[npt.NDArray[np.int32], pa.Array, pa.Array]:
+    """Offsets from 0 on, and the keys and items that they count in."""
+    offsets = np.asarray(array.offsets)
+    start, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+    return offsets - offsets[0], array.keys.slice(start, count), array.items.slice(start, count)
 
 
 def _null_mask(array: pa.Array) -> pa.Array | None:
     return array.is_null() if array.null_count else None
+
+
+# -- timestamps ------------------------------------------------------------------------------------
+
+
+def _unwritable(array: pa.Array) -> BoolArray:
+    type_ = array.type
+    if pat.is_timestamp(type_):
+        values = np.asarray(array.cast(pa.int64()).fill_null(0))
+        found: BoolArray = (values < 0) & (values % _UNITS_PER_SECOND[type_.unit] != 0)
+        return found
+    mask: BoolArray = np.zeros(len(array), np.bool_)
+    if not _holds(type_, pat.is_timestamp):
+        return mask
+    if pat.is_struct(type_):
+        for child in _children(array):
+            mask |= _unwritable(child)
+        return mask
+    if pat.is_map(type_):
+        offsets, keys, items = _entries(array)
+        in_entries = _any_in(offsets, _unwritable(keys) | _unwritable(items))
+        in_entries &= np.asarray(array.is_valid())
+        return in_entries
+    return _any_in(_offsets(array), _unwritable(array.flatten()))
+
+
+def _any_in(offsets: npt.NDArray[np.int32], mask: BoolArray) -> BoolArray:
+    counts = np.concatenate([[0], np.cumsum(mask)])
+    found: BoolArray = counts[offsets[1:]] > counts[offsets[:-1]]
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from random import Random
 
 import pyarrow as pa
 import pyarrow.orc as orc
@@ -35,7 +36,8 @@ CODECS = list(PYARROW_NAMES)
 
 
 def orc_bytes(codec: Codec, rows: int = 5000, **options: object) -> bytes:
-    table = pa.table({"n": list(range(rows)), "text": [f"text {hash(i * 0.7)}" for i in range(rows)]})
+    random = Random(1)
+    table = pa.table({"n": list(range(rows)), "text": [f"text {random.random()}" for _ in range(rows)]})
     sink = io.BytesIO()
     orc.write_table(table, sink, compression=PYARROW_NAMES[codec], **options)
     return sink.getvalue()
