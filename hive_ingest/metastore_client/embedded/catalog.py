@@ -18,7 +18,12 @@ from hive_ingest.metastore_client.embedded.database import Row, Session
 from hive_ingest.metastore_client.embedded.databases import DatabaseCalls, check_length, matching, no_such_database
 from hive_ingest.metastore_client.embedded.folders import make_folder, move_folder
 from hive_ingest.metastore_client.embedded.sql import now_ms
-from hive_ingest.metastore_client.embedded.table_checks import check_change, check_table, with_default_properties
+from hive_ingest.metastore_client.embedded.table_checks import (
+    check_change,
+    check_table,
+    is_external,
+    with_default_properties,
+)
 from hive_ingest.metastore_client.embedded.uris import local_path
 from hive_ingest.model import Column, Table, TableName, columns_of
 
@@ -167,7 +172,7 @@ class TableCalls(DatabaseCalls):
         owner: str = "",
         if_not_exists: bool = False,
     ) -> Table:
-        """A managed ORC table, transactional unless `properties` say otherwise.
+        """A managed ORC table, transactional unless `properties` say otherwise (`EXTERNAL=TRUE` makes it external).
 
         Raises AlreadyExists, NoSuchObject (the database), InvalidOperation (a column twice, a bad type, bad buckets),
         UnsupportedFeature (a type of Hive that is not supported here).
@@ -182,6 +187,7 @@ class TableCalls(DatabaseCalls):
             num_buckets,
             location=self._own_location(location) if location else "",
             properties=with_default_properties(properties),
+            table_type="EXTERNAL_TABLE" if is_external(properties or {}) else _MANAGED,
             owner=owner,
         )
         check_table(new)
@@ -254,7 +260,11 @@ def _create(session: Session, new: Table, if_not_exists: bool) -> Table:
 def _alter(session: Session, name: TableName, new: Table) -> Table:
     old = get_table_in(session, name)
     changed = replace(
-        new, id=old.id, create_time_seconds=old.create_time_seconds, location=new.location or old.location
+        new,
+        id=old.id,
+        create_time_seconds=old.create_time_seconds,
+        location=new.location or old.location,
+        columns=columns_of(new.columns),
     )
     check_change(old, changed)
     if new.name != name:

@@ -29,13 +29,20 @@ def with_default_properties(properties: Mapping[str, str] | None) -> dict[str, s
             raise ConfigurationError(
                 f"property {key!r}={value!r}: both must be text, as in {{'transactional': 'true'}}"
             )
-    if given.get("transactional", "true").lower() != "true":
+    if given.get("transactional", "false" if is_external(given) else "true").lower() != "true":
         return {**_BUCKETING_VERSION, **given}
     return {**_BUCKETING_VERSION, **_TRANSACTIONAL, **given}
 
 
+def is_external(properties: Mapping[str, str]) -> bool:
+    """Its files belong to somebody else: dropping the table leaves them."""
+    return properties.get("EXTERNAL", "").lower() == "true"
+
+
 def check_table(table: Table) -> None:
-    """Raises InvalidOperation (columns, types, buckets), UnsupportedFeature (a type)."""
+    """Raises InvalidOperation (columns, types, buckets, external and transactional), UnsupportedFeature (a type)."""
+    if table.is_transactional and is_external(table.properties):
+        raise InvalidOperation(f"{table.name}: an external table cannot be transactional: leave EXTERNAL out")
     if not table.columns:
         raise InvalidOperation(f"{table.name}: a table needs at least one column that is no partition key")
     _check_columns(table, [*table.columns, *table.partition_keys])

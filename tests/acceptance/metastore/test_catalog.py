@@ -190,6 +190,15 @@ def test_a_type_that_cannot_be_written_is_refused(ms: MetastoreClient) -> None:
         ms.create_table("web.t", columns={"a": "timestamp with local time zone"})
 
 
+def test_an_external_table_is_not_transactional_and_keeps_its_files_when_dropped(ms: MetastoreClient) -> None:
+    table = ms.create_table("web.t", columns=COLUMNS, properties={"EXTERNAL": "TRUE"})
+    assert (table.table_type, table.is_transactional) == ("EXTERNAL_TABLE", False)
+    ms.drop_table("web.t")
+    assert folder(table.location).is_dir()
+    with pytest.raises(InvalidOperation, match="external table cannot be transactional"):
+        ms.create_table("web.u", columns=COLUMNS, properties={"EXTERNAL": "TRUE", "transactional": "true"})
+
+
 def test_tables_are_listed_by_hives_pattern(ms: MetastoreClient) -> None:
     for name in ("page_views", "pages", "users"):
         ms.create_table(f"web.{name}", columns=COLUMNS)

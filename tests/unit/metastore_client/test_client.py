@@ -134,6 +134,17 @@ def test_a_call_that_fails_halfway_leaves_nothing(ms: EmbeddedMetastoreClient, m
     assert ms.open_txns() == [1]
 
 
+def test_housekeeping_that_cannot_run_does_not_stop_the_call(
+    ms: EmbeddedMetastoreClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise MetastoreUnavailable("too busy")
+
+    monkeypatch.setattr(ms, "_keep_house", fail)
+    assert ms.open_txns() == [1]
+    assert "housekeeping put off: too busy" in caplog.text
+
+
 def test_an_interrupt_rolls_back(ms: EmbeddedMetastoreClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
