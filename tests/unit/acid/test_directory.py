@@ -260,7 +260,7 @@ def nested(ranges):
     return kept
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(histories())
 def test_every_valid_write_is_in_exactly_one_folder_that_is_read(history):
     ids, statements, folders = history

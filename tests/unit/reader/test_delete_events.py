@@ -1,7 +1,7 @@
 """Delete events hit exactly the rows that they name."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hive_ingest.reader.delete_events import DeleteEvents, RowIds
@@ -20,12 +20,14 @@ def row_ids(ids):
     )
 
 
+@settings(deadline=None)
 @given(IDS, IDS)
 def test_a_row_is_hit_if_and_only_if_an_event_names_it(events, rows):
     hits = DeleteEvents(row_ids(events)).hits(row_ids(rows))
     assert hits.tolist() == [row in set(events) for row in rows]
 
 
+@settings(deadline=None)
 @given(IDS, IDS)
 def test_sorted_rows_as_they_lie_in_a_file_are_hit_likewise(events, rows):
     rows.sort()

@@ -326,7 +326,8 @@ def test_a_reader_whose_transaction_is_gone_stops_instead_of_missing_files(metas
         next(rows)
         (reader,) = open_readers(metastore)
         metastore.abort_txn(reader.id, reason="by an operator")
-        time.sleep(0.6)
+        (heartbeat,) = (t for t in threading.enumerate() if t.name == f"hive-ingest read txn {reader.id}")
+        heartbeat.join(timeout=30)
         with pytest.raises(TxnAborted, match="read again"):
             next(rows)
 
