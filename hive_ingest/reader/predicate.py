@@ -25,8 +25,14 @@ class Predicate:
         self.columns = frozenset(self._referenced(schema))
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """True for each row to keep. `batch` has at least `columns`."""
-        return _evaluate(self.expression, batch)
+        """True for each row to keep. `batch` has at least `columns`.
+
+        Raises ConfigurationError when the expression fails on a row, as a division by zero does.
+        """
+        try:
+            return _evaluate(self.expression, batch)
+        except pa.ArrowException as error:
+            raise ConfigurationError(f"the filter {self.expression} fails on a row: {error}") from error
 
     def _bind(self, schema: pa.Schema) -> None:
         try:

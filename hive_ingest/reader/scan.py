@@ -95,8 +95,8 @@ class Scan:
     """The batches of a snapshot, read as they are asked for; behaves as a `pyarrow.RecordBatchReader`.
 
     It owns its transaction, which ends with the last batch, an error, `close`, or the `with` block; one that is
-    forgotten warns and is aborted. Anything that takes an Arrow stream takes it: `pa.table(scan)`,
-    `polars.from_arrow(scan)`. For one thread at a time.
+    forgotten warns and is aborted. Anything that takes an Arrow stream takes it, as in `pa.table(scan)`. For one
+    thread at a time.
     """
 
     def __init__(

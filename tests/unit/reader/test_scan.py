@@ -173,6 +173,8 @@ def test_a_filter_never_sees_a_deleted_row(metastore, table):
     table.delete(table.commit(), [(1, BUCKET_0, 1)])
     # division by zero on the deleted row would raise
     assert ids(metastore, filter=pc.divide(pc.scalar(10), pc.field("id") - 2) > 0) == [3, 4, 5]
+    with pytest.raises(ConfigurationError, match="fails on a row"):
+        ids(metastore, filter=pc.divide(pc.scalar(10), pc.field("id") - 3) > 0)
 
 
 def test_rows_of_several_stripes_come_in_order_and_in_batches(metastore, make_table, struct):
