@@ -1,0 +1,189 @@
+"""What is streamed is Hive's: rows and ROW__ID, cell by cell, in row mode, vectorised and by its ACID reader."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.orc as orc
+import pytest
+
+from hive_ingest.connection import StreamingConnection
+from hive_ingest.metastore_client import MetastoreClient, connect_metastore
+from hive_ingest.model import DEFAULT_PARTITION_NAME, Table
+from hive_ingest.testing import CrashPoint, FaultError, faults
+from tests.interop import streamed
+from tests.interop.hive import RealHive
+from tests.interop.streamed import COLUMNS, NUM_BUCKETS, PARTITION_KEYS, ExpectedRow
+from tests.interop.tables import adopt
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@dataclass
+class Streamed:
+    """A table in five transactions: committed, committed with spills, killed and aborted, open, committed.
+
+    Hive knows it by the same name, with the same fate of every write id; `open_txn` is Hive's id of the open one.
+    """
+
+    client: MetastoreClient
+    table: Table
+    expected: list[ExpectedRow]
+    open_txn: int
+
+
+@pytest.fixture(scope="module", params=["hive313", "hive401"])
+def hive(request: pytest.FixtureRequest) -> RealHive:
+    """Here for a module, so that the table is written once for each version."""
+    version: RealHive = request.getfixturevalue(request.param)
+    return version
+
+
+@pytest.fixture(scope="module")
+def written(hive: RealHive, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Streamed]:
+    folder = tmp_path_factory.mktemp("streamed")
+    uri, warehouse = f"sqlite:///{folder}/metastore.db", str(folder / "warehouse")
+    small, large, last = range(50), range(1000, 6000), range(20_000, 20_030)
+    with connect_metastore(uri, warehouse=warehouse) as client:
+        table = create_table(client, "ZLIB" if hive.version == "3.1.3" else "ZSTD")
+        with streamed.connect(client, table.name) as conn, streamed.connect(client, table.name) as still_open:
+            commit(conn, table, small)
+            commit_with_spills(conn, table, large)
+            kill_after_publish(uri, warehouse, client, table)
+            publish_and_leave_open(still_open, table)
+            commit(conn, table, last)
+            hive.sql(f"create database {table.name.database}")
+            allocated = adopt(hive, client, str(table.name))
+            ids = {1: small, 2: large, 5: last}
+            yield Streamed(client, table, streamed.expected(table, ids), allocated[3].txn_id)
+
+
+def create_table(client: MetastoreClient, compression: str) -> Table:
+    client.create_database("judged_streamed")
+    return client.create_table(
+        "judged_streamed.everything",
+        columns=COLUMNS,
+        partition_keys=PARTITION_KEYS,
+        bucket_columns=["id"],
+        num_buckets=NUM_BUCKETS,
+        properties={"orc.compress": compression},
+    )
+
+
+def commit(conn: StreamingConnection, table: Table, ids: range) -> None:
+    with conn.transaction():
+        conn.write(streamed.batch(table, ids))
+
+
+def commit_with_spills(conn: StreamingConnection, table: Table, ids: range) -> None:
+    """Each flush spills every bucket once."""
+    with conn.transaction():
+        for start in range(ids.start, ids.stop, 1000):
+            conn.write(streamed.batch(table, range(start, start + 1000)))
+            conn.flush()
+
+
+def deltas(table: Table, write_id: int) -> list[Path]:
+    root = Path(table.location.removeprefix("file:"))
+    return sorted(root.glob(f"*/*/delta_{write_id:07d}_{write_id:07d}_0000/bucket_*"))
+
+
+def kill_after_publish(uri: str, warehouse: str, client: MetastoreClient, table: Table) -> None:
+    crash = CrashPoint("after_publish", 1, signal.SIGKILL).to_environment()
+    command = [sys.executable, "-m", "tests.interop.streamed", uri, warehouse, str(table.name)]
+    killed = subprocess.run(command, cwd=REPOSITORY, env=os.environ | crash, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    (txn_id,) = client.get_valid_txns().open
+    client.abort_txn(txn_id, reason="its writer was killed")
+    assert deltas(table, 3), "the killed writer left no delta: the test tests nothing"
+
+
+def publish_and_leave_open(conn: StreamingConnection, table: Table) -> None:
+    conn.begin_transaction()
+    conn.write(streamed.batch(table, range(800_000, 800_020)))
+    with faults(CrashPoint("after_publish")), pytest.raises(FaultError):
+        conn.commit_transaction()
+    assert deltas(table, 4), "the open transaction has published nothing: the test tests nothing"
+
+
+def comparable(value: Any) -> Any:
+    """Hive's cells and Python's, in one form: char is blank-padded, floats are compared by their bits."""
+    if isinstance(value, float):
+        return value.hex()
+    if isinstance(value, list):
+        return [comparable(element) for element in value]
+    if isinstance(value, dict):
+        return {key: comparable(element) for key, element in value.items()}
+    return value
+
+
+def as_read(row: ExpectedRow) -> list[Any]:
+    """As Hive gives it: a char column loses its trailing blanks or keeps all five, so they are taken off here."""
+    cells = dict(row.cells)
+    if cells["c"] is not None:
+        cells["c"] = cells["c"].rstrip(" ")
+    return [comparable(cells[name]) for name in COLUMNS]
+
+
+def strip_char(cells: list[Any]) -> list[Any]:
+    at = list(COLUMNS).index("c")
+    return [cell.rstrip(" ") if i == at and cell is not None else comparable(cell) for i, cell in enumerate(cells)]
+
+
+@pytest.mark.parametrize("vectorized", [False, True], ids=["row_mode", "vectorized"])
+def test_hive_selects_every_committed_row_once_and_cell_by_cell(
+    hive: RealHive, written: Streamed, vectorized: bool
+) -> None:
+    # Hive shows the null of a string key as the name of the default partition; only there it is no null.
+    names = ", ".join(f"`{name}`" for name in COLUMNS)
+    query = f"select row__id as rid, region, `month`, {names} from {written.table.name}"
+    found = hive.select(query, vectorized=vectorized)
+    rows = {(*r[0].values(), r[1], r[2]): strip_char(r[3:]) for r in found}
+    assert len(rows) == len(found), "a ROW__ID came twice in a partition"
+    assert rows == {(*e.row_id, e.region or DEFAULT_PARTITION_NAME, e.month): as_read(e) for e in written.expected}
+
+
+def test_hives_acid_reader_gives_the_same_rows_of_each_partition(hive: RealHive, written: Streamed) -> None:
+    table = written.table
+    snapshot = written.client.get_valid_write_ids([table.name])[0]
+    assert (snapshot.open, snapshot.aborted) == ((4,), (3,))
+    seen = 0
+    for partition in written.client.list_partitions(table.name):
+        folder = partition.location.removeprefix("file:")
+        rows = hive.read_acid(folder, COLUMNS, write_ids=snapshot.to_string(), num_buckets=NUM_BUCKETS)
+        mine = [e for e in written.expected if (e.region or DEFAULT_PARTITION_NAME, str(e.month)) == partition.values]
+        assert {tuple(r.row_id): strip_char(list(r.cells)) for r in rows} == {e.row_id: as_read(e) for e in mine}
+        assert len(rows) == len(mine)
+        seen += len(rows)
+    assert seen == len(written.expected)
+
+
+def test_spills_of_a_bucket_are_one_file_of_several_stripes_with_hives_metadata(
+    hive: RealHive, written: Streamed
+) -> None:
+    files = deltas(written.table, 2)
+    assert len(files) == len(streamed.REGIONS) * 2 * NUM_BUCKETS
+    for file in files:
+        with file.open("rb") as source:
+            assert orc.ORCFile(source).nstripes == 5, "five spills, five stripes copied"
+    dump = hive.dump(files[0])
+    assert "hive.acid.key.index" in dump
+    assert "hive.acid.stats" in dump
+    assert dump.count("  Stripe: offset:") == 5
+
+
+def test_an_open_transaction_becomes_visible_to_hive_with_its_commit_and_an_aborted_one_never(
+    hive: RealHive, written: Streamed
+) -> None:
+    count = f"select count(*) from {written.table.name} where id >= 700000"
+    assert hive.sql(count) == [[0]]
+    hive.finish(written.open_txn, "commit")
+    assert hive.sql(count) == [[20]]
+    assert hive.sql(f"select min(id), max(id) from {written.table.name} where id >= 700000") == [[800_000, 800_019]]
