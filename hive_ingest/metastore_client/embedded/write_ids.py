@@ -52,15 +52,16 @@ _INSERT_WRITE_ID = insert(t.TXN_TO_WRITE_ID).values(
 
 
 _OF_TABLE = and_(_WRITE.T2W_DATABASE == bindparam("database"), _WRITE.T2W_TABLE == bindparam("table"))
-_WITH_STATE = select(_WRITE.T2W_WRITEID, _WRITE.T2W_TXNID, _TXN.TXN_STATE).where(_OF_TABLE)
-_JOINED = _WITH_STATE.join(t.TXNS, _TXN.TXN_ID == _WRITE.T2W_TXNID)
-_NOT_COMMITTED_NOW = _JOINED.where(one_of(_TXN.TXN_STATE, TxnState.OPEN.value, TxnState.ABORTED.value))
-# What a snapshot may hold as an exception: all from its lowest open transaction on, and what was aborted before.
-_DOUBTFUL_THEN = union_all(
-    select(_WRITE.T2W_WRITEID, _WRITE.T2W_TXNID, null().label("TXN_STATE")).where(
-        _OF_TABLE, _WRITE.T2W_TXNID >= bindparam("low")
-    ),
-    _JOINED.where(_TXN.TXN_STATE == TxnState.ABORTED.value, _TXN.TXN_ID < bindparam("low")),
+_NOT_COMMITTED_NOW = (
+    select(_WRITE.T2W_WRITEID, _WRITE.T2W_TXNID, _TXN.TXN_STATE)
+    .join(t.TXNS, _TXN.TXN_ID == _WRITE.T2W_TXNID)
+    .where(_OF_TABLE, one_of(_TXN.TXN_STATE, TxnState.OPEN.value, TxnState.ABORTED.value))
+)
+# By the snapshot's own exceptions, not by what TXNS says now; and what was allocated after it.
+_WRITE_ID_OF_TXN = select(_WRITE.T2W_WRITEID, _WRITE.T2W_TXNID, null().label("TXN_STATE")).where(_OF_TABLE)
+_NOT_COMMITTED_THEN = union_all(
+    _WRITE_ID_OF_TXN.where(id_in(_WRITE.T2W_TXNID, "exceptions")),
+    _WRITE_ID_OF_TXN.where(_WRITE.T2W_TXNID > bindparam("high")),
 )
 
 
@@ -80,7 +81,7 @@ def _with_next(write_ids: Select[Any] | CompoundSelect[Any]) -> Select[Any]:
 
 
 _SNAPSHOT_NOW = _with_next(_NOT_COMMITTED_NOW)
-_SNAPSHOT_THEN = _with_next(_DOUBTFUL_THEN)
+_SNAPSHOT_THEN = _with_next(_NOT_COMMITTED_THEN)
 
 
 class WriteIdCalls(ClientPart):
@@ -120,9 +121,10 @@ class WriteIdCalls(ClientPart):
         )
 
     def _valid_then(self, name: TableName, valid: ValidTxnList) -> ValidWriteIdList:
-        low = valid.high_water_mark + 1 if valid.min_open is None else valid.min_open
-        rows = self._db.query(_SNAPSHOT_THEN, database=name.database, table=name.table, low=low)
-        found = [(w, TxnId(txn)) for _, w, txn, _ in rows if w is not None and not valid.is_valid(TxnId(txn))]
+        exceptions = json.dumps([*valid.open, *valid.aborted])
+        of_table = {"database": name.database, "table": name.table}
+        rows = self._db.query(_SNAPSHOT_THEN, exceptions=exceptions, high=valid.high_water_mark, **of_table)
+        found = [(write_id, TxnId(txn)) for _, write_id, txn, _ in rows if write_id is not None]
         high_water_mark = rows[0][0] - 1 if rows else 0
         # Ids that were allocated after the snapshot end the list instead of lengthening it.
         while found and found[-1][0] == high_water_mark and found[-1][1] > valid.high_water_mark:
