@@ -4,11 +4,13 @@
   a value too many goes into the child's stream, and every later row of that column reads its neighbour's value. So
   validity is pushed down to the children, at every depth; where nothing is null, nothing is copied.
 - **Timestamps before 1970 with a fraction of a second** get negative nanoseconds. pyarrow reads them back; Hive's
-  query fails (`nanos > 999999999 or < 0`). There is no way to make this writer do otherwise, so such a value is
-  refused: `unwritable_timestamps` finds them. Whole seconds are right back to 1677-09-21 00:12:44, the first one
-  that Arrow's nanoseconds can hold, and any fraction from 1970 to 2262-04-11 23:47:16.854775807.
-- **Dates** from 0001-01-01 to 9999-12-31 are right, also those before 1582-10-15, because the files say that they
-  count in the proleptic Gregorian calendar (see `orc_tail`).
+  query fails. This writer cannot be made to do otherwise, so such a value is refused. Whole seconds are right back
+  to 1677-09-21 00:12:44, the first that Arrow's nanoseconds hold, and any fraction from 1970 on to
+  2262-04-11 23:47:16.854775807, in every time zone of the reader.
+- **Dates** are right from 0001-01-01 to 9999-12-31, also before 1582-10-15, because the files say that they count
+  in the proleptic Gregorian calendar (see `orc_tail`). Beyond, Hive shows another day or NULL: refused.
+
+`unwritable_values` finds what is refused.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from hive_ingest.errors import SerializationError, UnsupportedFeature
 
 BoolArray = npt.NDArray[np.bool_]
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, in days since 1970-01-01
 
 
 def normalise(batch: pa.RecordBatch, schema: pa.Schema) -> pa.StructArray:
@@ -41,9 +44,12 @@ def normalise(batch: pa.RecordBatch, schema: pa.Schema) -> pa.StructArray:
     return pa.StructArray.from_arrays(columns, fields=list(schema))
 
 
-def unwritable_timestamps(array: pa.Array) -> BoolArray | None:
-    """The rows that hold, at any depth, a timestamp before 1970 with a fraction of a second; None if there are none."""
-    if not _holds(array.type, pat.is_timestamp):
+def unwritable_values(array: pa.Array) -> BoolArray | None:
+    """The rows that hold, at any depth, a date or timestamp that Hive would not read as it is; None for none.
+
+    These are timestamps before 1970 with a fraction of a second, and dates outside the years 1 to 9999.
+    """
+    if not _holds(array.type, _is_limited):
         return None
     mask = _unwritable(array)
     return mask if mask.any() else None
@@ -89,7 +95,13 @@ def _holds(type_: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool:
 @lru_cache(maxsize=128)
 def _is_safe(schema: pa.Schema) -> bool:
     """No column could hold anything that needs a look."""
-    return not any(_holds(field.type, kind) for field in schema for kind in (pat.is_struct, pat.is_timestamp))
+    return not any(_holds(field.type, kind) for field in schema for kind in (pat.is_struct, _is_limited))
+
+
+def _is_limited(type_: pa.DataType) -> bool:
+    """Not every value of the type can be written."""
+    limited: bool = pat.is_timestamp(type_) or pat.is_date32(type_)
+    return limited
 
 
 # -- one column ------------------------------------------------------------------------------------
@@ -98,11 +110,12 @@ def _is_safe(schema: pa.Schema) -> bool:
 def _writable(array: pa.Array, field: pa.Field) -> pa.Array:
     if array.type != field.type:
         array = _cast(array, field)
-    bad = unwritable_timestamps(array)
+    bad = unwritable_values(array)
     if bad is not None:
         raise SerializationError(
-            f"column {field.name!r} holds {array[int(bad.argmax())]}, a timestamp before 1970 with a fraction of a "
-            "second: Hive could not read it. Round it to whole seconds, or use a string column"
+            f"column {field.name!r} holds a value that Hive could not read, in row {int(bad.argmax())} of the batch: a "
+            "timestamp before 1970 with a fraction of a second, or a date outside the years 1 to 9999. "
+            "Round it to whole seconds, or use a string column"
         )
     return _pushed_down(array) if _holds(array.type, pat.is_struct) else array
 
@@ -176,17 +189,20 @@ def _null_mask(array: pa.Array) -> pa.Array | None:
     return array.is_null() if array.null_count else None
 
 
-# -- timestamps ------------------------------------------------------------------------------------
+# -- dates and timestamps --------------------------------------------------------------------------
 
 
 def _unwritable(array: pa.Array) -> BoolArray:
     type_ = array.type
     if pat.is_timestamp(type_):
-        values = np.asarray(array.cast(pa.int64()).fill_null(0))
-        found: BoolArray = (values < 0) & (values % _UNITS_PER_SECOND[type_.unit] != 0)
-        return found
+        ticks = np.asarray(array.cast(pa.int64()).fill_null(0))
+        old: BoolArray = ticks < 0
+        return old & (ticks % _UNITS_PER_SECOND[type_.unit] != 0) if old.any() else old
+    if pat.is_date32(type_):
+        days = np.asarray(array.cast(pa.int32()).fill_null(0))
+        return np.asarray((days < _FIRST_DAY) | (days > _LAST_DAY))
     mask: BoolArray = np.zeros(len(array), np.bool_)
-    if not _holds(type_, pat.is_timestamp):
+    if not _holds(type_, _is_limited):
         return mask
     if pat.is_struct(type_):
         for child in _children(array):

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hive_ingest.errors import SerializationError
 from hive_ingest.model import WriteId
 from hive_ingest.storage.local_store import LocalStore
-from hive_ingest.storage.normalise import normalise, unwritable_timestamps
+from hive_ingest.storage.normalise import normalise, unwritable_values
 from hive_ingest.storage.orc_file import AcidOrcWriter
 
 Value = Any
@@ -96,7 +96,7 @@ def batch_of(*arrays: pa.Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(arrays), names=[f"c{i}" for i in range(len(arrays))])
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32))
 def test_every_shape_comes_back_as_it_was(seed: int) -> None:
     shapes = Shapes(seed)
@@ -159,19 +159,27 @@ UNWRITABLE_NS = [-1, -(10**9) + 1, -(10**9) - 1, -1_500_000_000, -(2**63) + 1]
 
 
 def test_timestamps_that_hive_can_read_are_those_from_1970_and_whole_seconds() -> None:
-    assert unwritable_timestamps(pa.array([*WRITABLE_NS, None], pa.timestamp("ns"))) is None
-    found = unwritable_timestamps(pa.array([*UNWRITABLE_NS, None, 0], pa.timestamp("ns")))
+    assert unwritable_values(pa.array([*WRITABLE_NS, None], pa.timestamp("ns"))) is None
+    found = unwritable_values(pa.array([*UNWRITABLE_NS, None, 0], pa.timestamp("ns")))
     assert found is not None
     assert found.tolist() == [True] * len(UNWRITABLE_NS) + [False, False]
 
 
 @pytest.mark.parametrize(("unit", "value"), [("ms", -1), ("us", -999_999), ("ns", -1)])
 def test_every_unit_is_looked_at(unit: str, value: int) -> None:
-    found = unwritable_timestamps(pa.array([value, 0], pa.timestamp(unit)))
+    found = unwritable_values(pa.array([value, 0], pa.timestamp(unit)))
     assert found is not None
     assert found.tolist() == [True, False]
-    assert unwritable_timestamps(pa.array([-1, 0], pa.timestamp("s"))) is None
-    assert unwritable_timestamps(pa.array([-1, 0])) is None
+    assert unwritable_values(pa.array([-1, 0], pa.timestamp("s"))) is None
+    assert unwritable_values(pa.array([-1, 0])) is None
+
+
+def test_dates_that_hive_can_read_are_those_of_the_years_1_to_9999() -> None:
+    days = [-719_163, -719_162, None, 0, 2_932_896, 2_932_897, 2**31 - 1, -(2**31)]
+    found = unwritable_values(pa.array([[day] for day in days], pa.list_(pa.int32())).cast(pa.list_(pa.date32())))
+    assert found is not None
+    assert found.tolist() == [True, False, False, False, False, True, True, True]
+    assert unwritable_values(pa.array([dt.date(1, 1, 1), None, dt.date(9999, 12, 31)])) is None
 
 
 def has_unwritable(value: Value) -> bool:
@@ -183,15 +191,15 @@ def has_unwritable(value: Value) -> bool:
     return isinstance(value, (list, tuple)) and any(map(has_unwritable, value))
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32))
 def test_unwritable_timestamps_are_found_at_every_depth(seed: int) -> None:
     array = Shapes(seed).array([pa.timestamp("us")], 12)
-    found = unwritable_timestamps(array)
+    found = unwritable_values(array)
     assert ([False] * 12 if found is None else found.tolist()) == [has_unwritable(v) for v in array.to_pylist()]
 
 
 def test_a_file_never_holds_a_timestamp_that_hive_cannot_read() -> None:
     batch = batch_of(pa.array([[{"t": 0}], [{"t": -1}]], pa.list_(pa.struct([("t", pa.timestamp("ns"))]))))
-    with pytest.raises(SerializationError, match=r"'c0' holds .*before 1970 with a fraction"):
+    with pytest.raises(SerializationError, match=r"'c0' holds .* row 1 .*before 1970 with a fraction"):
         round_trip(batch)
