@@ -26,7 +26,12 @@ from hive_ingest.metastore_client.embedded import tables as t
 from hive_ingest.metastore_client.embedded.database import Row, Session
 from hive_ingest.metastore_client.embedded.part import ClientPart, this_host, this_user
 from hive_ingest.metastore_client.embedded.sql import now_ms, one_of
-from hive_ingest.metastore_client.embedded.transactions import INSERT_COMPONENT, OPERATION_LETTERS, require_open
+from hive_ingest.metastore_client.embedded.transactions import (
+    INSERT_COMPONENT,
+    OPERATION_LETTERS,
+    read_only,
+    require_open,
+)
 from hive_ingest.model import (
     DataOperationType,
     LockComponent,
@@ -39,6 +44,7 @@ from hive_ingest.model import (
     LockType,
     TableName,
     TxnId,
+    TxnType,
 )
 
 #: Letters of HL_LOCK_TYPE (Hive: `LockTypeUtil`) and HL_LOCK_STATE (Hive: `LockInfo`).
@@ -161,7 +167,8 @@ class LockCalls(ClientPart):
     def lock(self, request: LockRequest) -> LockResponse:
         """ACQUIRED, or WAITING for others: then ask with check_lock. Objects that do not exist can be locked.
 
-        Raises NoSuchTxn, TxnAborted, ConfigurationError (a component that cannot be meant).
+        Raises NoSuchTxn, TxnAborted, InvalidTransactionState (a read-only transaction that means to write),
+        ConfigurationError (a component that cannot be meant).
         """
         if not request.components:
             raise ConfigurationError("a lock request without components: name at least one thing to lock")
@@ -210,8 +217,8 @@ class LockCalls(ClientPart):
 
 def _enqueue(session: Session, request: LockRequest, rows: list[dict[str, Any]]) -> LockResponse:
     if request.txn_id:
-        require_open(session, request.txn_id)
-        _insert_components(session, request)
+        txn_type = require_open(session, request.txn_id)
+        _insert_components(session, request, txn_type)
     lock_id = LockId(session.scalar(_TAKE_LOCK_ID))
     session.execute_many(_INSERT_LOCK, [{**row, "lock_id": lock_id} for row in rows])
     return _check(session, lock_id)
@@ -290,9 +297,11 @@ def _partition(name: str | None) -> str | None:
     return "/".join(f"{key.lower()}{equals}{value}" for key, equals, value in parts)
 
 
-def _insert_components(session: Session, request: LockRequest) -> None:
+def _insert_components(session: Session, request: LockRequest, txn_type: TxnType) -> None:
     """What the transaction says it will write. Of dynamic partitions only that there are some is known yet."""
     writing = [c for c in request.components if c.is_transactional and c.operation_type in OPERATION_LETTERS]
+    if writing and txn_type is TxnType.READ_ONLY:
+        raise read_only(request.txn_id)
     if writing:
         rows = session.rows(_WRITE_IDS_OF_TXN, txn_id=request.txn_id)
         write_ids = {(database, table): write_id for database, table, write_id in rows}

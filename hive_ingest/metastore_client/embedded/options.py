@@ -6,6 +6,9 @@ from dataclasses import dataclass, fields
 
 from hive_ingest.errors import ConfigurationError
 
+#: What differs from "above 0". An interval of 0 keeps house at every occasion.
+_MAY_BE = {"housekeeping_interval_seconds": "0 or more", "clock_offset_seconds": "anything"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedOptions:
@@ -31,10 +34,12 @@ class EmbeddedOptions:
     def __post_init__(self) -> None:
         for option in fields(self):
             value = getattr(self, option.name)
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise ConfigurationError(f"{option.name}={value!r}: give a number")
-            if value <= 0 and option.name not in ("clock_offset_seconds", "housekeeping_interval_seconds"):
-                raise ConfigurationError(f"{option.name}={value!r}: give a number above 0")
+            kind = int if isinstance(option.default, int) else int | float
+            if isinstance(value, bool) or not isinstance(value, kind):
+                raise ConfigurationError(f"{option.name}={value!r}: give a {'whole ' if kind is int else ''}number")
+            lowest = _MAY_BE.get(option.name, "above 0")
+            if (lowest == "above 0" and value <= 0) or (lowest == "0 or more" and value < 0):
+                raise ConfigurationError(f"{option.name}={value!r}: give a number {lowest}")
 
 
 def embedded_options(options: dict[str, object]) -> EmbeddedOptions:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import bindparam, delete, exists, func, insert, select, update
 
-from hive_ingest.errors import ConfigurationError, NoSuchTxn, TooManyOpenTxns, TxnAborted
+from hive_ingest.errors import ConfigurationError, InvalidTransactionState, NoSuchTxn, TooManyOpenTxns, TxnAborted
 from hive_ingest.metastore_client.embedded import tables as t
 from hive_ingest.metastore_client.embedded.database import Row, Session
 from hive_ingest.metastore_client.embedded.part import ClientPart, abort_reason, this_host, this_user
@@ -113,6 +113,16 @@ def require_open(session: Session, txn_id: TxnId) -> TxnType:
     return TxnType(row[1])
 
 
+def require_writable(session: Session, txn_id: TxnId) -> None:
+    """As `require_open`. Raises InvalidTransactionState too: a read-only transaction leaves nothing to remember."""
+    if require_open(session, txn_id) is TxnType.READ_ONLY:
+        raise read_only(txn_id)
+
+
+def read_only(txn_id: TxnId) -> InvalidTransactionState:
+    return InvalidTransactionState(f"transaction {txn_id} is read-only: open one of type DEFAULT to write")
+
+
 def not_open(session: Session, txn_id: TxnId, row: Row | None) -> NoSuchTxn | TxnAborted:
     """What to tell about a transaction that is not open; `row` is its state, if it has one."""
     if row is not None and row[0] == _ABORTED:
@@ -193,7 +203,7 @@ class TransactionCalls(ClientPart):
         partition_names: Sequence[str],
         operation_type: DataOperationType = DataOperationType.INSERT,
     ) -> None:
-        """Name the partitions *written* (HIVE-24020). Raises NoSuchTxn, TxnAborted."""
+        """Name the partitions *written* (HIVE-24020). Raises NoSuchTxn, TxnAborted, InvalidTransactionState."""
         name = TableName.of(table)
         if operation_type not in OPERATION_LETTERS:
             raise ConfigurationError(f"{operation_type.name} writes no partition: say INSERT, UPDATE or DELETE")
@@ -202,7 +212,7 @@ class TransactionCalls(ClientPart):
         rows = [{**of, **rest, "partition": partition} for partition in partition_names]
 
         def work(session: Session) -> None:
-            require_open(session, txn_id)
+            require_writable(session, txn_id)
             session.execute_many(INSERT_COMPONENT, rows)
             session.execute(_DELETE_MARKER, **of)
 

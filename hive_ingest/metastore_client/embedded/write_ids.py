@@ -14,12 +14,11 @@ from typing import Any
 from sqlalchemy import CompoundSelect, Select, and_, bindparam, insert, null, select, true, union_all, update
 
 from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
-from hive_ingest.errors import InvalidTransactionState
 from hive_ingest.metastore_client.embedded import tables as t
 from hive_ingest.metastore_client.embedded.database import Row, Session
 from hive_ingest.metastore_client.embedded.part import ClientPart
 from hive_ingest.metastore_client.embedded.sql import id_in, one_of
-from hive_ingest.metastore_client.embedded.transactions import STATE, not_open
+from hive_ingest.metastore_client.embedded.transactions import STATE, not_open, read_only
 from hive_ingest.model import TableName, TxnId, TxnState, TxnToWriteId, TxnType, WriteId
 
 _TXN = t.TXNS.c
@@ -175,4 +174,4 @@ def _require_writable(session: Session, txn_ids: Sequence[TxnId], states: list[R
         if row is None or row[1] != TxnState.OPEN.value:
             raise not_open(session, txn_id, session.row(STATE, txn_id=txn_id))
         if row[2] == TxnType.READ_ONLY:
-            raise InvalidTransactionState(f"transaction {txn_id} is read-only: open one of type DEFAULT to write")
+            raise read_only(txn_id)

@@ -9,6 +9,7 @@ import pytest
 from hive_ingest.errors import (
     ConfigurationError,
     InvalidOperation,
+    InvalidTransactionState,
     NoSuchTxn,
     TooManyOpenTxns,
     TxnAborted,
@@ -301,6 +302,15 @@ def test_a_read_only_transaction_opens_and_commits_and_leaves_no_trace(metastore
     metastore.commit_txn(txn_id)
     metastore.clock_offset_seconds = 3600
     assert metastore.run_housekeeping().forgotten_txns == 1
+    assert metastore.show_locks() == []
+
+
+def test_a_read_only_transaction_cannot_say_that_it_writes(metastore: MetastoreClient) -> None:
+    (txn_id,) = metastore.open_txns(txn_type=TxnType.READ_ONLY)
+    with pytest.raises(InvalidTransactionState, match="read-only"):
+        lock(metastore, component(READ, table="t", operation=INSERT), txn_id=txn_id)
+    with pytest.raises(InvalidTransactionState, match="read-only"):
+        metastore.add_dynamic_partitions(txn_id, WriteId(1), "db.t", ["ds=today"])
     assert metastore.show_locks() == []
 
 

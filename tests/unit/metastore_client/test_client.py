@@ -56,6 +56,25 @@ def test_an_option_that_cannot_be_meant_is_refused(sqlite_uri: str, tmp_path: Pa
         connect_metastore(sqlite_uri, warehouse=tmp_path, txn_timeout_seconds=value)
 
 
+@pytest.mark.parametrize(
+    ("option", "value"), [("max_open_batch", 7.5), ("max_open_txns", 0), ("housekeeping_interval_seconds", -1)]
+)
+def test_every_option_has_its_own_range(sqlite_uri: str, tmp_path: Path, option: str, value: float) -> None:
+    with pytest.raises(ConfigurationError, match=option):
+        connect_metastore(sqlite_uri, warehouse=tmp_path, **{option: value})
+
+
+def test_a_user_without_a_name_is_shown_by_his_number(
+    ms: EmbeddedMetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    ms.open_txns()
+    assert ms.get_open_txns_info().transactions[0].user == str(os.getuid())
+
+
 # -- closing and cloning -----------------------------------------------------------------------------
 
 
