@@ -31,7 +31,7 @@ create_venv() {
 }
 
 pip_install() {
-    local python=$1 options=(install --quiet --disable-pip-version-check --no-input)
+    local python=$1 options=(install --quiet --disable-pip-version-check --no-input --no-compile)
     shift
     if "$VENV_PYTHON" -m pip --version >/dev/null 2>&1; then
         "$VENV_PYTHON" -m pip "${options[@]}" "$@"
@@ -40,18 +40,23 @@ pip_install() {
     fi
 }
 
+# The version of a Python, empty when there is none.
+version_of() {
+    "$1" -c 'import sys; print(sys.version)' 2>/dev/null || true
+}
+
 make_venv() {
-    local extras=$1 python wanted stamp
+    local extras=$1 python stamp wanted
+    # Without PYTHON, an environment that is there already is good enough.
+    python=$(PYTHON=${PYTHON:-$([ -z "$(version_of "$VENV_PYTHON")" ] || echo "$VENV_PYTHON")} find_python) || return 1
     stamp="$VENV/.installed-$extras"
-    python=$(find_python) || return 1
-    wanted=$("$python" -c 'import hashlib, sys; print(sys.version, hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest())' "$ROOT/pyproject.toml")
-    if [ -x "$VENV_PYTHON" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
-        return
-    fi
-    echo "Installing hive-ingest[$extras] into .venv ..." >&2
-    if [ "$("$VENV_PYTHON" -c 'import sys; print(sys.version)' 2>/dev/null)" != "$("$python" -c 'import sys; print(sys.version)')" ]; then
+    wanted="$(version_of "$python") $(cksum <"$ROOT/pyproject.toml")"
+    if [ "$(version_of "$VENV_PYTHON")" = "$(version_of "$python")" ]; then
+        [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] || return 0
+    else
         create_venv "$python" || return 1
     fi
+    echo "Installing hive-ingest[$extras] into .venv ..." >&2
     pip_install "$python" --editable "$ROOT[$extras]" || return 1
     echo "$wanted" >"$stamp"
 }

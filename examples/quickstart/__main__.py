@@ -89,7 +89,7 @@ class Quickstart:
                 self._look_at_the_open_transaction(client)
             finally:
                 first.kill()
-            self._say("SIGKILL. The writer is started again.")
+            self._say("Killed it with SIGKILL, and started it again.")
             second = WriterProcess(self._demo, on_progress)
             try:
                 second.wait_until_done()
@@ -117,8 +117,8 @@ class Quickstart:
         rows = hi.read_table(client, str(NAME), columns=["row_number"], row_ids=True)
         seen = pc.is_in(pc.struct_field(rows["row__id"], "writeid"), pa.array(snapshot.open, pa.int64()))
         self._say(
-            f"The writer stands still in a transaction that has published {len(on_disk)} delta folders and is not "
-            f"committed. A reader sees {rows.num_rows:,} rows, none of them from there."
+            f"The writer is stopped inside a transaction: {len(on_disk)} delta folders are published, the commit is "
+            f"not. A reader sees {rows.num_rows:,} rows."
         )
         self._check("the killed transaction had published files and was not committed", bool(on_disk))
         self._check("no reader saw a row of it", not pc.any(seen).as_py())
@@ -129,9 +129,7 @@ class Quickstart:
 
     def _check_the_restart(self, writer: WriterProcess, client: MetastoreClient) -> None:
         rows, seconds = writer.rows_at_start or 0, writer.seconds_to_first_commit or math.inf
-        self._say(
-            f"It went on behind row {rows:,} of its input; its first commit came {seconds:.1f} s after the start."
-        )
+        self._say(f"It went on behind record {rows:,}; its first commit came {seconds:.1f} s after the start.")
         self._check(
             f"the restart took over at once, without waiting for the time-out of {client.txn_timeout_seconds:.0f} s",
             rows > 0 and seconds < MOST_SECONDS_TO_FIRST_COMMIT,
@@ -143,11 +141,9 @@ class Quickstart:
         reports = list(partition_deltas(client, NAME, small_bytes=0, count_rows=False))
         transactions = pc.count_distinct(pc.struct_field(landed["row__id"], "writeid")).as_py()
         deltas, aborted = sum(report.deltas for report in reports), sum(report.aborted for report in reports)
-        self._say(
-            f"{landed.num_rows:,} rows of {transactions} transactions, {len(reports)} partitions, {deltas} deltas"
-        )
+        self._say(f"{landed.num_rows:,} rows, {transactions} transactions, {len(reports)} partitions, {deltas} deltas")
         self._say(f"{seconds:.1f} s, {landed.num_rows / seconds:,.0f} rows/s, the kill and the restart included")
-        self._say(f"{aborted} delta folders of the killed transaction, aborted, wait for a cleaner; nobody reads them")
+        self._say(f"{aborted} delta folders of the killed transaction are left: aborted, read by nobody")
 
     def _conclude(self) -> int:
         self._title("Checks")
@@ -155,9 +151,9 @@ class Quickstart:
             self._say(f"{'ok    ' if check.is_kept else 'FAILED'}  {check.promise}")
         failed = sum(not check.is_kept for check in self._checks)
         self._title(f"{failed} of {len(self._checks)} checks FAILED" if failed else "All checks passed")
-        self._say(f"The table is in {self._demo / 'warehouse'}. Try:")
-        command = Path(sys.executable).with_name("hive-ingest")
-        self._say(f"  {command} read {NAME} --metastore {metastore_uri(self._demo)} --where \"dest = 'HNL'\" --limit 5")
+        demo, command = _short(self._demo), _short(Path(sys.executable).with_name("hive-ingest"))
+        self._say(f"The table lies in {demo / 'warehouse'}. Look at it:")
+        self._say(f"  {command} read {NAME} --metastore {metastore_uri(demo)} --where \"dest = 'HNL'\" --limit 5")
         return 1 if failed else 0
 
     def _check(self, promise: str, is_kept: bool) -> None:
@@ -168,6 +164,11 @@ class Quickstart:
 
     def _say(self, text: str) -> None:
         self._console.print(f"  {text}", markup=False)
+
+
+def _short(path: Path) -> Path:
+    """Relative to the working folder, when it lies in there."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 if __name__ == "__main__":
