@@ -163,7 +163,8 @@ class RealHive:
         self._call("compactor_pass", thread="worker")
         self._call("compactor_pass", thread="cleaner")
         listed = self.sql("show compactions")
-        newest = dict(zip(listed[0], max(listed[1:], key=_compaction_id), strict=True))
+        last = max(listed[1:], key=_compaction_id)
+        newest = dict(zip(listed[0], last, strict=True))
         if newest["State"] != "succeeded":
             raise HiveError(f"Hive {self.version} did not compact {table}{where}: {newest}")
 

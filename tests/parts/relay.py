@@ -18,7 +18,7 @@ from tests.parts.maven import Repository
 def relay(repository: Repository) -> Iterator[str]:
     """The local address of `repository` while the block runs."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(repository))
-    thread = threading.Thread(target=server.serve_forever, name="maven-relay", daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="maven-relay", daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
