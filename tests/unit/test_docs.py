@@ -1,0 +1,84 @@
+"""The documentation stays true: options, named tests, links and the public names."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+import hive_ingest
+import hive_ingest.connection
+import hive_ingest.metastore_client
+import hive_ingest.record_writer
+from hive_ingest.config import StreamingSettings
+from hive_ingest.metastore_client.embedded.options import EmbeddedOptions
+
+ROOT = Path(__file__).parents[2]
+DOCS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+
+@pytest.mark.parametrize("options", [StreamingSettings, EmbeddedOptions])
+def test_every_option_is_in_the_limits_with_its_default(options: type) -> None:
+    text = (ROOT / "docs" / "limits.md").read_text("utf-8")
+    table = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", text, re.MULTILINE))
+    for option in dataclasses.fields(options):
+        shown, value = table[option.name].strip(), option.default
+        if option.name == "writer_threads":
+            continue  # depends on the machine
+        if shown.endswith(" MiB"):
+            assert int(shown.split()[0]) << 20 == value, option.name
+        else:
+            assert shown.replace(",", "") == str(value), option.name
+
+
+def test_every_test_that_the_guarantees_name_is_there() -> None:
+    text = (ROOT / "docs" / "guarantees.md").read_text("utf-8")
+    sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    named = set(re.findall(r"`(test_\w+)`", text))
+    assert len(named) >= 15
+    assert {name for name in named if f"def {name}(" not in sources} == set()
+    for path in re.findall(r"`(tests/[\w/]+\.py)`", text):
+        assert (ROOT / path).is_file(), path
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text("utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_public_names_are_a_list_that_changes_on_purpose() -> None:
+    assert sorted(hive_ingest.__all__) == [
+        "ArrowWriter",
+        "Scan",
+        "StreamingConnection",
+        "StreamingError",
+        "StrictDelimitedInputWriter",
+        "StrictJsonWriter",
+        "append",
+        "connect_metastore",
+        "read_table",
+        "scan",
+    ]
+    assert sorted(hive_ingest.connection.__all__) == [
+        "CommitInfo",
+        "ConnectionStats",
+        "SourceProgress",
+        "StreamingConnection",
+        "StreamingSettings",
+        "TransactionState",
+    ]
+    assert sorted(hive_ingest.record_writer.__all__) == [
+        "ArrowWriter",
+        "Block",
+        "Parsed",
+        "RecordSchema",
+        "RecordWriter",
+        "StrictDelimitedInputWriter",
+        "StrictJsonWriter",
+    ]
+    for module in (hive_ingest, hive_ingest.connection, hive_ingest.record_writer, hive_ingest.metastore_client):
+        for name in module.__all__:
+            assert getattr(module, name) is not None
