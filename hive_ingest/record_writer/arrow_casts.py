@@ -192,8 +192,8 @@ def _list_cast(element: Cast, type_: HiveType) -> Cast:
 
 def _map_cast(key: Cast, item: Cast, type_: HiveType) -> Cast:
     def cast(array: pa.Array) -> pa.Array:
-        # A copy starts at its buffers' start, a slice does not.
-        array = pa.concat_arrays([array, array[:0]]) if array.offset else array
+        # A copy has the keys and items of its own rows only; a slice has those of all rows.
+        array = pa.concat_arrays([array, array[:0]])
         mask = array.is_null() if array.null_count else None
         return pa.MapArray.from_arrays(array.offsets, key(array.keys), item(array.items), type=type_.arrow, mask=mask)
 

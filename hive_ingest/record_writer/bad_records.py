@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Literal, NoReturn
+from typing import Literal
 
 from hive_ingest.errors import ConfigurationError, SerializationError
 
@@ -55,20 +55,16 @@ class BadRecords:
     def handle(self, bad: BadValue, record: int, byte_offset: int | None) -> None:
         """Return if the record is to be left out; else raise SerializationError."""
         if not self._skips:
-            fail(bad, record, byte_offset)
+            raise SerializationError(
+                f"{_place(record, byte_offset)}: {bad}. Correct the record and write the transaction again, "
+                "or leave bad records out by on_error='skip'",
+                record=record,
+                byte_offset=byte_offset,
+            ) from bad
         self._logged += 1  # may lose a count between threads: then one line more is logged
         if self._logged <= MAX_LOGGED_RECORDS:
             last = "; further ones are only counted" if self._logged == MAX_LOGGED_RECORDS else ""
             logger.warning("skipped %s: %s%s", _place(record, byte_offset), bad, last)
-
-
-def fail(bad: BadValue, record: int, byte_offset: int | None = None) -> NoReturn:
-    """Raise the SerializationError that names the record."""
-    message = (
-        f"{_place(record, byte_offset)}: {bad}. "
-        "Correct the record and write the transaction again, or leave bad records out by on_error='skip'"
-    )
-    raise SerializationError(message, record=record, byte_offset=byte_offset) from bad
 
 
 def _place(record: int, byte_offset: int | None) -> str:

@@ -42,7 +42,7 @@ class DelimitedRecords:
         """The values in the order of the table's columns, as `pyarrow.array` takes them. Raises BadValue."""
         texts = self._split(record)
         if len(texts) != len(self._fields) and not self._format.is_lenient:
-            raise BadValue(f"{len(texts)} fields where {len(self._fields)} are needed")
+            raise BadValue(f"the line has {len(texts)} field(s), the table's columns need {len(self._fields)}")
         row: list[Any] = [None] * self._width
         for (name, place, read), text in zip(self._fields, texts, strict=False):
             if text == self._format.null_format:

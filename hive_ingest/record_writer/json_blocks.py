@@ -27,7 +27,7 @@ from hive_ingest.schema import HiveType
 #: Below this many records, a call of the reader costs more than reading them one by one.
 MIN_RECORDS: Final = 32
 #: Records of a block from which the spelling of keys is learned.
-_SAMPLE_RECORDS: Final = 32
+SAMPLE_RECORDS: Final = 32
 _MAX_BLOCK_BYTES: Final = (1 << 31) - 2
 _OPENING, _CLOSING = ord("{"), ord("}")
 
@@ -157,8 +157,8 @@ def _single_chunk(column: Any) -> pa.Array:
 def _sample(block: TextBlock) -> list[bytes]:
     """Some records from all over the block."""
     lines = block.lines
-    if block.records <= _SAMPLE_RECORDS:
+    if block.records <= SAMPLE_RECORDS:
         return block.split()
-    places = (len(lines) * part // _SAMPLE_RECORDS for part in range(_SAMPLE_RECORDS))
+    places = (len(lines) * part // SAMPLE_RECORDS for part in range(SAMPLE_RECORDS))
     starts = (lines.rfind(b"\n", 0, place) + 1 for place in places)
     return [lines[start : lines.find(b"\n", start)] for start in starts]

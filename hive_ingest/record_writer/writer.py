@@ -2,6 +2,16 @@
 
 A record writer keeps raw records cheaply on the caller's thread and cuts them into blocks; parsing a block
 is a pure function that worker threads run. It knows nothing of transactions, partitions or files.
+
+A writer of your own is easiest on `RecordListWriter`, which leaves one method to write:
+
+    class CoordinatesWriter(RecordListWriter):
+        def to_batch(self, records):
+            points = [record.split(b";") for record in records]
+            arrays = [pa.array([float(point[i]) for point in points]) for i in (0, 1)]
+            return pa.RecordBatch.from_arrays(arrays, schema=self.schema.arrow)
+
+Anything with the five methods of `RecordWriter` will do as well.
 """
 
 from __future__ import annotations

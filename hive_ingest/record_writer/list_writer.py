@@ -1,0 +1,116 @@
+"""A base for record writers of a user's own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from hive_ingest.errors import ConfigurationError, SerializationError, StreamingError
+from hive_ingest.record_writer.typed_columns import not_bound
+from hive_ingest.record_writer.writer import Parsed, RecordSchema
+
+
+@dataclass(frozen=True, slots=True)
+class ListBlock:
+    """Records as they were given; `first_record` counts from 0 since the transaction began."""
+
+    records: list[Any]
+    first_record: int
+
+    @property
+    def nbytes(self) -> int:
+        """A guess: only the writer's user knows what the records hold."""
+        return sum(record.__sizeof__() for record in self.records)
+
+
+class RecordListWriter(ABC):
+    """A record writer in one method: `to_batch` makes rows of a list of records, whatever those are.
+
+        class CoordinatesWriter(RecordListWriter):
+            def to_batch(self, records):          # called from worker threads: keep no state in it
+                points = [record.split(b";") for record in records]
+                arrays = [pa.array([float(p[i]) for p in points]) for i in (0, 1)]
+                return pa.RecordBatch.from_arrays(arrays, schema=self.schema.arrow)
+
+    `write()` takes one record (text, buffer, mapping, or anything that cannot be iterated), or an iterable of
+    records. If `to_batch` fails, the records are tried one by one, and the first that fails is named.
+    """
+
+    def __init__(self, *, block_records: int = 10_000) -> None:
+        if block_records < 1:
+            raise ConfigurationError(f"block_records={block_records} is not positive")
+        self._block_records = block_records
+        self._schema: RecordSchema | None = None
+        self.discard()
+
+    @abstractmethod
+    def to_batch(self, records: list[Any]) -> pa.RecordBatch:
+        """One row for each record, in order, of `self.schema.arrow`. Any exception means that one is bad."""
+
+    @property
+    def schema(self) -> RecordSchema:
+        """What the records must become. Raises InvalidTransactionState before `bind`."""
+        if self._schema is None:
+            raise not_bound(self)
+        return self._schema
+
+    def bind(self, schema: RecordSchema) -> None:
+        """Override to refuse a schema (StreamingConnectionError); call this first."""
+        self._schema = schema
+
+    def discard(self) -> None:
+        """Forget all that is kept; record numbers start at 0 again."""
+        self._kept: list[Any] = []
+        self._next_record = 0
+
+    def write(self, records: object) -> Iterator[ListBlock]:
+        """Keep one record, or each of an iterable."""
+        if isinstance(records, str | bytes | bytearray | memoryview | Mapping) or not isinstance(records, Iterable):
+            records = (records,)
+        for record in records:
+            self._kept.append(record)
+            if len(self._kept) >= self._block_records:
+                yield from self.drain()
+
+    def drain(self) -> Iterator[ListBlock]:
+        """Give up all that is kept."""
+        kept, self._kept = self._kept, []
+        if kept:
+            block = ListBlock(kept, self._next_record)
+            self._next_record += len(kept)
+            yield block
+
+    def parse(self, block: Any) -> Parsed:
+        """Parse a block of this writer. Raises SerializationError, which names its first bad record."""
+        try:
+            batch = self.to_batch(block.records)
+        except StreamingError:
+            raise
+        except Exception as error:
+            raise self._first_failure(block, error) from error
+        if not batch.schema.equals(self.schema.arrow) or batch.num_rows != len(block.records):
+            raise SerializationError(
+                f"{type(self).__name__}.to_batch made {batch.num_rows} rows of {len(block.records)} records, of the "
+                f"schema {batch.schema}: one row a record is needed, of the schema {self.schema.arrow}",
+                record=block.first_record,
+            )
+        return Parsed(batch, batch.num_rows)
+
+    def _first_failure(self, block: ListBlock, error: Exception) -> SerializationError:
+        for number, record in enumerate(block.records):
+            try:
+                self.to_batch([record])
+            except Exception as its_own:  # noqa: BLE001 - whatever it is, it says which record is bad
+                return _named(block.first_record + number, its_own)
+        return _named(block.first_record, error)
+
+
+def _named(record: int, error: Exception) -> SerializationError:
+    return SerializationError(
+        f"record {record}: {type(error).__name__}: {error}. Correct the record and write the transaction again",
+        record=record,
+    )

@@ -1,0 +1,121 @@
+"""Every example in the tables of docs/records.md does what its column says."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from hive_ingest.errors import SerializationError
+from hive_ingest.record_writer import ArrowWriter, StrictDelimitedInputWriter, StrictJsonWriter
+from hive_ingest.record_writer.list_writer import RecordListWriter
+from tests.unit.record_writer.parsing.writing import rows_of, schema_of
+
+PAGE = (Path(__file__).parents[4] / "docs" / "records.md").read_text()
+
+
+def table_with(heading: str) -> list[dict[str, str]]:
+    """The rows of the Markdown table that has a column of this name."""
+    lines = PAGE.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("|") and f"| {heading} |" in line)
+    names = [cell.strip() for cell in lines[first].strip("|").split("|")]
+    rows = []
+    for line in lines[first + 2 :]:
+        if not line.startswith("|"):
+            break
+        rows.append(dict(zip(names, [cell.strip() for cell in line.strip("|").split("|")], strict=True)))
+    return rows
+
+
+def examples(heading: str) -> list[tuple[str, str]]:
+    """(Hive type, example) for every example in a column."""
+    found = []
+    for row in table_with(heading):
+        found.extend((html.unescape(row["Hive type"]), example) for example in re.findall(r"`([^`]*)`", row[heading]))
+    assert len(found) > 20
+    return found
+
+
+def write_json(type_: str, value: str) -> object:
+    record = f'{{"v":{value}}}'.encode()
+    return rows_of(StrictJsonWriter(), schema_of(v=type_), record + b"\n" + record)
+
+
+def write_delimited(type_: str, value: str) -> object:
+    return rows_of(StrictDelimitedInputWriter(), schema_of(v=type_), value.encode())
+
+
+def write_arrow(type_: str, expression: str) -> object:
+    column = pa.array([None], eval(expression, {"pa": pa}))
+    return rows_of(ArrowWriter(), schema_of(v=type_), pa.table({"v": column}))
+
+
+def in_block_of(value: str, count: int, form: str) -> bytes:
+    return b"\n".join([form.replace("%", value).encode()] * count)
+
+
+@pytest.mark.parametrize(("type_", "value"), examples("JSON takes"))
+def test_json_takes(type_, value):
+    few = write_json(type_, value)
+    many = rows_of(StrictJsonWriter(), schema_of(v=type_), in_block_of(value, 50, '{"v":%}'))
+    assert few[0]["v"] is not None
+    assert repr(many[-1]) == repr(few[0])
+
+
+@pytest.mark.parametrize(("type_", "value"), examples("JSON refuses"))
+def test_json_refuses(type_, value):
+    with pytest.raises(SerializationError, match="record 0 "):
+        write_json(type_, value)
+    with pytest.raises(SerializationError, match="record 0 "):
+        rows_of(StrictJsonWriter(), schema_of(v=type_), in_block_of(value, 50, '{"v":%}'))
+
+
+@pytest.mark.parametrize(("type_", "value"), examples("Delimited takes"))
+def test_delimited_takes(type_, value):
+    few = write_delimited(type_, value)
+    many = rows_of(StrictDelimitedInputWriter(), schema_of(v=type_), in_block_of(value, 50, "%"))
+    assert few[0]["v"] is not None
+    assert repr(many[-1]) == repr(few[0])
+
+
+@pytest.mark.parametrize(("type_", "value"), examples("Delimited refuses"))
+def test_delimited_refuses(type_, value):
+    with pytest.raises(SerializationError, match="record 0 "):
+        write_delimited(type_, value)
+    with pytest.raises(SerializationError, match="record 0 "):
+        rows_of(StrictDelimitedInputWriter(), schema_of(v=type_), in_block_of(value, 50, "%"))
+
+
+@pytest.mark.parametrize(("type_", "expression"), examples("Arrow types taken"))
+def test_arrow_takes(type_, expression):
+    assert write_arrow(type_, expression) == [{"v": None}]
+
+
+@pytest.mark.parametrize(("type_", "expression"), examples("Arrow types refused"))
+def test_arrow_refuses(type_, expression):
+    with pytest.raises(SerializationError, match="column 'v"):
+        write_arrow(type_, expression)
+
+
+@pytest.mark.parametrize("type_", [html.unescape(row["Hive type"]) for row in table_with("JSON takes")])
+def test_null_is_null_for_every_type_and_an_empty_field_only_text(type_):
+    assert write_json(type_, "null") == [{"v": None}] * 2
+    if "<" in type_:
+        return
+    assert write_delimited(type_, "\\N") == [{"v": None}]
+    if type_.startswith(("string", "char", "varchar", "binary")):
+        assert write_delimited(type_, "\n") in ([{"v": ""}], [{"v": b""}])
+    else:
+        with pytest.raises(SerializationError):
+            write_delimited(type_, "\n")
+
+
+def test_the_writer_of_the_pages_own_example_works():
+    code = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    names: dict[str, type[RecordListWriter]] = {}
+    exec(code[1], names)
+    rows = rows_of(names["CoordinatesWriter"](), schema_of(x="double", y="double"), [b"1;2", b"3;4.5"])
+    assert rows == [{"x": 1.0, "y": 2.0}, {"x": 3.0, "y": 4.5}]
