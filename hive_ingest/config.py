@@ -74,7 +74,7 @@ class StreamingSettings:
 
 
 def _coerce(option: dataclasses.Field[Any], value: Any, source: str) -> Any:
-    kind = type(option.default)
+    kind: Any = type(option.default)
     try:
         if kind is bool:
             made: Any = value if isinstance(value, bool) else {"true": True, "false": False}[str(value).strip().lower()]

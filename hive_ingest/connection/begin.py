@@ -20,11 +20,11 @@ from hive_ingest.acid.names import BaseName
 from hive_ingest.acid.write_ids import ValidWriteIdList
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection.heartbeat import Heartbeater, now
-from hive_ingest.errors import LockTimeout, StreamingError
+from hive_ingest.connection.lock_plan import LockPlan
+from hive_ingest.errors import StreamingError
 from hive_ingest.faults import reach
 from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import (
-    LockComponent,
     LockId,
     LockInfo,
     LockRequest,
@@ -53,19 +53,6 @@ class LockedTransaction:
     def may_be_overtaken(self, table: TableName) -> bool:
         """Somebody took a higher write id before our lock, so a `base_N` above ours is possible."""
         return self.snapshots[table].high_water_mark > self.write_ids[table]
-
-
-@dataclass(frozen=True, slots=True)
-class LockPlan:
-    """What every transaction of a connection locks, and in which tables it writes."""
-
-    tables: tuple[TableName, ...]
-    components: tuple[LockComponent, ...]
-    agent_info: str
-    #: Called while the lock is WAITING with the locks in the way: may free those of dead owners.
-    on_blocked: Callable[[list[LockInfo]], None]
-    #: The error to raise when the wait is over, from the locks in the way.
-    timeout_error: Callable[[list[LockInfo], float], LockTimeout]
 
 
 class TransactionOpener:
@@ -192,11 +179,3 @@ def newest_overwrite(store: FileStore, folder: str) -> WriteId:
     """The highest N of all `base_N` in the folder of a table or partition; 0 when there is none."""
     names = [entry.name for entry in store.list(folder) if entry.is_folder and entry.name.startswith(BaseName.PREFIX)]
     return max((BaseName.parse(name).write_id for name in names), default=WriteId(0))
-
-
-def describe_lock(lock: LockInfo) -> str:
-    """For messages: whose lock, since when."""
-    where = ".".join(part for part in (lock.database, lock.table, lock.partition_name) if part)
-    return (
-        f"{lock.type.name} on {where} by transaction {lock.txn_id} of {lock.user}@{lock.hostname} ({lock.agent_info})"
-    )

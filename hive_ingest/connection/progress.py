@@ -12,7 +12,7 @@ import datetime as dt
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from hive_ingest.acid.write_ids import ValidWriteIdList
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.begin import describe_lock
+from hive_ingest.connection.lock_errors import describe_lock, lock_timeout
 from hive_ingest.connection.owner import Owner
 from hive_ingest.errors import ConfigurationError, LockTimeout, SinkConflict, SinkInUse
 from hive_ingest.metastore_client.client import MetastoreClient
@@ -242,15 +242,6 @@ class SinkProgress:
         self.latest = {source: rows.get(source) for source in self.sources}
         if len(rows) == len(self.sources):
             self._remembered = _Remembered(write_id, self._exceptions, rows)
-
-
-def lock_timeout(table: TableName, blockers: Sequence[LockInfo], waited_seconds: float) -> LockTimeout:
-    """Names who is in the way."""
-    who = "; ".join(map(describe_lock, blockers)) or "overwrites, one after the other"
-    return LockTimeout(
-        f"no lock on {table} within lock_wait_seconds={waited_seconds:.0f}: blocked by {who}. Wait for it, abort it "
-        "(hive-ingest abort), or raise the limit"
-    )
 
 
 def _to_dict(row: SourceProgress) -> dict[str, Any]:

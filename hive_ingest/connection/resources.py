@@ -7,9 +7,10 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.begin import LockPlan, TransactionOpener
+from hive_ingest.connection.begin import TransactionOpener
 from hive_ingest.connection.commit import abort_quietly
 from hive_ingest.connection.heartbeat import Heartbeater
+from hive_ingest.connection.lock_plan import LockPlan
 from hive_ingest.connection.open_transaction import OpenTransaction, Surroundings
 from hive_ingest.connection.progress import SinkProgress
 from hive_ingest.metastore_client.client import MetastoreClient

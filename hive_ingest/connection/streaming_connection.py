@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,10 +12,12 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.begin import LockedTransaction, LockPlan, newest_overwrite
+from hive_ingest.connection.begin import LockedTransaction, newest_overwrite
 from hive_ingest.connection.checks import check_static_values, check_still_fits, check_table
+from hive_ingest.connection.lock_plan import plan_locks
+from hive_ingest.connection.one_owner import OneOwner
 from hive_ingest.connection.open_transaction import CommitInfo, OpenTransaction
-from hive_ingest.connection.progress import SinkProgress, SourceProgress, lock_timeout
+from hive_ingest.connection.progress import SinkProgress, SourceProgress
 from hive_ingest.connection.resources import Resources, abandon
 from hive_ingest.connection.staging import remove_leftovers
 from hive_ingest.connection.stats import ConnectionStats
@@ -35,11 +35,6 @@ from hive_ingest.faults import reach
 from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import (
     CommitKeyValue,
-    DataOperationType,
-    LockComponent,
-    LockInfo,
-    LockLevel,
-    LockType,
     Table,
     TableName,
     TxnId,
@@ -83,10 +78,11 @@ class StreamingConnection:
         self._stats = ConnectionStats()
         self._partitions: tuple[str, ...] = ()
         self._warned_columns = False
-        self._thread, self._pid = threading.get_ident(), os.getpid()
+        self._owner = OneOwner(f"the connection to {table.name}")
         self._bind()
-        self._resources = Resources(client, self._lock_plan(agent_info), settings, transaction_batch_size, progress)
-        self._finalizer = weakref.finalize(self, abandon, self._resources, str(table.name), self._pid)
+        plan = plan_locks(table, progress, settings, agent_info)
+        self._resources = Resources(client, plan, settings, transaction_batch_size, progress)
+        self._finalizer = weakref.finalize(self, abandon, self._resources, str(table.name), os.getpid())
 
     @classmethod
     def connect(
@@ -127,6 +123,8 @@ class StreamingConnection:
         check_static_values(found, values)
         remove_leftovers(client, found)
         progress = SinkProgress(client, found, sink, sources, settings) if sink is not None else None
+        if progress is not None:
+            remove_leftovers(client, progress.table)
         return cls(
             client,
             found,
@@ -137,29 +135,6 @@ class StreamingConnection:
             transaction_batch_size=transaction_batch_size,
             progress=progress,
             on_commit=on_commit,
-        )
-
-    def _lock_plan(self, agent_info: str) -> LockPlan:
-        name = self._table.name
-        components = [
-            LockComponent(
-                LockType.SHARED_WRITE if self._settings.shared_write else LockType.SHARED_READ,
-                LockLevel.TABLE,
-                name.database,
-                name.table,
-                operation_type=DataOperationType.INSERT,
-                is_dynamic_partition_write=self._table.is_partitioned,
-            )
-        ]
-        progress = self._progress
-        if progress is None:
-            return LockPlan((name,), tuple(components), agent_info, _nothing, functools.partial(lock_timeout, name))
-        return LockPlan(
-            (name, progress.table.name),
-            (*components, *progress.lock_components()),
-            progress.owner.to_agent_info(agent_info),
-            progress.free_dead_owners,
-            progress.timeout_error,
         )
 
     # -- transactions ------------------------------------------------------------------------------
@@ -195,8 +170,7 @@ class StreamingConnection:
         if (
             current is None
             or self._state is not TransactionState.OPEN
-            or self._thread != threading.get_ident()
-            or self._pid != os.getpid()
+            or not self._owner.is_caller()
             or self._resources.heartbeater.lost
         ):
             current = self._refuse_or_get(Action.WRITE)
@@ -378,12 +352,7 @@ class StreamingConnection:
     def _check_owner(self) -> None:
         if not self._finalizer.alive:
             raise ConnectionMisuse(f"the connection to {self._table.name} is closed: open another one")
-        if self._pid != os.getpid():
-            raise ConnectionMisuse(f"the connection to {self._table.name} came through a fork: open one of your own")
-        if self._thread != threading.get_ident():
-            raise ConnectionMisuse(
-                f"the connection to {self._table.name} belongs to another thread: open one for each thread"
-            )
+        self._owner.check()
 
     def _warn_of_unmatched_columns(self, counts: WriteCounts) -> None:
         matched = counts.matched_columns
@@ -479,7 +448,3 @@ def _get_table(client: MetastoreClient, name: TableName) -> Table:
         return client.get_table(name)
     except NoSuchObject as error:
         raise InvalidTable(f"there is no table {name} in {client.uri}: create it first ({error})") from error
-
-
-def _nothing(blockers: list[LockInfo]) -> None:
-    """Without a sink nobody's transaction is touched."""

@@ -8,11 +8,10 @@ The owner's thread keeps the order: batches enter the buffer as their records ca
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hive_ingest.config import StreamingSettings
 from hive_ingest.errors import PartitionCreationFailed
@@ -22,8 +21,6 @@ from hive_ingest.record_writer.routing import PartitionValues, RoutedBatch, Rout
 from hive_ingest.record_writer.row_buffer import Group, RowBuffer, Run, SharedSpill, slices
 from hive_ingest.record_writer.writer import Block, Parsed, RecordWriter
 from hive_ingest.storage.orc_file import AcidFile
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -36,14 +33,12 @@ class WriteCounts:
     row_bytes: int = 0
     spills: int = 0
     matched_columns: set[str] | None = None
-    unknown_fields: set[str] = field(default_factory=set)
 
     def add(self, parsed: Parsed) -> None:
         self.records += parsed.records
         self.skipped += parsed.skipped
         self.rows += parsed.batch.num_rows
         self.row_bytes += parsed.batch.nbytes
-        self.unknown_fields |= parsed.unknown_fields
         if parsed.matched_columns is not None:
             self.matched_columns = (self.matched_columns or set()) | parsed.matched_columns
 

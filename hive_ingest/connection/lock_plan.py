@@ -1,0 +1,51 @@
+"""What every transaction of a connection locks, in one request."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hive_ingest.config import StreamingSettings
+from hive_ingest.connection.lock_errors import lock_timeout
+from hive_ingest.connection.progress import SinkProgress
+from hive_ingest.errors import LockTimeout
+from hive_ingest.model import DataOperationType, LockComponent, LockInfo, LockLevel, LockType, Table, TableName
+
+
+@dataclass(frozen=True, slots=True)
+class LockPlan:
+    """The components of one lock request, and the tables to write in: the data table first."""
+
+    tables: tuple[TableName, ...]
+    components: tuple[LockComponent, ...]
+    agent_info: str
+    #: Called while the lock is WAITING with the locks in the way: may free those of dead owners.
+    on_blocked: Callable[[list[LockInfo]], None]
+    #: The error to raise when the wait is over, from the locks in the way.
+    timeout_error: Callable[[list[LockInfo], float], LockTimeout]
+
+
+def plan_locks(table: Table, progress: SinkProgress | None, settings: StreamingSettings, agent_info: str) -> LockPlan:
+    """SHARED_READ for INSERT on the whole table, as Java does, and what the sink's progress needs."""
+    data = LockComponent(
+        LockType.SHARED_WRITE if settings.shared_write else LockType.SHARED_READ,
+        LockLevel.TABLE,
+        table.name.database,
+        table.name.table,
+        operation_type=DataOperationType.INSERT,
+        is_dynamic_partition_write=table.is_partitioned,
+    )
+    if progress is None:
+        return LockPlan((table.name,), (data,), agent_info, _nothing, functools.partial(lock_timeout, table.name))
+    return LockPlan(
+        (table.name, progress.table.name),
+        (data, *progress.lock_components()),
+        progress.owner.to_agent_info(agent_info),
+        progress.free_dead_owners,
+        progress.timeout_error,
+    )
+
+
+def _nothing(blockers: list[LockInfo]) -> None:
+    """Without a sink nobody's transaction is touched."""
