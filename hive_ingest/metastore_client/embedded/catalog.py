@@ -16,7 +16,7 @@ from hive_ingest.errors import AlreadyExists, NoSuchObject, UnsupportedFeature
 from hive_ingest.metastore_client.embedded import tables as t
 from hive_ingest.metastore_client.embedded.database import Row, Session
 from hive_ingest.metastore_client.embedded.databases import DatabaseCalls, check_length, matching, no_such_database
-from hive_ingest.metastore_client.embedded.folders import make_folder, move_folder
+from hive_ingest.metastore_client.embedded.folders import make_folders, move_folder
 from hive_ingest.metastore_client.embedded.sql import now_ms
 from hive_ingest.metastore_client.embedded.table_checks import (
     check_change,
@@ -251,7 +251,7 @@ def _create(session: Session, new: Table, if_not_exists: bool) -> Table:
             return _table(new.name, found)
         raise AlreadyExists(f"table {new.name} is there already: use it, or pass if_not_exists=True")
     location = new.location or f"{parent.rstrip('/')}/{new.name.table}"
-    make_folder(location)
+    make_folders([location])
     table_id, created = session.rows(_INSERT, **_texts(replace(new, location=location)))[0]
     _write_properties(session, table_id, new.properties)
     return replace(new, location=location, id=table_id, create_time_seconds=created)

@@ -8,7 +8,7 @@ from typing import Self
 from hive_ingest.metastore_client.embedded.backends import backend_for
 from hive_ingest.metastore_client.embedded.commits import CommitCalls
 from hive_ingest.metastore_client.embedded.database import Database
-from hive_ingest.metastore_client.embedded.folders import make_folder
+from hive_ingest.metastore_client.embedded.folders import make_folders
 from hive_ingest.metastore_client.embedded.housekeeping import HousekeepingCalls
 from hive_ingest.metastore_client.embedded.locks import LockCalls
 from hive_ingest.metastore_client.embedded.migrations import open_schema
@@ -40,8 +40,8 @@ class EmbeddedMetastoreClient(
         address = parse_uri(uri)
         location = check_warehouse(address, warehouse)
         if address.is_sqlite:
-            make_folder(normal_location(str(address.path.parent)))
-        make_folder(location)
+            make_folders([normal_location(str(address.path.parent))])
+        make_folders([location])
         backend = backend_for(address, options.busy_timeout_seconds)
         database = Database(backend, clock_offset_seconds=options.clock_offset_seconds)
         try:

@@ -13,7 +13,7 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from hive_ingest.errors import AlreadyExists, ConfigurationError, InvalidOperation, NoSuchObject
 from hive_ingest.metastore_client.embedded import tables as t
 from hive_ingest.metastore_client.embedded.database import Row, Session
-from hive_ingest.metastore_client.embedded.folders import make_folder, remove_folder
+from hive_ingest.metastore_client.embedded.folders import make_folders, remove_folder
 from hive_ingest.metastore_client.embedded.part import ClientPart
 from hive_ingest.metastore_client.embedded.uris import local_path, normal_location
 from hive_ingest.model import DEFAULT_DATABASE, Database, TableName
@@ -65,7 +65,7 @@ class DatabaseCalls(ClientPart):
                 if if_not_exists:
                     return _database(found)
                 raise AlreadyExists(f"database {lower!r} is there already: use it, or pass if_not_exists=True")
-            make_folder(where)
+            make_folders([where])
             session.execute(_INSERT, database=lower, **row)
             return Database(lower, where, comment, dict(properties or {}))
 

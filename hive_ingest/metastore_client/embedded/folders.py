@@ -5,25 +5,27 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Iterable
+from pathlib import PurePath
 
 from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.metastore_client.embedded.uris import local_path
+from hive_ingest.storage.local_store import LocalStore
 
 _log = logging.getLogger(__name__)
 
 
-def make_folder(location: str) -> None:
-    """Make the folder and its parents. On a remote location nothing is done: the writer makes it there.
+def make_folders(locations: Iterable[str]) -> None:
+    """Make the folders and their parents, on the device. Nothing is done remotely: the writer makes them there.
 
     Raises StreamingIOFailure.
     """
-    path = local_path(location)
-    if path is None:
-        return
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StreamingIOFailure(f"{location} cannot be made ({error.strerror}): check the warehouse") from error
+    store = LocalStore()
+    made: list[str] = []
+    for location in locations:
+        path = local_path(location)
+        if path is not None:
+            made += store.make_folder(str(path))
+    store.sync_folders({str(PurePath(folder).parent) for folder in made})
 
 
 def is_inside(location: str, parent: str) -> bool:

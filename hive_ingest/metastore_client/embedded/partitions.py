@@ -20,7 +20,7 @@ from hive_ingest.metastore_client.embedded.catalog import (
     get_table_in,
 )
 from hive_ingest.metastore_client.embedded.database import Row, Session
-from hive_ingest.metastore_client.embedded.folders import is_inside, make_folder
+from hive_ingest.metastore_client.embedded.folders import is_inside, make_folders
 from hive_ingest.metastore_client.embedded.partition_filter import parse_filter
 from hive_ingest.metastore_client.embedded.sql import now_ms, text_in
 from hive_ingest.model import DEFAULT_PARTITION_NAME, Partition, Table, TableName
@@ -156,8 +156,7 @@ def _add(session: Session, name: TableName, values: Sequence[Sequence[str]], if_
         raise AlreadyExists(f"{name} has the partition {min(present)!r} already: use it, or pass if_not_exists=True")
     new = [partition for partition in wanted if partition not in present]
     locations = {partition: f"{table.location.rstrip('/')}/{partition}" for partition in new}
-    for location in locations.values():
-        make_folder(location)
+    make_folders(locations.values())
     columns = columns_to_json(table.columns)
     session.execute_many(
         _INSERT,

@@ -310,7 +310,7 @@ def test_a_late_writer_of_a_dropped_table_cannot_meet_its_write_id_again(ms: Met
 
 def test_a_folder_that_cannot_be_made_is_an_error_and_leaves_no_table(ms: MetastoreClient, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StreamingIOFailure, match="cannot be made"):
+    with pytest.raises(StreamingIOFailure, match="cannot make folder"):
         ms.create_table("web.t", columns=COLUMNS, location=str(tmp_path / "file" / "t"))
     assert ms.get_tables("web") == []
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hive_ingest.errors import StreamingIOFailure
-from hive_ingest.metastore_client.embedded.folders import is_inside, make_folder, move_folder, remove_folder
+from hive_ingest.metastore_client.embedded.folders import is_inside, make_folders, move_folder, remove_folder
 
 
 def uri(path: Path) -> str:
@@ -14,13 +14,13 @@ def uri(path: Path) -> str:
 
 
 def test_a_folder_is_made_with_its_parents(tmp_path: Path) -> None:
-    make_folder(uri(tmp_path / "a" / "b"))
-    make_folder(uri(tmp_path / "a" / "b"))
+    make_folders([uri(tmp_path / "a" / "b")])
+    make_folders([uri(tmp_path / "a" / "b")])
     assert (tmp_path / "a" / "b").is_dir()
 
 
 def test_a_remote_folder_is_left_to_the_writer() -> None:
-    make_folder("s3a://bucket/x")
+    make_folders(["s3a://bucket/x"])
     remove_folder("s3a://bucket/x", keep=[])
     move_folder("s3a://bucket/x", "s3a://bucket/y")
 
