@@ -174,8 +174,8 @@ def _checked(found: pa.Array, source: pa.Array, type_: HiveType) -> pa.Array:
         return strict_arrays.characters(found, type_)
     if type_.kind == "float":
         strict_arrays.no_new_infinity(found, source)
-    if type_.kind == "date":
-        strict_arrays.years_1_to_9999(found)
+    if type_.kind in ("date", "timestamp"):
+        return strict_arrays.readable_by_hive(found)
     return found
 
 

@@ -11,9 +11,9 @@ import pyarrow.types as pat
 from hive_ingest.record_writer import values
 from hive_ingest.record_writer.bad_records import BadValue, Doubt
 from hive_ingest.schema import HiveType
+from hive_ingest.storage.normalise import unwritable_values
 
 INTEGERS: Final = tuple(values.INTEGER_BITS)
-_FIRST_DAY, _LAST_DAY = values.date("0001-01-01"), values.date("9999-12-31")
 _PATTERNS: Final = {"date": values.DATE, "timestamp": values.TIMESTAMP}
 
 
@@ -47,7 +47,8 @@ def from_text(array: pa.Array, type_: HiveType) -> pa.Array:
         return characters(array, type_)
     if type_.kind == "binary":
         return _base64(array)
-    return _matched(array, _PATTERNS[type_.kind], type_.arrow)
+    _match(array, _PATTERNS[type_.kind])
+    return readable_by_hive(_cast(array, type_.arrow))
 
 
 def numbers(array: pa.Array, type_: HiveType) -> pa.Array:
@@ -62,11 +63,6 @@ def numbers_from_text(array: pa.Array, type_: HiveType) -> pa.Array:
     _match(array, values.INTEGER if type_.kind in INTEGERS else values.FLOAT)
     plain = pc.replace_substring_regex(array, r"^\+", "")
     return numbers(_cast(plain, pa.float64() if type_.kind == "float" else type_.arrow), type_)
-
-
-def _matched(array: pa.Array, pattern: str, type_: pa.DataType) -> pa.Array:
-    _match(array, pattern)
-    return _cast(array, type_)
 
 
 def _match(array: pa.Array, pattern: str) -> None:
@@ -94,10 +90,11 @@ def no_new_infinity(array: pa.Array, source: pa.Array) -> None:
         _all(pc.or_(pc.is_finite(array), pc.invert(pc.is_finite(source))), "a number out of range for float")
 
 
-def years_1_to_9999(dates: pa.Array) -> None:
-    """Dates that Hive and Python can write as text."""
-    days = dates.view(pa.int32())
-    _all(pc.and_(pc.greater_equal(days, _FIRST_DAY), pc.less_equal(days, _LAST_DAY)), "a date outside 0001 to 9999")
+def readable_by_hive(array: pa.Array) -> pa.Array:
+    """Dates or timestamps of which none would come out of an ORC file as another, or not at all."""
+    if unwritable_values(array) is not None:
+        raise Doubt("a timestamp before 1970 with a fraction of a second, or a date outside the years 1 to 9999")
+    return array
 
 
 def _base64(array: pa.Array) -> pa.Array:

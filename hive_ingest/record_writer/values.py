@@ -46,7 +46,7 @@ _NON_FINITE: Final = {
 }
 _EPOCH: Final = dt.datetime(1970, 1, 1)
 _EPOCH_DAY: Final = dt.date(1970, 1, 1).toordinal()
-_MIN_NANOS: Final = -(2**63) + 1  # the lowest value itself is NaT to numpy and pandas
+_MIN_NANOS: Final = -(2**63)
 _MAX_NANOS: Final = 2**63 - 1
 _EXACT: Final = decimal.Context(
     prec=100, Emax=10**6, Emin=-(10**6), traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow]
@@ -139,7 +139,10 @@ def date(text: str) -> int:
 
 
 def timestamp(text: str) -> int:
-    """`yyyy-mm-dd hh:mm:ss[.fffffffff]`, or with a T between, without a zone, as nanoseconds since 1970."""
+    """`yyyy-mm-dd hh:mm:ss[.fffffffff]`, or with a T between, without a zone, as nanoseconds since 1970.
+
+    Before 1970 without a fraction: Hive could not read that from ORC files (see `storage.normalise`).
+    """
     if not _timestamp(text):
         raise BadValue(f"{shown(text)} is no timestamp: yyyy-mm-dd hh:mm:ss[.fffffffff] without a zone is needed")
     try:
@@ -149,9 +152,10 @@ def timestamp(text: str) -> int:
     nanos = (seconds.days * 86_400 + seconds.seconds) * 10**9 + int(text[20:].ljust(9, "0"))
     if not _MIN_NANOS <= nanos <= _MAX_NANOS:
         raise BadValue(
-            f"{shown(text)} is out of range for a timestamp here (1677-09-21 00:12:43.145224193 to "
-            "2262-04-11 23:47:16.854775807)"
+            f"{shown(text)} is out of range for a timestamp here (1677-09-21 00:12:44 to 2262-04-11 23:47:16.854775807)"
         )
+    if nanos < 0 and nanos % 10**9:
+        raise BadValue(f"{shown(text)} is before 1970, where Hive reads whole seconds only: round it")
     return nanos
 
 

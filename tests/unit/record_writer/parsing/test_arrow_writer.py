@@ -102,6 +102,7 @@ def test_unknown_columns_are_named_once_or_fail(caplog):
         ("varchar(3)", ["abc", "abcd"], pa.large_string()),
         ("date", [dt.date(2020, 1, 1), 10**7], None),
         ("timestamp", [0, 2**40], pa.timestamp("s")),
+        ("timestamp", [-1000, -1], pa.timestamp("ms")),
         ("array<tinyint>", [[1], [1, 128]], pa.list_(pa.int64())),
         ("struct<a:array<tinyint>>", [{"a": [1]}, {"a": [1, 128]}], pa.struct([("a", pa.list_(pa.int64()))])),
         ("map<string,tinyint>", [[("a", 1)], [("a", 128)]], pa.map_(pa.string(), pa.int64())),
