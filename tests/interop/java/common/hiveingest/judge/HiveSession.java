@@ -92,6 +92,7 @@ final class HiveSession {
     conf.set("fs.defaultFS", "file:///");
     conf.set("mapreduce.framework.name", "local");
     conf.set("mapreduce.cluster.local.dir", scratch.resolve("mapreduce").toString());
+    conf.set("mapreduce.task.io.sort.mb", "4");  // which every map task of a job with a reducer allocates
     conf.set("hive.execution.engine", "mr");
     conf.set("hive.exec.submitviachild", "false");
     conf.set("hive.exec.mode.local.auto", "true");
