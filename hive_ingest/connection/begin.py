@@ -83,12 +83,12 @@ class TransactionOpener:
         for _ in range(self._settings.begin_retries):
             txn_id = self._next_txn()
             try:
-                transaction, waited = self._lock_tables(txn_id, deadline)
-                if not waited:
+                transaction, waited_for = self._lock_tables(txn_id, deadline)
+                blockers = waited_for or []
+                if waited_for is None or self._is_only_a_queue(blockers):
                     reach("after_lock_acquired")
                     if not is_overtaken(transaction):
                         return transaction
-                blockers = self._blockers(transaction.lock_id) if waited else []
             except BaseException as error:
                 self.abort(txn_id, f"begin failed: {type(error).__name__}", first_error=error)
                 raise
@@ -97,38 +97,51 @@ class TransactionOpener:
                 break
         raise self._plan.timeout_error(blockers, self._settings.lock_wait_seconds)
 
-    def _lock_tables(self, txn_id: TxnId, deadline: float) -> tuple[LockedTransaction, bool]:
+    def _lock_tables(self, txn_id: TxnId, deadline: float) -> tuple[LockedTransaction, list[LockInfo] | None]:
+        """Locks that are ACQUIRED, and which ones were in the way; None when they came at once."""
         write_ids = {
             table: self._client.allocate_table_write_ids(table, [txn_id])[0].write_id for table in self._plan.tables
         }
         reach("after_write_id")
         request = LockRequest(self._plan.components, txn_id, self._user, self._hostname, self._plan.agent_info)
         answer = self._client.lock(request)
-        waited = answer.state is not LockState.ACQUIRED
-        if waited:
+        waited_for = None
+        if answer.state is not LockState.ACQUIRED:
             reach("lock_waiting")
-            self._wait(answer.lock_id, deadline)
+            waited_for = self._wait(answer.lock_id, deadline)
         snapshots = {snapshot.table: snapshot for snapshot in self._client.get_valid_write_ids(self._plan.tables)}
-        return LockedTransaction(txn_id, write_ids, answer.lock_id, snapshots), waited
+        return LockedTransaction(txn_id, write_ids, answer.lock_id, snapshots), waited_for
 
-    def _wait(self, lock_id: LockId, deadline: float) -> None:
+    def _wait(self, lock_id: LockId, deadline: float) -> list[LockInfo]:
         pause = _FIRST_POLL_SECONDS
+        seen: list[LockInfo] = []
         while True:
             blockers = self._blockers(lock_id)
+            seen += blockers
             self._plan.on_blocked(blockers)
             if self._client.check_lock(lock_id).state is LockState.ACQUIRED:
-                return
+                return seen
             rest = deadline - time.monotonic()
             if rest <= 0:
                 raise self._plan.timeout_error(blockers, self._settings.lock_wait_seconds)
             time.sleep(min(pause, rest))
             pause = min(pause * 2, _SLOWEST_POLL_SECONDS)
 
+    def _is_only_a_queue(self, blockers: list[LockInfo]) -> bool:
+        """Whether it is known that nothing but other owners of our sources was in the way.
+
+        Then the write id is not stale: they overwrite nothing, and whoever does is found by its base. Begun anew
+        instead, two owners would make each other wait for ever.
+        """
+        return bool(blockers) and all(map(self._plan.is_source_lock, blockers))
+
     def _blockers(self, lock_id: LockId) -> list[LockInfo]:
-        """The locks that one of ours waits for."""
+        """The components of locks that one of ours waits for."""
         locks = [lock for table in self._plan.tables for lock in self._client.show_locks(table)]
-        waited_for = {lock.blocked_by_lock_id for lock in locks if lock.lock_id == lock_id}
-        return [lock for lock in locks if lock.lock_id in waited_for]
+        waited_for = {
+            (lock.blocked_by_lock_id, lock.blocked_by_internal_id) for lock in locks if lock.lock_id == lock_id
+        }
+        return [lock for lock in locks if (lock.lock_id, lock.internal_id) in waited_for]
 
     # -- ids ---------------------------------------------------------------------------------------
 

@@ -24,6 +24,8 @@ class LockPlan:
     on_blocked: Callable[[list[LockInfo]], None]
     #: The error to raise when the wait is over, from the locks in the way.
     timeout_error: Callable[[list[LockInfo], float], LockTimeout]
+    #: Whether a lock is one that the owners of a source queue up for.
+    is_source_lock: Callable[[LockInfo], bool]
 
 
 def plan_locks(table: Table, progress: SinkProgress | None, settings: StreamingSettings, agent_info: str) -> LockPlan:
@@ -37,14 +39,22 @@ def plan_locks(table: Table, progress: SinkProgress | None, settings: StreamingS
         is_dynamic_partition_write=table.is_partitioned,
     )
     if progress is None:
-        return LockPlan((table.name,), (data,), agent_info, _nothing, functools.partial(lock_timeout, table.name))
+        return LockPlan(
+            (table.name,), (data,), agent_info, _nothing, functools.partial(lock_timeout, table.name), _never
+        )
     return LockPlan(
         (table.name, progress.table.name),
         (data, *progress.lock_components()),
         progress.owner.to_agent_info(agent_info),
         progress.free_dead_owners,
         progress.timeout_error,
+        progress.is_source_lock,
     )
+
+
+def _never(lock: LockInfo) -> bool:
+    """Without a sink there are no sources."""
+    return False
 
 
 def _nothing(blockers: list[LockInfo]) -> None:

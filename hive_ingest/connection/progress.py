@@ -133,6 +133,10 @@ class SinkProgress:
             *sources,
         ]
 
+    def is_source_lock(self, lock: LockInfo) -> bool:
+        """Whether some owner of a source of this sink holds it or waits for it."""
+        return lock.table == self.table.name.table and lock.partition_name is not None
+
     def free_dead_owners(self, blockers: list[LockInfo]) -> None:
         """Abort the transactions of owners that are provably gone and hold a source of ours."""
         names = {source_lock_name(source) for source in self.sources}
