@@ -9,8 +9,8 @@ from hive_ingest.errors import ConfigurationError, StreamingConnectionError, Uns
 from hive_ingest.record_writer.bad_records import BadRecords, OnError
 from hive_ingest.record_writer.delimited_blocks import DelimitedBlocks
 from hive_ingest.record_writer.delimited_records import DelimitedFormat, DelimitedRecords
-from hive_ingest.record_writer.record_by_record import parse_records
-from hive_ingest.record_writer.text_blocks import DEFAULT_BLOCK_BYTES, TextRecordWriter
+from hive_ingest.record_writer.record_by_record import parse_halving, parse_records
+from hive_ingest.record_writer.text_blocks import DEFAULT_BLOCK_BYTES, TextBlock, TextRecordWriter
 from hive_ingest.record_writer.typed_columns import TypedColumn, not_bound, typed_columns
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 
@@ -78,9 +78,14 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         """Parse a block of this writer. Raises SerializationError, which names its first bad record."""
         if self._schema is None:
             raise not_bound(self)
+        return parse_halving(block, self._parse_at_once, self._parse_records)
+
+    def _parse_at_once(self, block: TextBlock) -> Parsed | None:
         batch = self._blocks.parse(block)
-        if batch is None:
-            batch = parse_records(block, self._records.row, self._arrow_schema, self._bad_records)
+        return None if batch is None else Parsed(batch, block.records, matched_columns=self._matched)
+
+    def _parse_records(self, block: TextBlock) -> Parsed:
+        batch = parse_records(block, self._records.row, self._arrow_schema, self._bad_records)
         return Parsed(batch, block.records, block.records - batch.num_rows, matched_columns=self._matched)
 
     def _field_order(self, columns: list[TypedColumn]) -> list[str]:

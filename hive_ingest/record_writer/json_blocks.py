@@ -51,12 +51,13 @@ class JsonBlocks:
         self._schema = schema
         self._may_skip_unknown = unknown == "ignore"
         self._binary_format = binary
-        self._is_possible = all(can_be_read(type_) for _, type_ in columns)
+        #: False if some type is unknown to Arrow's reader.
+        self.is_possible = all(can_be_read(type_) for _, type_ in columns)
         self._shape = Shape()
 
     def parse(self, block: TextBlock) -> ParsedBlock | None:
         """All rows of the block, or None: then it must go record by record."""
-        if not self._is_possible or block.items is not None or block.records < MIN_RECORDS:
+        if block.items is not None or block.records < MIN_RECORDS:
             return None
         if not (is_one_object_a_line(block.lines) and is_utf8(block.lines)):
             return None

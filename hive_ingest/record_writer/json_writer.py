@@ -14,7 +14,7 @@ from hive_ingest.errors import ConfigurationError, SerializationError, Unsupport
 from hive_ingest.record_writer.bad_records import BadRecords, OnError
 from hive_ingest.record_writer.json_blocks import JsonBlocks
 from hive_ingest.record_writer.json_records import BinaryFormat, JsonRecords, UnknownFields
-from hive_ingest.record_writer.record_by_record import parse_records
+from hive_ingest.record_writer.record_by_record import parse_halving, parse_records
 from hive_ingest.record_writer.text_blocks import DEFAULT_BLOCK_BYTES, TextBlock, TextRecordWriter
 from hive_ingest.record_writer.typed_columns import not_bound, typed_columns
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
@@ -77,9 +77,14 @@ class StrictJsonWriter(TextRecordWriter):
         """Parse a block of this writer. Raises SerializationError, which names its first bad record."""
         if self._schema is None:
             raise not_bound(self)
+        if not self._blocks.is_possible:
+            return self._parse_records(block)
+        return parse_halving(block, self._parse_at_once, self._parse_records)
+
+    def _parse_at_once(self, block: TextBlock) -> Parsed | None:
         found = self._blocks.parse(block)
         if found is None:
-            return self._parse_records(block)
+            return None
         self._name_unknown(found.unknown_fields)
         return Parsed(
             found.batch,

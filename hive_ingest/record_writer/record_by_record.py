@@ -1,4 +1,7 @@
-"""Blocks parsed one record at a time: slower, and the definition of what is right."""
+"""Blocks that cannot be parsed in one call: halved while they are large, then one record at a time.
+
+One record at a time is many times slower, and it is the definition of what is right.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,33 @@ import pyarrow as pa
 
 from hive_ingest.record_writer.bad_records import BadRecords, BadValue
 from hive_ingest.record_writer.text_blocks import TextBlock
+from hive_ingest.record_writer.writer import Parsed
+
+#: A block with doubt is halved down to about this many records, so that one bad record does not slow all others.
+MIN_HALVED_RECORDS = 4096
+
+
+def parse_halving(
+    block: TextBlock, at_once: Callable[[TextBlock], Parsed | None], one_by_one: Callable[[TextBlock], Parsed]
+) -> Parsed:
+    """The block, or as much of it as can be, parsed at once. Raises SerializationError for the first bad record."""
+    parsed = at_once(block)
+    if parsed is not None:
+        return parsed
+    if block.items is not None or block.records < MIN_HALVED_RECORDS:
+        return one_by_one(block)
+    first, second = (parse_halving(half, at_once, one_by_one) for half in block.halves())
+    return _joined(first, second)
+
+
+def _joined(first: Parsed, second: Parsed) -> Parsed:
+    return Parsed(
+        pa.concat_batches([first.batch, second.batch]),
+        first.records + second.records,
+        first.skipped + second.skipped,
+        first.unknown_fields | second.unknown_fields,
+        (first.matched_columns or frozenset()) | (second.matched_columns or frozenset()),
+    )
 
 
 def parse_records(

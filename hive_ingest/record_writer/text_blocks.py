@@ -41,6 +41,16 @@ class TextBlock:
         """The records, without delimiters."""
         return list(self.items) if self.items is not None else split_text(self.lines)
 
+    def halves(self) -> tuple[TextBlock, TextBlock]:
+        """The block in two of about the same size. It must be of two lines at least."""
+        middle = self.lines.rfind(b"\n", 0, len(self.lines) // 2) + 1
+        middle = middle or self.lines.index(b"\n") + 1
+        first = count_lines(self.lines[:middle])
+        return (
+            TextBlock(self.lines[:middle], first, self.first_record, self.first_offset),
+            TextBlock(self.lines[middle:], self.records - first, self.first_record + first, self.first_offset + middle),
+        )
+
     def offset_of(self, record: int) -> int:
         """The byte at which a record of this block starts, a delimiter counted behind each one before it."""
         before = self.items if self.items is not None else self.lines.split(b"\n")

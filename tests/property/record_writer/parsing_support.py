@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from hive_ingest.errors import SerializationError
 from hive_ingest.model import Column
-from hive_ingest.record_writer import RecordSchema
+from hive_ingest.record_writer import RecordSchema, record_by_record
 from tests.property.record_writer import oracle
 
 
@@ -48,13 +48,14 @@ def run(writer, schema: RecordSchema, arguments) -> Outcome:
 
 
 def each_way(module) -> Iterator[str]:
-    """The fast path on blocks of any size, then record by record only."""
-    usual = module.MIN_RECORDS
+    """The fast path on blocks of any size; the same, with halving down to single records; no fast path."""
+    usual = module.MIN_RECORDS, record_by_record.MIN_HALVED_RECORDS
     try:
-        for way, module.MIN_RECORDS in (("fast path", 1), ("record by record", 1 << 60)):
+        for way, least, halved in (("at once", 1, 1 << 60), ("halved", 1, 2), ("record by record", 1 << 60, 1 << 60)):
+            module.MIN_RECORDS, record_by_record.MIN_HALVED_RECORDS = least, halved
             yield way
     finally:
-        module.MIN_RECORDS = usual
+        module.MIN_RECORDS, record_by_record.MIN_HALVED_RECORDS = usual
 
 
 def expected(records, row_of) -> Outcome:

@@ -311,7 +311,7 @@ def test_no_decoy_makes_two_records_of_one_or_hides_a_key(place, decoy):
 
 
 @settings(
-    max_examples=250,
+    max_examples=200,
     derandomize=True,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

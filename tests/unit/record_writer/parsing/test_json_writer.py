@@ -146,6 +146,22 @@ def test_another_spelling_that_no_sample_shows_is_still_read():
     assert None not in ids
 
 
+def test_one_bad_record_does_not_slow_a_large_block_down(monkeypatch):
+    slow = []
+    row = JsonRecords.row
+    monkeypatch.setattr(JsonRecords, "row", lambda self, record: slow.append(record) or row(self, record))
+    some = lines(50_000)
+    some[33_333] = b'{"id":"bad","zz":1}'
+    (parsed,) = parse_all(StrictJsonWriter(on_error="skip"), SCHEMA, some)
+    assert parsed.batch["id"].to_pylist() == [i for i in range(50_000) if i != 33_333]
+    assert (parsed.records, parsed.skipped) == (50_000, 1)
+    assert (parsed.unknown_fields, parsed.matched_columns) == ({"zz"}, {"id", "user", "s"})
+    assert len(slow) < 4096
+    with pytest.raises(SerializationError) as caught:
+        parse_all(StrictJsonWriter(), SCHEMA, some)
+    assert (caught.value.record, caught.value.byte_offset) == (33_333, sum(len(line) + 1 for line in some[:33_333]))
+
+
 def test_spellings_learned_in_one_block_serve_the_next(monkeypatch):
     schema = schema_of(id="int", user="string")
     writer = StrictJsonWriter()
