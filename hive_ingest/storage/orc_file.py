@@ -86,7 +86,7 @@ class AcidOrcWriter:
 
     `schema` are the user's columns, without partition columns. `compression` is a value of Hive's `orc.compress`.
     The file is complete after `close`; any error removes it. One thread at a time; several writers may run at
-    once. Memory: about one stripe.
+    once. Memory: about one stripe, and at `close` the last stripe once more in its compressed form.
 
     Raises ConfigurationError or UnsupportedFeature (compression, a column's type), SerializationError (a batch that
     does not fit), StreamingIOFailure.
@@ -114,6 +114,7 @@ class AcidOrcWriter:
         self._bucket_property = bucket_property
         self._first_row_id = first_row_id
         self._rows = 0
+        self._constants: list[pa.Array] = []
         self._sink = _Sink(store.create(path, sync=sync))
         self._buffer = pa.BufferedOutputStream(pa.PythonFile(self._sink, "w"), _WRITE_BUFFER_BYTES)
         self._writer = orc.ORCWriter(
@@ -194,16 +195,20 @@ class AcidOrcWriter:
     def _wrapped(self, batch: pa.RecordBatch) -> pa.Table:
         rows = batch.num_rows
         first = self._first_row_id + self._rows
-        write_ids = pa.array(np.full(rows, self._write_id, np.int64))
-        columns = [
-            pa.array(np.full(rows, _INSERT, np.int32)),
-            write_ids,
-            pa.array(np.full(rows, self._bucket_property, np.int32)),
-            pa.array(np.arange(first, first + rows, dtype=np.int64)),
-            write_ids,
-            normalise(batch, self._schema),
-        ]
-        return pa.Table.from_arrays(columns, schema=self._acid_schema)
+        operation, write_id, bucket = self._constant_columns(rows)
+        row_id = pa.array(np.arange(first, first + rows, dtype=np.int64))
+        row = normalise(batch, self._schema)
+        return pa.Table.from_arrays([operation, write_id, bucket, row_id, write_id, row], schema=self._acid_schema)
+
+    def _constant_columns(self, rows: int) -> list[pa.Array]:
+        """operation, originalTransaction (and currentTransaction) and bucket; kept for the next batch."""
+        if not self._constants or len(self._constants[0]) < rows:
+            self._constants = [
+                pa.array(np.full(rows, _INSERT, np.int32)),
+                pa.array(np.full(rows, self._write_id, np.int64)),
+                pa.array(np.full(rows, self._bucket_property, np.int32)),
+            ]
+        return [column.slice(0, rows) for column in self._constants]
 
     def _completed_tail(self, ending: bytes, postscript: PostScript) -> tuple[bytes, tuple[int, ...]]:
         """The ending with Hive's metadata in it, and the rows of each stripe."""
