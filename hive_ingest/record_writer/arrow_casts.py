@@ -133,8 +133,8 @@ def cast_fields(fields: list[FieldCast], arrays: list[pa.Array], length: int) ->
 def _cast_field(field: FieldCast, array: pa.Array) -> pa.Array:
     try:
         return field.cast(array)
-    except Doubt as doubt:
-        raise BadValue(str(doubt), field.name) from doubt
+    except (Doubt, pa.ArrowException) as error:
+        raise BadValue(str(error), field.name) from error
     except BadValue as bad:
         raise bad.inside(field.name) from bad
 
@@ -162,7 +162,7 @@ def _simple(type_: HiveType) -> Cast:
         rounds = type_.kind == "float" and pat.is_floating(array.type)
         try:
             found = array if array.type == type_.arrow else array.cast(type_.arrow, safe=not rounds)
-        except pa.ArrowInvalid as error:
+        except pa.ArrowException as error:
             raise Doubt(str(error)) from error
         return _checked(found, array, type_)
 

@@ -172,10 +172,20 @@ class ArrowWriter:
         for batch in block.batches:
             found.extend(self._cast(batch, block.plan, first))
             first += batch.num_rows
-        table = pa.Table.from_batches(found, self._arrow_schema).combine_chunks()
-        batch = table.to_batches()[0] if table.num_rows else to_batch([], self._arrow_schema)
+        batch = self._joined(found, block.first_record)
         records = first - block.first_record
         return Parsed(batch, records, records - batch.num_rows, block.plan.unknown, block.plan.matched)
+
+    def _joined(self, batches: list[pa.RecordBatch], first_record: int) -> pa.RecordBatch:
+        if not batches:
+            return to_batch([], self._arrow_schema)
+        try:
+            return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        except pa.ArrowException as error:
+            raise SerializationError(
+                f"the block at record {first_record} is too large for one Arrow batch: {error}. Lower block_bytes",
+                record=first_record,
+            ) from error
 
     def _cast(self, batch: pa.RecordBatch, plan: ArrowPlan, first_record: int) -> Iterable[pa.RecordBatch]:
         """The batch in as few pieces as have no bad row, found by halving, in order."""

@@ -100,7 +100,7 @@ class DelimitedBlocks:
                     false_values=_FALSE,
                 ),
             )
-        except pa.ArrowInvalid as error:
+        except pa.ArrowException as error:
             raise Doubt(str(error)) from error
 
     def _check_escapes(self, text: bytes, table: pa.Table) -> None:

@@ -114,7 +114,7 @@ class JsonBlocks:
                     unexpected_field_behavior="ignore" if shape.skips_unknown else "error",
                 ),
             )
-        except pa.ArrowInvalid as error:
+        except pa.ArrowException as error:
             # The text only decides whether a second try is worth while, never what is right.
             if "unexpected field" in str(error):
                 raise UnknownKey(str(error)) from error

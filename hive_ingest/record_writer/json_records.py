@@ -6,6 +6,7 @@ before the column's type is known; an object is a tuple of its pairs, so a key t
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -47,12 +48,7 @@ def decode(record: bytes) -> Any:
     Raises BadValue: not UTF-8, not JSON, more than one value, nothing at all.
     """
     try:
-        text = record.decode("utf-8")
-        if text.startswith("{"):
-            value, end = _scan_once(text, 0)
-            if end == len(text):
-                return value
-        return _DECODER.decode(text)  # minds blanks around, and says what is wrong
+        return _scan(record.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise BadValue(f"not UTF-8: {error.reason} at byte {error.start} of the record") from error
     except json.JSONDecodeError as error:
@@ -61,6 +57,15 @@ def decode(record: bytes) -> Any:
         raise BadValue(f"no JSON object: {error.msg} at character {error.pos} of {shown(error.doc)}") from error
     except RecursionError as error:
         raise BadValue("nested too deeply") from error
+
+
+def _scan(text: str) -> Any:
+    if text.startswith("{"):
+        with contextlib.suppress(StopIteration):
+            value, end = _scan_once(text, 0)
+            if end == len(text):
+                return value
+    return _DECODER.decode(text)  # minds blanks around the value, and says what is wrong
 
 
 @dataclass(slots=True)

@@ -72,7 +72,7 @@ def _match(array: pa.Array, pattern: str) -> None:
 def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
     try:
         return array.cast(type_)
-    except pa.ArrowInvalid as error:
+    except pa.ArrowException as error:
         raise Doubt(str(error)) from error
 
 
