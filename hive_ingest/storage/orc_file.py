@@ -218,7 +218,7 @@ class AcidOrcWriter:
         ends = itertools.accumulate(stripe_rows, initial=self._first_row_id)
         keys = [(self._write_id, self._bucket_property, end - 1) for end in ends][1:]
         items = acid_user_metadata(keys, inserts=self._rows)
-        kept = ending[: len(ending) - len(postscript.raw) - 1]
+        kept = ending[: len(ending) - postscript.size - 1]
         return kept + completed_ending(postscript, items), stripe_rows
 
 

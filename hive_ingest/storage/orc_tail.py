@@ -33,9 +33,10 @@ ACID_VERSION = "hive.acid.version"
 
 @dataclass(frozen=True, slots=True)
 class PostScript:
-    """Lengths are bytes in the file, before decompression. `raw` is the message as it was read."""
+    """Lengths are bytes in the file, before decompression. `rest` is the message without those two lengths."""
 
-    raw: bytes
+    rest: bytes
+    size: int
     footer_length: int
     metadata_length: int
     codec: Codec
@@ -46,7 +47,7 @@ class PostScript:
     @property
     def tail_length(self) -> int:
         """Bytes from the start of the footer to the end of the file."""
-        return self.footer_length + len(self.raw) + 1
+        return self.footer_length + self.size + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ def completed_ending(postscript: PostScript, items: Mapping[str, bytes]) -> byte
     """
     fields = _encode_items(items) + int_field(11, PROLEPTIC_GREGORIAN)
     added = store(fields, postscript.codec, postscript.block_size)
-    return added + with_lengths(postscript, postscript.footer_length + len(added))
+    return added + with_lengths(postscript, postscript.footer_length + len(added), postscript.metadata_length)
 
 
 def encode_footer(footer: Footer) -> bytes:
@@ -176,12 +177,10 @@ def encode_footer(footer: Footer) -> bytes:
     )
 
 
-def with_lengths(postscript: PostScript, footer_length: int, metadata_length: int | None = None) -> bytes:
+def with_lengths(postscript: PostScript, footer_length: int, metadata_length: int) -> bytes:
     """The postscript with other lengths, and the last byte of the file."""
-    lengths = {1: footer_length} if metadata_length is None else {1: footer_length, 5: metadata_length}
-    kept = b"".join(field.raw for field in read_fields(postscript.raw) if field.number not in lengths)
-    # In front: Hive looks for the magic bytes in the last field.
-    message = b"".join(int_field(number, length) for number, length in lengths.items()) + kept
+    # Lengths in front: Hive looks for the magic bytes at the very end.
+    message = int_field(1, footer_length) + int_field(5, metadata_length) + postscript.rest
     return message + bytes([len(message)])
 
 
@@ -224,7 +223,7 @@ def _postscript(ending: bytes, file_size: int) -> PostScript:
         raise WireError("it is too short, or empty")
     numbers: dict[int, int] = {}
     version: tuple[int, ...] = ()
-    magic = b""
+    magic = rest = b""
     for field in read_fields(raw):
         if field.number == 4:
             version = _versions(field.value)
@@ -232,10 +231,13 @@ def _postscript(ending: bytes, file_size: int) -> PostScript:
             magic = field.as_bytes
         else:
             numbers[field.number] = field.as_int
+        if field.number not in (1, 5):
+            rest += field.raw
     if magic != MAGIC:
         raise WireError("it does not end like one")
     found = PostScript(
-        raw,
+        rest,
+        size=length,
         footer_length=numbers.get(1, 0),
         metadata_length=numbers.get(5, 0),
         codec=_codec(numbers.get(2, 0)),

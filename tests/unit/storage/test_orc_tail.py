@@ -52,7 +52,7 @@ def tail_of(data: bytes) -> OrcTail:
 
 def completed(data: bytes, items: dict[str, bytes]) -> bytes:
     postscript = parse_postscript(data[-256:], len(data), "a.orc")
-    return data[: len(data) - len(postscript.raw) - 1] + completed_ending(postscript, items)
+    return data[: len(data) - postscript.size - 1] + completed_ending(postscript, items)
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
