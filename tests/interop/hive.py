@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 import subprocess
@@ -70,7 +71,16 @@ class RealHive:
             stderr=self._log,
             cwd=home,
         )
-        self._answer()
+        try:
+            self._answer()
+        except HiveError:
+            self.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """Of Hive's process."""
+        return self._process.pid
 
     def sql(self, statement: str) -> list[list[Any]]:
         """The rows of one statement of HiveQL, none for one that gives no rows. Raises `HiveError`."""
@@ -170,14 +180,14 @@ class RealHive:
 
     def close(self) -> None:
         """Stop the process."""
-        if self._process.poll() is None:
-            assert self._process.stdin is not None
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # a request that failed may be left in the buffer
             self._process.stdin.close()
-            try:
-                self._process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        try:
+            self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         assert self._process.stdout is not None
         self._process.stdout.close()
         self._log.close()
@@ -192,20 +202,26 @@ class RealHive:
 
     def _call(self, call: str, **arguments: object) -> Any:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"call": call, **arguments}).encode() + b"\n")
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write(json.dumps({"call": call, **arguments}).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError as error:
+            raise self._gone() from error
         return self._answer()
 
     def _answer(self) -> Any:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            log = (self.home / "judge.log").read_text(errors="replace")
-            raise HiveError(f"Hive {self.version} is gone; its log ends:\n{log[-4000:]}")
+            raise self._gone()
         answer = json.loads(line)
         if "error" in answer:
             raise HiveError(answer["error"], answer["trace"])
         return answer["result"]
+
+    def _gone(self) -> HiveError:
+        log = (self.home / "judge.log").read_text(errors="replace")
+        return HiveError(f"Hive {self.version} is gone; its log ends:\n{log[-4000:]}")
 
 
 def _compaction_id(row: list[Any]) -> int:
