@@ -63,13 +63,13 @@ def test_a_mirror_of_something_else_is_not_used(home: Path, mirror_of: str) -> N
 
 def test_the_environment_comes_before_the_maven_settings(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_settings(home, "central")
-    monkeypatch.setenv("HIVE_INGEST_MAVEN_URL", "https://us%40er:p%2Fw@host.example:8443/root/")
+    monkeypatch.setenv("HIVE_INGEST_MAVEN_URL", "https://us%40er:p%2Fw@host.example:8443/repo/")
 
-    assert repository() == Repository("https://host.example:8443/root", basic("us@er", "p/w"))
+    assert repository() == Repository("https://host.example:8443/repo", basic("us@er", "p/w"))
 
 
 def test_a_password_is_in_no_text_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HIVE_INGEST_MAVEN_URL", "http://user:secret@127.0.0.1:9/root")
+    monkeypatch.setenv("HIVE_INGEST_MAVEN_URL", "http://user:secret@127.0.0.1:9/repo")
 
     assert "secret" not in f"{repository()} {repository()!r}"
     assert basic("user", "secret") not in f"{repository()!r}"
