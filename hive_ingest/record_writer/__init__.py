@@ -3,12 +3,14 @@
 from hive_ingest.record_writer.arrow_writer import ArrowWriter
 from hive_ingest.record_writer.delimited_writer import StrictDelimitedInputWriter
 from hive_ingest.record_writer.json_writer import StrictJsonWriter
+from hive_ingest.record_writer.list_writer import RecordListWriter
 from hive_ingest.record_writer.writer import Block, Parsed, RecordSchema, RecordWriter
 
 __all__ = [
     "ArrowWriter",
     "Block",
     "Parsed",
+    "RecordListWriter",
     "RecordSchema",
     "RecordWriter",
     "StrictDelimitedInputWriter",

@@ -74,6 +74,7 @@ def test_the_public_names_are_a_list_that_changes_on_purpose() -> None:
         "ArrowWriter",
         "Block",
         "Parsed",
+        "RecordListWriter",
         "RecordSchema",
         "RecordWriter",
         "StrictDelimitedInputWriter",
