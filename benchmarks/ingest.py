@@ -13,6 +13,7 @@ side. Each run is a process of its own, the two sides take turns, medians are to
 from __future__ import annotations
 
 import argparse
+import atexit
 import io
 import json
 import os
@@ -177,11 +178,10 @@ def probe_fsync(folder: Path, times: int = 200) -> float:
 
 
 def in_folder(cache: Path, measure: Callable[[Path], None]) -> None:
+    """Each measurement in a folder of its own; it is removed when all is over, for freshly freed inodes cost time."""
     folder = Path(tempfile.mkdtemp(prefix="hive-ingest-bench-", dir=cache))
-    try:
-        measure(folder)
-    finally:
-        shutil.rmtree(folder)
+    atexit.register(shutil.rmtree, folder)
+    measure(folder)
 
 
 def commits(cache: Path) -> None:

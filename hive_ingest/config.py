@@ -35,7 +35,7 @@ class StreamingSettings:
         1 * MIB, "groups of at least this size are spilled as ORC, smaller ones together", at_least=1
     )
     spill_chunk_bytes: int = _option(
-        16 * MIB, "rows of one group that are encoded at once, while more records come in", at_least=1
+        8 * MIB, "rows of one group that are encoded at once, while more records come in", at_least=1
     )
     stripe_size_bytes: int = _option(
         64 * MIB, "uncompressed size of an ORC stripe", at_least=64 << 10, hive_key="hive.exec.orc.default.stripe.size"

@@ -12,8 +12,10 @@ registered a component; so nothing gets a visible name before (2).
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import tenacity
@@ -50,7 +52,7 @@ class TableWrite:
     #: False when nobody can have taken a higher write id before our lock was ACQUIRED.
     may_be_overtaken: bool = True
     partitions_created: list[str] = field(default_factory=list)
-    #: Folders with a visible name that this transaction made, and where each file went.
+    #: Delta folders that this transaction makes or has made.
     published_folders: list[str] = field(default_factory=list)
 
     def names(self) -> list[str]:
@@ -70,6 +72,7 @@ class Committer:
         *,
         fsync: bool,
         retry_seconds: float,
+        pool: Callable[[], ThreadPoolExecutor],
     ) -> None:
         self._client = client
         self._heartbeater = heartbeater
@@ -77,6 +80,7 @@ class Committer:
         self._writes = writes
         self._fsync = fsync
         self._retry_seconds = retry_seconds
+        self._pool = pool
         #: From here on the outcome may be a commit, whatever error is seen.
         self.is_asked = False
 
@@ -171,32 +175,31 @@ class Committer:
 
     def _publish(self, places: Sequence[dict[str, str]]) -> None:
         renamed = 0
-        to_sync: dict[FileStore, set[str]] = {}
         for write, folders in zip(self._writes, places, strict=True):
             store, _ = open_store(write.table.location)
-            made = to_sync.setdefault(store, set())
-            for file in write.files:
+            targets = [f"{folders[file.partition_name(write.table)]}/{file.folder_name}" for file in write.files]
+            to_sync = self._make_delta_folders(store, write, targets)
+            for file, folder in zip(write.files, targets, strict=True):
                 self._refuse_if_late()
                 if renamed:
                     reach("between_renames")
-                folder = f"{folders[file.partition_name(write.table)]}/{file.folder_name}"
-                self._make_delta_folder(store, write, folder, made)
                 store.rename(file.path, f"{folder}/{file.file_name}")
                 renamed += 1
-        if self._fsync:
-            for store, made in to_sync.items():
-                store.sync_folders(sorted(made))
+            if self._fsync:
+                store.sync_folders(to_sync)
         reach("after_publish")
         self._refuse_if_late()
 
-    def _make_delta_folder(self, store: FileStore, write: TableWrite, folder: str, to_sync: set[str]) -> None:
-        if folder in write.published_folders:
-            return
-        made = store.make_folder(folder)
-        write.published_folders.append(folder)
-        to_sync.update([folder, *(parent.rpartition("/")[0] for parent in made)])
-        if not store.exists(f"{folder}/{ACID_VERSION_FILE}"):
-            write_acid_version(store, folder, sync=self._fsync)
+    def _make_delta_folders(self, store: FileStore, write: TableWrite, folders: Sequence[str]) -> list[str]:
+        """Make each folder with its version file; returns the folders in which names were made."""
+        self._refuse_if_late()
+        write.published_folders = list(dict.fromkeys(folders))
+        make = functools.partial(_make_delta_folder, store, fsync=self._fsync)
+        if len(write.published_folders) == 1:
+            made = [make(write.published_folders[0])]
+        else:  # each waits for the device
+            made = list(self._pool().map(make, write.published_folders))
+        return sorted({*write.published_folders, *(parent for parents in made for parent in parents)})
 
     def _refuse_if_late(self) -> None:
         """A transaction that may have timed out must not make anything visible any more."""
@@ -259,6 +262,14 @@ class Committer:
             write_id=first.write_id,
             folders=tuple(folder for write in self._writes for folder in write.published_folders),
         ) from lost
+
+
+def _make_delta_folder(store: FileStore, folder: str, *, fsync: bool) -> list[str]:
+    """Returns the parents in which a name was made."""
+    made = store.make_folder(folder)
+    if folder in made or not store.exists(f"{folder}/{ACID_VERSION_FILE}"):
+        write_acid_version(store, folder, sync=fsync)
+    return [path.rpartition("/")[0] for path in made]
 
 
 def abort_quietly(action: Callable[[], None], what: str) -> None:

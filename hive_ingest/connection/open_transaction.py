@@ -101,6 +101,7 @@ class OpenTransaction:
             writes,
             fsync=settings.fsync,
             retry_seconds=settings.commit_retry_seconds,
+            pool=self._around.pool,
         )
         progress = self._around.progress
         decide = functools.partial(progress.was_committed, self.txn_id) if progress is not None and rows else None
@@ -153,6 +154,6 @@ class OpenTransaction:
             self._around.pool().submit(self._remove_staging)
 
     def _remove_staging(self) -> None:
-        abort_quietly(self._writer.discard, "removing the staging folder")
+        abort_quietly(self._writer.discard, "removing hidden files")
         if self._progress_writer is not None:
-            abort_quietly(self._progress_writer.discard, "removing the progress table's staging folder")
+            abort_quietly(self._progress_writer.discard, "removing hidden files of the progress table")

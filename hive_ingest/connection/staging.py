@@ -1,7 +1,8 @@
-"""Hidden folders for files that have no visible name yet: `<table location>/.hive_ingest/<txn>_<writer uuid>`.
+"""Hidden names for files that have no visible one yet: `<table location>/.hive_ingest/<txn>_<writer uuid>.<n>…`.
 
-They lie on the table's own file system, so that publishing is a rename. What a killed writer left is removed by
-the next writer on the table, once the transaction in the name is not open any more.
+They lie on the table's own file system, so that publishing is a rename; and all in one folder, because making and
+removing a folder costs more than a small file. What a killed writer left is removed by the next writer on the
+table, once the transaction in the name is not open any more.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ STAGING_FOLDER = ".hive_ingest"
 
 
 def new_staging(table: Table, txn_id: TxnId) -> str:
-    """The location of a staging folder for one writer in one transaction; it is made when first written to."""
+    """The beginning of all hidden names of one writer in one transaction."""
     return f"{table.location.rstrip('/')}/{STAGING_FOLDER}/{txn_id}_{uuid.uuid4().hex}"
 
 
 def remove_leftovers(client: MetastoreClient, table: Table) -> list[str]:
-    """Remove the staging folders of transactions that are not open; returns their paths. Never raises."""
+    """Remove the hidden files of transactions that are not open; returns their paths. Never raises."""
     try:
         return _remove_leftovers(client, table)
     except StreamingError as error:
@@ -36,16 +37,16 @@ def remove_leftovers(client: MetastoreClient, table: Table) -> list[str]:
 def _remove_leftovers(client: MetastoreClient, table: Table) -> list[str]:
     store, root = open_store(table.location)
     # The listing comes first: a transaction that is in it was opened before the snapshot that follows.
-    folders = [entry for entry in store.list(f"{root}/{STAGING_FOLDER}") if entry.is_folder]
-    if not folders:
+    files = [entry for entry in store.list(f"{root}/{STAGING_FOLDER}") if not entry.is_folder]
+    if not files:
         return []
     open_txns = set(client.get_valid_txns().open)
     removed = []
-    for folder in folders:
-        txn_id, _, _ = folder.name.partition("_")
+    for file in files:
+        txn_id, _, _ = file.name.partition("_")
         if txn_id.isdigit() and TxnId(int(txn_id)) not in open_txns:
-            store.delete_folder(folder.path)
-            removed.append(folder.path)
+            store.delete_file(file.path)
+            removed.append(file.path)
     if removed:
-        _log.info("removed %d staging folders of ended transactions from %s", len(removed), table.location)
+        _log.info("removed %d hidden files of ended transactions from %s", len(removed), table.location)
     return removed

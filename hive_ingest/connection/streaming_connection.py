@@ -46,6 +46,8 @@ from hive_ingest.storage.filesystem import open_store
 
 _log = logging.getLogger(__name__)
 
+_OPEN = TransactionState.OPEN
+
 
 class StreamingConnection:
     """Streams records into one transactional table. Make it by `connect`; one thread owns it.
@@ -78,6 +80,7 @@ class StreamingConnection:
         self._stats = ConnectionStats()
         self._partitions: tuple[str, ...] = ()
         self._warned_columns = False
+        self._write_records: Callable[[object], None] = _nobody_writes
         self._owner = OneOwner(f"the connection to {table.name}")
         self._bind()
         plan = plan_locks(table, progress, settings, agent_info)
@@ -158,6 +161,7 @@ class StreamingConnection:
             self._resources.opener.abort(locked.txn_id, "begin failed", first_error=error)
             raise
         self._resources.current = current
+        self._write_records = current.write
         self._state = after
 
     def write(self, records: object) -> None:
@@ -166,16 +170,10 @@ class StreamingConnection:
         An error in a record may be raised here, by a later call, or by commit; the transaction is then FAILED,
         and nothing of it will be visible.
         """
-        current = self._resources.current
-        if (
-            current is None
-            or self._state is not TransactionState.OPEN
-            or not self._owner.is_caller()
-            or self._resources.heartbeater.lost
-        ):
-            current = self._refuse_or_get(Action.WRITE)
+        if self._state is not _OPEN or not self._owner.is_caller() or self._resources.heartbeater.lost:
+            self._refuse_or_get(Action.WRITE)
         try:
-            current.write(records)
+            self._write_records(records)
         except BaseException:
             self._state = next_state(self._state, Action.FAIL)
             raise
@@ -271,6 +269,7 @@ class StreamingConnection:
         current = self._resources.current
         assert current is not None
         self._resources.current = None
+        self._write_records = _nobody_writes
         self._resources.opener.ended()
         current.clean_up(at_once=at_once)
 
@@ -448,3 +447,7 @@ def _get_table(client: MetastoreClient, name: TableName) -> Table:
         return client.get_table(name)
     except NoSuchObject as error:
         raise InvalidTable(f"there is no table {name} in {client.uri}: create it first ({error})") from error
+
+
+def _nobody_writes(records: object) -> None:
+    """Between transactions: the state has refused before."""

@@ -31,7 +31,7 @@ DEFAULT_COMPRESSION = "ZSTD"
 class DeltaTarget:
     """Where the rows of one writer in one transaction go.
 
-    `staging` is a hidden folder on the table's file system that this writer alone uses;
+    `staging` is how the hidden names of this writer's files begin, on the table's file system;
     `writer_bucket` the bucket number that it owns in an unbucketed table.
     """
 
@@ -79,25 +79,26 @@ class DeltaFile:
 
 
 class DeltaWriter:
-    """Encodes groups of rows into ORC files of the staging folder. Several threads may use it at once."""
+    """Encodes groups of rows into ORC files with hidden names. Several threads may use it at once."""
 
     def __init__(self, target: DeltaTarget, settings: StreamingSettings) -> None:
         self._target = target
         self._settings = settings
         self._store, self._staging = open_store(target.staging)
         self._numbers = itertools.count()
-        self._made = False
+        self._paths: list[str] = []
 
     @property
     def store(self) -> FileStore:
         return self._store
 
     def new_path(self, suffix: str) -> str:
-        """A fresh name in the staging folder, which is made at the first call."""
-        if not self._made:
-            self._store.make_folder(self._staging)
-            self._made = True
-        return f"{self._staging}/{next(self._numbers)}{suffix}"
+        """A fresh hidden name; its folder is made at the first call."""
+        if not self._paths:
+            self._store.make_folder(self._staging.rpartition("/")[0])
+        path = f"{self._staging}.{next(self._numbers)}{suffix}"
+        self._paths.append(path)
+        return path
 
     def encode(
         self, key: GroupKey, path: str, batches: Iterable[pa.RecordBatch], *, first_row_id: int, sync: bool
@@ -152,5 +153,7 @@ class DeltaWriter:
         return joined
 
     def discard(self) -> None:
-        """Remove the staging folder with all that is in it."""
-        self._store.delete_folder(self._staging)
+        """Remove every file that still has its hidden name."""
+        for path in self._paths:
+            self._store.delete_file(path)
+        self._paths = []

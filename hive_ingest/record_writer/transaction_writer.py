@@ -55,7 +55,7 @@ class TransactionWriter:
     ) -> None:
         records.discard()
         self.counts = WriteCounts()
-        self._records = records
+        self._records, self._take = records, records.write
         self._settings = settings
         self._router = Router(target.table, target.static_values, writer_bucket=target.writer_bucket)
         self._delta = DeltaWriter(target, settings)
@@ -72,7 +72,7 @@ class TransactionWriter:
 
     def write(self, records: object) -> None:
         """Take records. An error in them may come now, at a later call, or at `finish`."""
-        blocks = self._records.write(records)
+        blocks = self._take(records)
         if blocks:
             self._submit(blocks)
 
@@ -177,9 +177,11 @@ class TransactionWriter:
     # -- files out ---------------------------------------------------------------------------------
 
     def finish(self) -> list[DeltaFile]:
-        """One file for each partition and bucket, in the staging folder; nothing has a visible name yet."""
+        """One file for each partition and bucket; nothing has a visible name yet."""
         self._submit(self._records.drain())
         self._collect_all()
+        # What is left of groups with spills is encoded beside the spills that are still under way.
+        self._spill_groups([group for group in self._buffer.groups.values() if group.spills and group.buffered_bytes])
         self._await_encoding(0)
         groups = self._buffer.take_all()
         if len(groups) <= 1:
@@ -194,7 +196,7 @@ class TransactionWriter:
         return self._delta.finish(group.key, spills, [*group.take_parts(), *slices(runs)])
 
     def discard(self) -> None:
-        """Forget everything and remove the staging folder. Idempotent."""
+        """Forget everything and remove what has a hidden name. Idempotent."""
         self._records.discard()
         under_way: list[Future[object]] = [*(f for _, f in self._parsing), *self._encoding]  # type: ignore[list-item]
         for future in under_way:

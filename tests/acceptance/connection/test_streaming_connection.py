@@ -517,14 +517,14 @@ def test_many_small_partitions_share_their_spills_and_get_one_file_each(ms: Meta
 def test_leftovers_of_a_killed_writer_are_removed_by_the_next_one(ms: MetastoreClient) -> None:
     root = Path(ms.get_table("web.plain").location.removeprefix("file:"))
     (txn,) = ms.open_txns(1)
-    ended, alive = root / ".hive_ingest" / "1_dead", root / ".hive_ingest" / f"{txn}_alive"
-    for folder in (ended, alive):
-        folder.mkdir(parents=True)
-        (folder / "0.orc").write_bytes(b"left")
-    ms.commit_txn(ms.open_txns(1)[0])
-    if txn == 1:
-        ended = root / ".hive_ingest" / "2_dead"
-        ended.mkdir()
+    folder = root / ".hive_ingest"
+    folder.mkdir()
+    alive = folder / f"{txn}_alive.0.orc"
+    (ended_txn,) = ms.open_txns(1)
+    ms.commit_txn(ended_txn)
+    ended = folder / f"{ended_txn}_dead.0.spill.orc"
+    for file in (ended, alive):
+        file.write_bytes(b"left")
     with connect(ms):
         pass
     assert alive.exists()
