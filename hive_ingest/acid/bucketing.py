@@ -54,10 +54,16 @@ def bucket_hash_codes(columns: Sequence[_Column], types: Sequence[str]) -> Int32
     return combined.view(np.int32)
 
 
-def _hash_column(column: _Column, type_: str) -> UInt32Array:
+def check_bucket_type(type_: str) -> str:
+    """The kind of a bucket column's Hive type. Raises UnsupportedFeature for one that cannot be hashed here."""
     kind = parse_type(type_).kind
     if kind not in ("int", "bigint", "string"):
         raise UnsupportedFeature(f"a bucket column of type {type_} is not supported: use int, bigint or string")
+    return kind
+
+
+def _hash_column(column: _Column, type_: str) -> UInt32Array:
+    kind = check_bucket_type(type_)
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     hashes = _hash_strings(array) if kind == "string" else _hash_numbers(array, kind)
     if array.null_count:

@@ -21,7 +21,7 @@ from hive_ingest.acid.write_ids import ValidWriteIdList
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection.heartbeat import Heartbeater, now
 from hive_ingest.connection.lock_plan import LockPlan
-from hive_ingest.errors import StreamingError
+from hive_ingest.errors import NoSuchTxn, StreamingError, TxnAborted
 from hive_ingest.faults import reach
 from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import (
@@ -89,6 +89,10 @@ class TransactionOpener:
                     reach("after_lock_acquired")
                     if not is_overtaken(transaction):
                         return transaction
+            except (TxnAborted, NoSuchTxn) as error:
+                # Fetched ahead and timed out since (the machine slept), or aborted by an operator: take the next.
+                self.abort(txn_id, "gone before it was begun", first_error=error)
+                continue
             except BaseException as error:
                 self.abort(txn_id, f"begin failed: {type(error).__name__}", first_error=error)
                 raise

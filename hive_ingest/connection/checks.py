@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hive_ingest.acid.bucket_codec import MAX_BUCKET_ID
+from hive_ingest.acid.bucketing import check_bucket_type
 from hive_ingest.errors import InvalidTable, StreamingConnectionError, UnsupportedFeature
 from hive_ingest.model import ORC_OUTPUT_FORMAT, Column, Table
+from hive_ingest.record_writer.routing import check_partition_type
 from hive_ingest.schema import arrow_schema, parse_type
 
 _COMPRESSIONS = ("NONE", "ZLIB", "SNAPPY", "LZ4", "ZSTD")
@@ -35,12 +37,21 @@ def check_table(table: Table) -> None:
         )
     if table.num_buckets > MAX_BUCKET_ID + 1:
         raise InvalidTable(f"{name} has {table.num_buckets} buckets: at most {MAX_BUCKET_ID + 1} are possible")
-    if table.is_bucketed and table.properties.get("bucketing_version", "2") != "2":
-        raise UnsupportedFeature(
-            f"{name} has bucketing_version 1 (made by Hive 1 or 2): recreate it in Hive 3 or later"
-        )
+    _check_buckets(table)
     _check_compression(table)
     arrow_schema((*table.columns, *table.partition_keys))
+
+
+def _check_buckets(table: Table) -> None:
+    if not table.is_bucketed:
+        return
+    if table.properties.get("bucketing_version", "2") != "2":
+        raise UnsupportedFeature(
+            f"{table.name} has bucketing_version 1 (made by Hive 1 or 2): recreate it in Hive 3 or later"
+        )
+    types = {column.name: column.type for column in table.columns}
+    for name in table.bucket_columns:
+        check_bucket_type(types[name])
 
 
 def _check_compression(table: Table) -> None:
@@ -52,13 +63,15 @@ def _check_compression(table: Table) -> None:
 
 
 def check_static_values(table: Table, values: Sequence[str]) -> None:
-    """Values of the leading partition keys. Raises StreamingConnectionError."""
+    """Values of the leading partition keys. Raises StreamingConnectionError, or UnsupportedFeature for the others."""
     if values and not table.is_partitioned:
         raise StreamingConnectionError(f"{table.name} is not partitioned: leave out the static partition values")
     if len(values) > len(table.partition_keys):
         raise StreamingConnectionError(
             f"{len(values)} static partition values for the {len(table.partition_keys)} partition keys of {table.name}"
         )
+    for key in table.partition_keys[len(values) :]:
+        check_partition_type(key.name, parse_type(key.type))
 
 
 def check_still_fits(bound: Table, now: Table) -> None:

@@ -26,7 +26,7 @@ from hive_ingest.errors import (
     UnsupportedFeature,
 )
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.model import LockState, LockType
+from hive_ingest.model import LockState, LockType, TxnId
 from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
 
 
@@ -219,6 +219,20 @@ def test_transactions_fetched_ahead_are_given_back_after_a_while(ms: MetastoreCl
     assert ids(ms, "web.plain") == [1, 2]
 
 
+def test_a_transaction_fetched_ahead_and_aborted_by_an_operator_is_passed_over(ms: MetastoreClient) -> None:
+    with connect(ms, transaction_batch_size=3) as conn:
+        with conn.transaction():
+            conn.write(record(1))
+            assert conn.txn_id is not None
+            ms.abort_txn(TxnId(conn.txn_id + 1))
+            first = conn.txn_id
+        conn.begin_transaction()
+        assert conn.txn_id == first + 2
+        conn.write(record(2))
+        conn.commit_transaction()
+    assert ids(ms, "web.plain") == [1, 2]
+
+
 def test_interleaved_connections_see_only_what_is_committed(ms: MetastoreClient) -> None:
     with connect(ms) as one, connect(ms) as two:
         one.begin_transaction()
@@ -376,6 +390,15 @@ def test_a_table_that_cannot_be_streamed_into_is_refused_at_connect(
     ms.create_table("web.bad", columns={"id": "int"}, properties=properties)
     with pytest.raises(error, match=message):
         connect(ms, "bad")
+
+
+def test_types_that_cannot_place_a_row_are_refused_at_connect(ms: MetastoreClient) -> None:
+    ms.create_table("web.b", columns={"id": "double"}, bucket_columns=["id"], num_buckets=2)
+    ms.create_table("web.f", columns={"id": "int"}, partition_keys={"p": "float"})
+    with pytest.raises(UnsupportedFeature, match="bucket column of type double"):
+        connect(ms, "b")
+    with pytest.raises(UnsupportedFeature, match="partition key 'p' is of type float"):
+        connect(ms, "f")
 
 
 def test_mistakes_in_partition_values_and_names_are_refused_at_connect(ms: MetastoreClient) -> None:

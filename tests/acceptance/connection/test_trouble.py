@@ -1,0 +1,100 @@
+"""A full disk and a metastore that goes away: nothing half-visible, a clear error, and the next transaction works."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hive_ingest as hi
+from hive_ingest.connection import StreamingConnection, TransactionState
+from hive_ingest.errors import MetastoreUnavailable, StreamingIOFailure
+from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.storage.local_store import LocalOutputFile
+from hive_ingest.testing import AnswerLost
+
+ROWS = b"\n".join(b'{"id": %d, "part": "p%d"}' % (i, i % 5) for i in range(1000))
+#: Every call of the metastore that a transaction makes after its begin, and what is left when its answer is lost.
+CALLS_OF_A_COMMIT = ["get_partitions_by_names", "add_partitions", "add_dynamic_partitions", "heartbeat"]
+CALLS_OF_BEGIN = ["open_txns", "allocate_table_write_ids", "lock", "get_valid_write_ids"]
+
+
+@pytest.fixture
+def ms(metastore: MetastoreClient) -> MetastoreClient:
+    metastore.create_database("web")
+    metastore.create_table("web.t", columns={"id": "int"}, partition_keys={"part": "string"})
+    return metastore
+
+
+def connect(client: Any) -> StreamingConnection:
+    return StreamingConnection.connect(client, database="web", table="t", record_writer=hi.StrictJsonWriter())
+
+
+def count(client: MetastoreClient) -> int:
+    return int(hi.read_table(client, "web.t").num_rows)
+
+
+def files(client: MetastoreClient) -> list[Path]:
+    root = Path(client.get_table("web.t").location.removeprefix("file:"))
+    return [path for path in root.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("written_before", [0, 1, 3, 7])
+def test_a_full_disk_fails_the_transaction_and_the_next_one_works(
+    ms: MetastoreClient, monkeypatch: pytest.MonkeyPatch, written_before: int
+) -> None:
+    real, left = LocalOutputFile.write, [written_before]
+
+    def write(self: LocalOutputFile, data: Any) -> int:
+        if left[0] == 0:
+            full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+            raise StreamingIOFailure(f"cannot write {self.path!r}: the disk is full") from full
+        left[0] -= 1
+        return real(self, data)
+
+    with connect(ms) as conn:
+        conn.begin_transaction()
+        conn.write(ROWS)
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalOutputFile, "write", write)
+            with pytest.raises(StreamingIOFailure, match="the disk is full"):
+                conn.commit_transaction()
+        assert conn.state is TransactionState.FAILED
+        conn.abort_transaction()
+        assert files(ms) == []
+        with conn.transaction():
+            conn.write(ROWS)
+    assert count(ms) == 1000
+
+
+@pytest.mark.parametrize("call", CALLS_OF_A_COMMIT)
+def test_a_metastore_lost_during_a_commit_fails_it_and_the_next_one_works(ms: MetastoreClient, call: str) -> None:
+    lossy = AnswerLost(ms, {call: 1})
+    with connect(lossy) as conn:
+        conn.begin_transaction()
+        conn.write(ROWS)
+        with pytest.raises(MetastoreUnavailable, match=call):
+            conn.commit_transaction()
+        assert lossy.calls[call] == 1, f"{call} was never called"
+        assert conn.state is TransactionState.FAILED
+        conn.abort_transaction()
+        assert count(ms) == 0
+        assert files(ms) == []
+        with conn.transaction():
+            conn.write(ROWS)
+    assert count(ms) == 1000
+
+
+@pytest.mark.parametrize("call", CALLS_OF_BEGIN)
+def test_a_metastore_lost_during_begin_leaves_no_lock_and_the_next_begin_works(ms: MetastoreClient, call: str) -> None:
+    lossy = AnswerLost(ms, {call: 1})
+    with connect(lossy) as conn:
+        with pytest.raises(MetastoreUnavailable, match=call):
+            conn.begin_transaction()
+        assert ms.show_locks() == []
+        with conn.transaction():
+            conn.write(ROWS)
+    assert count(ms) == 1000
