@@ -12,15 +12,13 @@ registered a component; so nothing gets a visible name before (2).
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import tenacity
 
-from hive_ingest.acid.names import ACID_VERSION_FILE, parse_partition_name, partition_name
+from hive_ingest.acid.names import parse_partition_name, partition_name
 from hive_ingest.connection.begin import newest_overwrite
 from hive_ingest.connection.heartbeat import Heartbeater, now
 from hive_ingest.errors import (
@@ -72,7 +70,6 @@ class Committer:
         *,
         fsync: bool,
         retry_seconds: float,
-        pool: Callable[[], ThreadPoolExecutor],
     ) -> None:
         self._client = client
         self._heartbeater = heartbeater
@@ -80,7 +77,6 @@ class Committer:
         self._writes = writes
         self._fsync = fsync
         self._retry_seconds = retry_seconds
-        self._pool = pool
         #: From here on the outcome may be a commit, whatever error is seen.
         self.is_asked = False
 
@@ -194,12 +190,9 @@ class Committer:
         """Make each folder with its version file; returns the folders in which names were made."""
         self._refuse_if_late()
         write.published_folders = list(dict.fromkeys(folders))
-        make = functools.partial(_make_delta_folder, store, fsync=self._fsync)
-        if len(write.published_folders) == 1:
-            made = [make(write.published_folders[0])]
-        else:  # each waits for the device
-            made = list(self._pool().map(make, write.published_folders))
-        return sorted({*write.published_folders, *(parent for parents in made for parent in parents)})
+        made = [path for folder in write.published_folders for path in store.make_folder(folder)]
+        write_acid_version(store, [folder for folder in write.published_folders if folder in made], sync=self._fsync)
+        return sorted({*write.published_folders, *(path.rpartition("/")[0] for path in made)})
 
     def _refuse_if_late(self) -> None:
         """A transaction that may have timed out must not make anything visible any more."""
@@ -262,14 +255,6 @@ class Committer:
             write_id=first.write_id,
             folders=tuple(folder for write in self._writes for folder in write.published_folders),
         ) from lost
-
-
-def _make_delta_folder(store: FileStore, folder: str, *, fsync: bool) -> list[str]:
-    """Returns the parents in which a name was made."""
-    made = store.make_folder(folder)
-    if folder in made or not store.exists(f"{folder}/{ACID_VERSION_FILE}"):
-        write_acid_version(store, folder, sync=fsync)
-    return [path.rpartition("/")[0] for path in made]
 
 
 def abort_quietly(action: Callable[[], None], what: str) -> None:

@@ -101,7 +101,6 @@ class OpenTransaction:
             writes,
             fsync=settings.fsync,
             retry_seconds=settings.commit_retry_seconds,
-            pool=self._around.pool,
         )
         progress = self._around.progress
         decide = functools.partial(progress.was_committed, self.txn_id) if progress is not None and rows else None

@@ -110,6 +110,15 @@ class LocalStore(FileStore):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
             os.rename(source, target)
 
+    def link_or_copy(self, source: str, target: str, *, sync: bool) -> None:
+        with told_as_io_failure("link", f"{source} to {target}"):
+            try:
+                os.link(source, target)
+            except OSError as error:
+                if error.errno not in _NO_HARD_LINKS:
+                    raise
+                super().link_or_copy(source, target, sync=sync)
+
     def make_folder(self, path: str) -> list[str]:
         with told_as_io_failure("make folder", path):
             return _make_folder(path.rstrip("/"))

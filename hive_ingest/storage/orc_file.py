@@ -8,7 +8,7 @@ cannot read delete events or split a file without them.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -75,10 +75,17 @@ def acid_schema(schema: pa.Schema) -> pa.Schema:
     )
 
 
-def write_acid_version(store: FileStore, folder: str, *, sync: bool = True) -> None:
-    """Mark a delta folder as ACID version 2 (Hive: `AcidUtils.OrcAcidVersion`)."""
-    with store.create(f"{folder}/{ACID_VERSION_FILE}", sync=sync) as out:
-        out.write(b"2")
+def write_acid_version(store: FileStore, folders: Sequence[str], *, sync: bool = True) -> None:
+    """Mark new delta folders as ACID version 2 (Hive: `AcidUtils.OrcAcidVersion`).
+
+    The byte is written, and synced, once; the other folders get a second name of the file where the store has that.
+    """
+    paths = [f"{folder}/{ACID_VERSION_FILE}" for folder in folders]
+    for path in paths[:1]:
+        with store.create(path, sync=sync) as out:
+            out.write(b"2")
+    for path in paths[1:]:
+        store.link_or_copy(paths[0], path, sync=sync)
 
 
 class AcidOrcWriter:

@@ -74,7 +74,7 @@ def write_delta(
     store, path = open_store(str(delta))
     if not delta.exists():
         store.make_folder(path)
-        write_acid_version(store, path, sync=False)
+        write_acid_version(store, [path], sync=False)
     file = delta / str(BucketFileName(bucket))
     with AcidOrcWriter(
         store,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -210,6 +211,19 @@ def test_writers_in_several_threads_do_not_disturb_each_other(tmp_path: Path) ->
         assert orc.read_table(file.path)["rowId"].to_pylist() == list(range(number, number + 3010))
 
 
-def test_a_delta_folder_is_marked_as_acid_version_2(tmp_path: Path) -> None:
-    write_acid_version(LocalStore(), str(tmp_path), sync=True)
-    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("_orc_acid_version", b"2")]
+@pytest.mark.parametrize("has_links", [True, False])
+def test_delta_folders_are_marked_as_acid_version_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
+) -> None:
+    if not has_links:
+
+        def refuse(source: str, target: str) -> None:
+            raise OSError(errno.EPERM, "no links here")
+
+        monkeypatch.setattr(os, "link", refuse)
+    folders = [str(tmp_path / name) for name in ("a", "b", "c")]
+    for folder in folders:
+        LocalStore().make_folder(folder)
+    write_acid_version(LocalStore(), folders, sync=True)
+    found = {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == {f"{name}/_orc_acid_version": b"2" for name in ("a", "b", "c")}
