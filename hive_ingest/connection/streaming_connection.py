@@ -47,6 +47,8 @@ from hive_ingest.storage.filesystem import open_store
 _log = logging.getLogger(__name__)
 
 _OPEN = TransactionState.OPEN
+#: Connections by the identity of their record writer: one that two connections fed would mix their records.
+_writers_in_use: weakref.WeakValueDictionary[int, StreamingConnection] = weakref.WeakValueDictionary()
 
 
 class StreamingConnection:
@@ -85,6 +87,7 @@ class StreamingConnection:
         self._bind()
         plan = plan_locks(table, progress, settings, agent_info)
         self._resources = Resources(client, plan, settings, transaction_batch_size, progress)
+        _writers_in_use[id(record_writer)] = self
         self._finalizer = weakref.finalize(self, abandon, self._resources, str(table.name), os.getpid())
 
     @classmethod
@@ -122,6 +125,7 @@ class StreamingConnection:
             settings = StreamingSettings.load(settings)
         found = _get_table(client, TableName(database, table))
         check_table(found)
+        _refuse_shared_writer(record_writer)
         values = tuple(static_partition_values)
         check_static_values(found, values)
         remove_leftovers(client, found)
@@ -426,6 +430,7 @@ class StreamingConnection:
                 self._forget_current()
         finally:
             self._finalizer.detach()
+            _writers_in_use.pop(id(self._record_writer), None)
             self._resources.close()
 
     def __enter__(self) -> Self:
@@ -447,6 +452,14 @@ def _get_table(client: MetastoreClient, name: TableName) -> Table:
         return client.get_table(name)
     except NoSuchObject as error:
         raise InvalidTable(f"there is no table {name} in {client.uri}: create it first ({error})") from error
+
+
+def _refuse_shared_writer(record_writer: RecordWriter) -> None:
+    other = _writers_in_use.get(id(record_writer))
+    if other is not None:
+        raise StreamingConnectionError(
+            f"the record writer serves {other!r} already: give each connection one of its own"
+        )
 
 
 def _nobody_writes(records: object) -> None:

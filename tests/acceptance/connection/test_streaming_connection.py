@@ -412,6 +412,18 @@ def test_mistakes_in_partition_values_and_names_are_refused_at_connect(ms: Metas
         connect(ms, record_writer=object())
 
 
+def test_a_record_writer_serves_one_connection_at_a_time(ms: MetastoreClient) -> None:
+    writer = StrictJsonWriter()
+    with connect(ms, record_writer=writer) as conn:
+        with pytest.raises(StreamingConnectionError, match="give each connection one of its own"):
+            connect(ms, "alerts", record_writer=writer)
+        with conn.transaction():
+            conn.write(record(1))
+    with connect(ms, record_writer=writer) as conn, conn.transaction():
+        conn.write(record(2))
+    assert ids(ms, "web.plain") == [1, 2]
+
+
 # -- changed schemas -----------------------------------------------------------------------------------
 
 
