@@ -35,7 +35,7 @@ def transactions(
     table: OptionalTableArgument = None,
     warehouse: WarehouseOption = None,
     old_minutes: Annotated[
-        float, typer.Option("--old-minutes", metavar="N", min=0, help="Mark open ones that began longer ago.")
+        float, typer.Option("--old-minutes", metavar="N", min=0, help="Mark open ones that began so long ago.")
     ] = 10.0,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -59,8 +59,8 @@ def _transaction_row(info: TxnInfo, owners: dict[Any, str], old_minutes: float) 
 
     is_open = info.state is TxnState.OPEN
     age = _seconds_since(info.started_ms)
-    is_old = is_open and age > 60 * old_minutes
-    remark = f"OLD: open for more than {old_minutes:g} minutes, holds up cleaning" if is_old else info.abort_reason
+    is_old = is_open and age >= 60 * old_minutes
+    remark = f"OLD: open for {old_minutes:g} minutes or more, holds up cleaning" if is_old else info.abort_reason
     kind = "reader" if info.type is TxnType.READ_ONLY else info.type.name.lower()
     # A server may tell the agent of locks only (Hive 4.0.1: "Unknown" for a transaction).
     owner = owners.get(info.id, info.agent_info)
@@ -70,7 +70,7 @@ def _transaction_row(info: TxnInfo, owners: dict[Any, str], old_minutes: float) 
 
 def _seconds_since(milliseconds: int) -> float:
     """By this machine's clock, which need not be the metastore's."""
-    return round(time.time() - milliseconds / 1000, 1)
+    return max(0.0, round(time.time() - milliseconds / 1000, 1))
 
 
 @app.command()
