@@ -451,7 +451,7 @@ def _get_table(client: MetastoreClient, name: TableName) -> Table:
     try:
         return client.get_table(name)
     except NoSuchObject as error:
-        raise InvalidTable(f"there is no table {name} in {client.uri}: create it first ({error})") from error
+        raise InvalidTable(f"there is no table {name} in {client.uri}: create it first") from error
 
 
 def _refuse_shared_writer(record_writer: RecordWriter) -> None:
