@@ -7,6 +7,7 @@ import contextlib
 import json
 import re
 import subprocess
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -15,6 +16,9 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
 
 from tests.interop.runner import runner
+
+#: Of the cleaner, half a second apart, before a compaction counts as stuck.
+_CLEANER_PASSES = 30
 
 Outcome = Literal["commit", "abort", "open"]
 
@@ -171,12 +175,19 @@ class RealHive:
         where = f" partition ({partition})" if partition else ""
         self.sql(f"alter table {table}{where} compact '{kind}'")
         self._call("compactor_pass", thread="worker")
-        self._call("compactor_pass", thread="cleaner")
-        listed = self.sql("show compactions")
-        last = max(listed[1:], key=_compaction_id)
-        newest = dict(zip(listed[0], last, strict=True))
+        newest: dict[str, Any] = {}
+        for _ in range(_CLEANER_PASSES):
+            self._call("compactor_pass", thread="cleaner")
+            newest = self._newest_compaction()
+            if newest["State"] != "ready for cleaning":  # a pass may come while a transaction is still ending
+                break
+            time.sleep(0.5)
         if newest["State"] != "succeeded":
             raise HiveError(f"Hive {self.version} did not compact {table}{where}: {newest}")
+
+    def _newest_compaction(self) -> dict[str, Any]:
+        listed = self.sql("show compactions")
+        return dict(zip(listed[0], max(listed[1:], key=_compaction_id), strict=True))
 
     def close(self) -> None:
         """Stop the process."""
