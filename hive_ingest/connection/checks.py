@@ -8,10 +8,10 @@ from hive_ingest.acid.bucket_codec import MAX_BUCKET_ID
 from hive_ingest.acid.bucketing import check_bucket_type
 from hive_ingest.errors import InvalidTable, StreamingConnectionError, UnsupportedFeature
 from hive_ingest.model import ORC_OUTPUT_FORMAT, Column, Table
+from hive_ingest.record_writer.delta_writer import compression_of
 from hive_ingest.record_writer.routing import check_partition_type
 from hive_ingest.schema import arrow_schema, parse_type
-
-_COMPRESSIONS = ("NONE", "ZLIB", "SNAPPY", "LZ4", "ZSTD")
+from hive_ingest.storage.orc_file import COMPRESSIONS
 
 
 def check_table(table: Table) -> None:
@@ -55,11 +55,9 @@ def _check_buckets(table: Table) -> None:
 
 
 def _check_compression(table: Table) -> None:
-    compression = table.properties.get("orc.compress", "ZSTD").upper()
-    if compression not in _COMPRESSIONS:
-        raise UnsupportedFeature(
-            f"{table.name} has orc.compress={compression!r}: use one of {', '.join(_COMPRESSIONS)}"
-        )
+    compression = compression_of(table)
+    if compression not in COMPRESSIONS:
+        raise UnsupportedFeature(f"{table.name} has orc.compress={compression!r}: use one of {', '.join(COMPRESSIONS)}")
 
 
 def check_static_values(table: Table, values: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ def lock_timeout(table: TableName, blockers: Sequence[LockInfo], waited_seconds:
 
 
 def describe_lock(lock: LockInfo) -> str:
-    """For messages: whose lock, since when."""
+    """For messages: which lock, and whose."""
     where = ".".join(part for part in (lock.database, lock.table, lock.partition_name) if part)
     return (
         f"{lock.type.name} on {where} by transaction {lock.txn_id} of {lock.user}@{lock.hostname} ({lock.agent_info})"

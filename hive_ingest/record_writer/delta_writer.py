@@ -27,6 +27,11 @@ from hive_ingest.storage.stripe_copy import join
 DEFAULT_COMPRESSION = "ZSTD"
 
 
+def compression_of(table: Table) -> str:
+    """The value of `orc.compress`, in capitals."""
+    return table.properties.get("orc.compress", DEFAULT_COMPRESSION).upper()
+
+
 @dataclass(frozen=True)
 class DeltaTarget:
     """Where the rows of one writer in one transaction go.
@@ -46,10 +51,6 @@ class DeltaTarget:
     def schema(self) -> pa.Schema:
         """Of the table's data columns."""
         return arrow_schema(self.table.columns)
-
-    @property
-    def compression(self) -> str:
-        return self.table.properties.get("orc.compress", DEFAULT_COMPRESSION).upper()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ class DeltaWriter:
             write_id=target.write_id,
             bucket_property=encode_bucket(key.bucket, target.statement_id),
             first_row_id=first_row_id,
-            compression=target.compression,
+            compression=compression_of(target.table),
             stripe_size_bytes=self._settings.stripe_size_bytes,
             sync=sync,
         )

@@ -32,7 +32,7 @@ from hive_ingest.storage.orc_tail import (
 )
 
 #: Hive's `orc.compress` values, and pyarrow's name and strategy for each: with "speed", lz4 compresses nothing.
-_COMPRESSIONS = {
+COMPRESSIONS = {
     "NONE": ("uncompressed", "speed"),
     "ZLIB": ("zlib", "speed"),
     "SNAPPY": ("snappy", "speed"),
@@ -315,11 +315,11 @@ class _Sink:
 
 
 def _compression(name: str) -> tuple[str, str]:
-    known = _COMPRESSIONS.get(name.upper())
+    known = COMPRESSIONS.get(name.upper())
     if known is None and name.upper() in ("LZO", "BROTLI"):
-        raise UnsupportedFeature(f"orc.compress={name!r} cannot be written here: use {', '.join(_COMPRESSIONS)}")
+        raise UnsupportedFeature(f"orc.compress={name!r} cannot be written here: use {', '.join(COMPRESSIONS)}")
     if known is None:
-        raise ConfigurationError(f"orc.compress={name!r} is no compression of ORC: use {', '.join(_COMPRESSIONS)}")
+        raise ConfigurationError(f"orc.compress={name!r} is no compression of ORC: use {', '.join(COMPRESSIONS)}")
     return known
 
 
