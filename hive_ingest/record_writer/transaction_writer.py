@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from typing import Any
 
 from hive_ingest.config import StreamingSettings
 from hive_ingest.errors import PartitionCreationFailed
@@ -64,6 +65,7 @@ class TransactionWriter:
         self._parsing: deque[tuple[int, Future[tuple[Parsed, RoutedBatch]]]] = deque()
         self._parsing_bytes = 0
         self._encoding: dict[Future[AcidFile], int] = {}
+        self._finishing: list[Future[DeltaFile]] = []
         self._buffer = RowBuffer()
         self._partitions: set[PartitionValues] = set()
         self._shared: list[SharedSpill] = []
@@ -187,7 +189,8 @@ class TransactionWriter:
         if len(groups) <= 1:
             files = [self._finish_group(group, runs) for group, runs in groups]
         else:
-            files = list(self._pool().map(self._finish_group, *zip(*groups, strict=True)))
+            self._finishing = [self._pool().submit(self._finish_group, group, runs) for group, runs in groups]
+            files = [future.result() for future in self._finishing]
         self._close_shared()
         return files
 
@@ -198,12 +201,13 @@ class TransactionWriter:
     def discard(self) -> None:
         """Forget everything and remove what has a hidden name. Idempotent."""
         self._records.discard()
-        under_way: list[Future[object]] = [*(f for _, f in self._parsing), *self._encoding]  # type: ignore[list-item]
+        under_way: list[Future[Any]] = [*(f for _, f in self._parsing), *self._encoding, *self._finishing]
         for future in under_way:
             future.cancel()
-        wait(under_way)
+        wait(under_way)  # a thread that is still writing would make its file after the removal below
         self._parsing.clear()
         self._encoding.clear()
+        self._finishing.clear()
         self._buffer = RowBuffer()
         self._close_shared()
         self._delta.discard()

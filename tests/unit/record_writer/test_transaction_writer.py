@@ -1,0 +1,46 @@
+"""One writer in one transaction: what is left of it after an error."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from hive_ingest.config import StreamingSettings
+from hive_ingest.errors import StreamingIOFailure
+from hive_ingest.model import Column, Table, TableName, WriteId
+from hive_ingest.record_writer import ArrowWriter
+from hive_ingest.record_writer.delta_writer import DeltaFile, DeltaTarget, DeltaWriter
+from hive_ingest.record_writer.routing import GroupKey
+from hive_ingest.record_writer.transaction_writer import TransactionWriter
+from hive_ingest.record_writer.writer import RecordSchema
+
+
+def test_discard_waits_for_a_thread_that_still_writes_and_removes_its_file_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Table(TableName.of("db.t"), (Column("id", "int"),), (Column("p", "string"),), location=f"file:{tmp_path}")
+    records = ArrowWriter()
+    records.bind(RecordSchema(table.columns, table.partition_keys))
+    failed, real = threading.Event(), DeltaWriter.finish
+
+    def finish(self: DeltaWriter, key: GroupKey, *rest: object) -> DeltaFile:
+        if key.partition == ("a",):
+            failed.set()
+            raise StreamingIOFailure("the disk is full")
+        assert failed.wait(10)
+        threading.Event().wait(0.2)  # long after the error has reached the owner's thread
+        return real(self, key, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DeltaWriter, "finish", finish)
+    target = DeltaTarget(table, WriteId(1), f"{table.location}/.hive_ingest/1_w")
+    with ThreadPoolExecutor(2) as pool:
+        writer = TransactionWriter(records, target, StreamingSettings(writer_threads=2), lambda: pool)
+        writer.write(pa.table({"id": pa.array([1, 2], pa.int32()), "p": ["a", "b"]}))
+        with pytest.raises(StreamingIOFailure, match="disk is full"):
+            writer.finish()
+        writer.discard()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
