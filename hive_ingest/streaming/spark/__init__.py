@@ -1,0 +1,1 @@
+"""Spark Structured Streaming into Hive, exactly once."""
