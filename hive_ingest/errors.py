@@ -53,7 +53,7 @@ class InvalidTable(StreamingConnectionError):
 
 
 class ConnectionMisuse(StreamingConnectionError):
-    """A connection used from another thread, after a fork, or after close: open one of its own."""
+    """A connection used from another thread, after a fork, after close, or for another transaction's files."""
 
 
 class InvalidTransactionState(StreamingError):

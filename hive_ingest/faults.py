@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-# In the order in which one transaction passes them.
+#: Of a connection, in the order in which one transaction passes them.
 FAULT_POINTS: Final = (
     "after_open_txns",
     "after_write_id",
@@ -26,6 +26,14 @@ FAULT_POINTS: Final = (
     "after_commit_txn",
     "after_commit_answer",
 )
+
+#: Of a writer that joined somebody else's transaction.
+JOINED_FAULT_POINTS: Final = ("after_join", "after_spill", "before_prepare", "after_prepare")
+
+#: Of a sink that runs one transaction for each batch, around those of its connection.
+BATCH_FAULT_POINTS: Final = ("before_batch", "after_tasks", "after_batch")
+
+ALL_FAULT_POINTS: Final = frozenset((*FAULT_POINTS, *JOINED_FAULT_POINTS, *BATCH_FAULT_POINTS))
 
 _hook: Callable[[str], None] | None = None
 

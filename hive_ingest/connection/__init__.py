@@ -1,6 +1,7 @@
 """The Streaming V2 API: connections, their transactions, heartbeats and the progress of sinks."""
 
 from hive_ingest.config import StreamingSettings
+from hive_ingest.connection.joined_transaction import JoinedTransaction, PreparedWrite, SharedTransaction
 from hive_ingest.connection.open_transaction import CommitInfo
 from hive_ingest.connection.progress import SourceProgress
 from hive_ingest.connection.stats import ConnectionStats
@@ -10,6 +11,9 @@ from hive_ingest.connection.transaction import TransactionState
 __all__ = [
     "CommitInfo",
     "ConnectionStats",
+    "JoinedTransaction",
+    "PreparedWrite",
+    "SharedTransaction",
     "SourceProgress",
     "StreamingConnection",
     "StreamingSettings",

@@ -13,12 +13,12 @@ registered a component; so nothing gets a visible name before (2).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import tenacity
 
-from hive_ingest.acid.names import parse_partition_name, partition_name
+from hive_ingest.acid.names import BaseName, parse_partition_name, partition_name
 from hive_ingest.connection.begin import newest_overwrite
 from hive_ingest.connection.heartbeat import Heartbeater, now
 from hive_ingest.errors import (
@@ -49,13 +49,25 @@ class TableWrite:
     files: Sequence[DeltaFile]
     #: False when nobody can have taken a higher write id before our lock was ACQUIRED.
     may_be_overtaken: bool = True
+    operation: DataOperationType = DataOperationType.INSERT
+    #: Partitions ("" for the whole table) that an overwrite replaces, with rows or without.
+    overwritten: Sequence[str] = ()
     partitions_created: list[str] = field(default_factory=list)
-    #: Delta folders that this transaction makes or has made.
+    #: Deltas and bases that this transaction makes or has made.
     published_folders: list[str] = field(default_factory=list)
 
     def names(self) -> list[str]:
         """The partitions written, each once, in order."""
-        return list(dict.fromkeys(file.partition_name(self.table) for file in self.files))
+        return list(dict.fromkeys([*(file.partition_name(self.table) for file in self.files), *self.overwritten]))
+
+    def folders(self, places: Mapping[str, str]) -> list[str]:
+        """The folder that each file goes to, in the order of the files; `places` are those of the partitions."""
+        return [f"{places[file.partition_name(self.table)]}/{file.folder_name}" for file in self.files]
+
+    def all_folders(self, places: Mapping[str, str]) -> list[str]:
+        """Each folder once, with the bases of an overwrite that has no rows."""
+        bases = [f"{places[name]}/{BaseName(self.write_id)}" for name in self.overwritten]
+        return list(dict.fromkeys([*self.folders(places), *bases]))
 
 
 class Committer:
@@ -122,7 +134,7 @@ class Committer:
             reach("after_create_partitions")
             if names:
                 self._client.add_dynamic_partitions(
-                    self._txn_id, write.write_id, write.table.name, names, DataOperationType.INSERT
+                    self._txn_id, write.write_id, write.table.name, names, write.operation
                 )
         except MetastoreUnavailable:
             raise
@@ -173,9 +185,8 @@ class Committer:
         renamed = 0
         for write, folders in zip(self._writes, places, strict=True):
             store, _ = open_store(write.table.location)
-            targets = [f"{folders[file.partition_name(write.table)]}/{file.folder_name}" for file in write.files]
-            to_sync = self._make_delta_folders(store, write, targets)
-            for file, folder in zip(write.files, targets, strict=True):
+            to_sync = self._make_acid_folders(store, write, write.all_folders(folders))
+            for file, folder in zip(write.files, write.folders(folders), strict=True):
                 self._refuse_if_late()
                 if renamed:
                     reach("between_renames")
@@ -186,10 +197,10 @@ class Committer:
         reach("after_publish")
         self._refuse_if_late()
 
-    def _make_delta_folders(self, store: FileStore, write: TableWrite, folders: Sequence[str]) -> list[str]:
+    def _make_acid_folders(self, store: FileStore, write: TableWrite, folders: list[str]) -> list[str]:
         """Make each folder with its version file; returns the folders in which names were made."""
         self._refuse_if_late()
-        write.published_folders = list(dict.fromkeys(folders))
+        write.published_folders = folders
         made = [path for folder in write.published_folders for path in store.make_folder(folder)]
         write_acid_version(store, [folder for folder in write.published_folders if folder in made], sync=self._fsync)
         return sorted({*write.published_folders, *(path.rpartition("/")[0] for path in made)})

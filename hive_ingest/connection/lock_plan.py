@@ -28,14 +28,25 @@ class LockPlan:
     is_source_lock: Callable[[LockInfo], bool]
 
 
-def plan_locks(table: Table, progress: SinkProgress | None, settings: StreamingSettings, agent_info: str) -> LockPlan:
-    """SHARED_READ for INSERT on the whole table, as Java does, and what the sink's progress needs."""
+def plan_locks(
+    table: Table,
+    progress: SinkProgress | None,
+    settings: StreamingSettings,
+    agent_info: str,
+    *,
+    is_overwrite: bool = False,
+) -> LockPlan:
+    """SHARED_READ for INSERT on the whole table, as Java does, and what the sink's progress needs.
+
+    An overwrite keeps everybody else out (Hive: INSERT_OVERWRITE in `AcidUtils.makeLockComponents`).
+    """
+    appending = LockType.SHARED_WRITE if settings.shared_write else LockType.SHARED_READ
     data = LockComponent(
-        LockType.SHARED_WRITE if settings.shared_write else LockType.SHARED_READ,
+        LockType.EXCLUSIVE if is_overwrite else appending,
         LockLevel.TABLE,
         table.name.database,
         table.name.table,
-        operation_type=DataOperationType.INSERT,
+        operation_type=DataOperationType.UPDATE if is_overwrite else DataOperationType.INSERT,
         is_dynamic_partition_write=table.is_partitioned,
     )
     if progress is None:

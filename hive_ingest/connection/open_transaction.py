@@ -8,14 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from hive_ingest.acid.names import partition_name
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection.begin import LockedTransaction
 from hive_ingest.connection.commit import Committer, TableWrite, abort_quietly
 from hive_ingest.connection.heartbeat import Heartbeater
+from hive_ingest.connection.joined_transaction import PreparedWrite, SharedTransaction, files_to_commit
 from hive_ingest.connection.progress import SinkProgress, SourceProgress
-from hive_ingest.connection.staging import new_staging
+from hive_ingest.connection.staging import new_staging, remove_staging
 from hive_ingest.metastore_client.client import MetastoreClient
-from hive_ingest.model import CommitKeyValue, Table, TableName, TxnId, WriteId
+from hive_ingest.model import CommitKeyValue, DataOperationType, Table, TableName, TxnId, WriteId
 from hive_ingest.record_writer.delta_writer import DeltaTarget, DeltaWriter
 from hive_ingest.record_writer.transaction_writer import TransactionWriter, WriteCounts
 from hive_ingest.record_writer.writer import RecordWriter
@@ -44,6 +46,7 @@ class Surroundings:
     heartbeater: Heartbeater
     pool: Callable[[], ThreadPoolExecutor]
     progress: SinkProgress | None
+    is_overwrite: bool
 
 
 class OpenTransaction:
@@ -60,9 +63,17 @@ class OpenTransaction:
         self._around = around
         self._table = table
         self._locked = locked
+        self._static_values = tuple(static_values)
+        self._is_shared = False
         self._committer: Committer | None = None
         self._progress_writer: DeltaWriter | None = None
-        target = DeltaTarget(table, self.write_id, new_staging(table, self.txn_id), static_values=tuple(static_values))
+        target = DeltaTarget(
+            table,
+            self.write_id,
+            new_staging(table, self.txn_id),
+            static_values=self._static_values,
+            is_overwrite=around.is_overwrite,
+        )
         self._writer = TransactionWriter(record_writer, target, around.settings, around.pool)
         self.write = self._writer.write
         self.flush = self._writer.flush
@@ -79,18 +90,33 @@ class OpenTransaction:
     def counts(self) -> WriteCounts:
         return self._writer.counts
 
+    def share(self) -> SharedTransaction:
+        """For writers in other processes; their hidden files go when this transaction ends."""
+        self._is_shared = True
+        return self._as_shared()
+
+    def _as_shared(self) -> SharedTransaction:
+        return SharedTransaction(
+            self._table,
+            self.txn_id,
+            self.write_id,
+            self._static_values,
+            self._around.is_overwrite,
+            self._around.settings,
+        )
+
     def commit(
         self,
         *,
         partitions: Iterable[str] = (),
+        prepared: Iterable[PreparedWrite] = (),
         key_value: CommitKeyValue | None = None,
         positions: Mapping[str, Any] | None = None,
         is_seek: bool = False,
     ) -> CommitInfo:
         """Finish the files and the progress rows, then the five steps of `commit.py`."""
         self._around.heartbeater.raise_if_lost(self.txn_id)
-        contended = self._locked.may_be_overtaken(self._table.name)
-        data = TableWrite(self._table, self.write_id, self._writer.finish(), contended)
+        data = self._data_write(list(prepared))
         rows = self._progress_rows(positions or {}, is_seek)
         writes = [data, *self._stage_progress(rows)]
         settings = self._around.settings
@@ -108,6 +134,32 @@ class OpenTransaction:
         if progress is not None and rows:
             progress.committed(self._locked.write_ids[progress.table.name], rows)
         return self._info(data)
+
+    def _data_write(self, prepared: list[PreparedWrite]) -> TableWrite:
+        files = files_to_commit(self._as_shared(), self._writer.finish(), prepared)
+        for write in prepared:
+            self.counts.records += write.rows + write.records_skipped
+            self.counts.rows += write.rows
+            self.counts.skipped += write.records_skipped
+            self.counts.spills += write.spills
+        contended = self._locked.may_be_overtaken(self._table.name)
+        if not self._around.is_overwrite:
+            return TableWrite(self._table, self.write_id, files, contended)
+        return TableWrite(
+            self._table,
+            self.write_id,
+            files,
+            contended,
+            operation=DataOperationType.UPDATE,
+            overwritten=self._overwritten_without_rows(),
+        )
+
+    def _overwritten_without_rows(self) -> tuple[str, ...]:
+        """What an overwrite replaces also when it has no row for it: the table, or the one static partition."""
+        keys = [key.name for key in self._table.partition_keys]
+        if len(keys) != len(self._static_values):
+            return ()
+        return (partition_name(keys, self._static_values),)
 
     def _progress_rows(self, positions: Mapping[str, Any], is_seek: bool) -> dict[str, SourceProgress]:
         progress = self._around.progress
@@ -154,5 +206,7 @@ class OpenTransaction:
 
     def _remove_staging(self) -> None:
         abort_quietly(self._writer.discard, "removing hidden files")
+        if self._is_shared:
+            abort_quietly(lambda: remove_staging(self._table, self.txn_id), "removing hidden files of other writers")
         if self._progress_writer is not None:
             abort_quietly(self._progress_writer.discard, "removing hidden files of the progress table")

@@ -26,13 +26,15 @@ class Resources:
         settings: StreamingSettings,
         ahead: int,
         progress: SinkProgress | None,
+        *,
+        is_overwrite: bool,
     ) -> None:
         self.client = client
         self.current: OpenTransaction | None = None
         self._threads = settings.writer_threads
         self._pool: ThreadPoolExecutor | None = None
         self.heartbeater = Heartbeater(client, self._tick)
-        self.around = Surroundings(client, settings, self.heartbeater, self.pool, progress)
+        self.around = Surroundings(client, settings, self.heartbeater, self.pool, progress, is_overwrite)
         self.opener = TransactionOpener(client, plan, self.heartbeater, settings, ahead)
 
     def _tick(self, client: MetastoreClient) -> None:

@@ -25,6 +25,14 @@ def new_staging(table: Table, txn_id: TxnId) -> str:
     return f"{table.location.rstrip('/')}/{STAGING_FOLDER}/{txn_id}_{uuid.uuid4().hex}"
 
 
+def remove_staging(table: Table, txn_id: TxnId) -> None:
+    """Remove the hidden files of all writers of one transaction, which has ended."""
+    store, root = open_store(table.location)
+    for file in store.list(f"{root}/{STAGING_FOLDER}"):
+        if file.name.startswith(f"{txn_id}_"):
+            store.delete_file(file.path)
+
+
 def remove_leftovers(client: MetastoreClient, table: Table) -> list[str]:
     """Remove the hidden files of transactions that are not open; returns their paths. Never raises."""
     try:

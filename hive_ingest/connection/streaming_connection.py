@@ -14,6 +14,7 @@ from typing import Any, Self
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection.begin import LockedTransaction, newest_overwrite
 from hive_ingest.connection.checks import check_static_values, check_still_fits, check_table
+from hive_ingest.connection.joined_transaction import PreparedWrite, SharedTransaction
 from hive_ingest.connection.lock_plan import plan_locks
 from hive_ingest.connection.one_owner import OneOwner
 from hive_ingest.connection.open_transaction import CommitInfo, OpenTransaction
@@ -70,6 +71,7 @@ class StreamingConnection:
         transaction_batch_size: int,
         progress: SinkProgress | None,
         on_commit: Callable[[CommitInfo], None] | None,
+        overwrite: bool,
     ) -> None:
         self._client = client
         self._table = table
@@ -78,6 +80,7 @@ class StreamingConnection:
         self._settings = settings
         self._progress = progress
         self._on_commit = on_commit
+        self._overwrite = overwrite
         self._state = TransactionState.INACTIVE
         self._stats = ConnectionStats()
         self._partitions: tuple[str, ...] = ()
@@ -85,8 +88,8 @@ class StreamingConnection:
         self._write_records: Callable[[object], None] = _nobody_writes
         self._owner = OneOwner(f"the connection to {table.name}")
         self._bind()
-        plan = plan_locks(table, progress, settings, agent_info)
-        self._resources = Resources(client, plan, settings, transaction_batch_size, progress)
+        plan = plan_locks(table, progress, settings, agent_info, is_overwrite=overwrite)
+        self._resources = Resources(client, plan, settings, transaction_batch_size, progress, is_overwrite=overwrite)
         _writers_in_use[id(record_writer)] = self
         self._finalizer = weakref.finalize(self, abandon, self._resources, str(table.name), os.getpid())
 
@@ -105,12 +108,15 @@ class StreamingConnection:
         sink: str | None = None,
         sources: Iterable[str] = (),
         on_commit: Callable[[CommitInfo], None] | None = None,
+        overwrite: bool = False,
     ) -> Self:
         """Check everything that can be checked, and connect.
 
         `static_partition_values` are those of the leading partition keys, as text; the other keys are dynamic.
         `transaction_batch_size` transactions are opened at a time. With `sink` and `sources`, the progress of
-        those sources commits with the data (see `progress` and `commit_transaction`).
+        those sources commits with the data (see `progress` and `commit_transaction`). With `overwrite`, each
+        transaction replaces what was there, as Hive's INSERT OVERWRITE: the whole table, or the partitions that it
+        writes; all others wait meanwhile.
 
         Raises InvalidTable, StreamingConnectionError, UnsupportedFeature, ConfigurationError.
         """
@@ -142,6 +148,7 @@ class StreamingConnection:
             transaction_batch_size=transaction_batch_size,
             progress=progress,
             on_commit=on_commit,
+            overwrite=overwrite,
         )
 
     # -- transactions ------------------------------------------------------------------------------
@@ -188,6 +195,14 @@ class StreamingConnection:
         with self._failing():
             current.flush()
 
+    def share_transaction(self) -> SharedTransaction:
+        """The open transaction as a value, for writers in other processes (`JoinedTransaction`).
+
+        What they prepare becomes visible with `commit_transaction(prepared=…)`; the rest is removed with the end of
+        the transaction, or by the next connection to the table.
+        """
+        return self._refuse_or_get(Action.WRITE).share()
+
     def commit_transaction(
         self,
         partitions: Iterable[str] = (),
@@ -195,20 +210,22 @@ class StreamingConnection:
         value: str | None = None,
         *,
         positions: Mapping[str, Any] | None = None,
+        prepared: Iterable[PreparedWrite] = (),
     ) -> None:
         """Make all rows of the transaction visible, and with them the new `positions` of the sources owned.
 
+        `prepared` is what writers that joined the transaction (`share_transaction`) have handed over.
         `partitions` ("k=v/…") are created too if they are missing. `key` and `value` change a table parameter
         with the commit (HIVE-20538). Raises TxnAborted (nothing is visible; the state is ABORTED),
         CommitOutcomeUnknown (the state is UNKNOWN), or another error (the state is FAILED: call abort).
         """
-        self._commit(partitions, key, value, positions or {}, is_seek=False)
+        self._commit(partitions, key, value, positions or {}, prepared, is_seek=False)
 
     def seek(self, positions: Mapping[str, Any]) -> None:
         """In a transaction of its own, set the positions of sources on purpose, also back: a new epoch begins."""
         self.begin_transaction()
         try:
-            self._commit((), None, None, positions, is_seek=True)
+            self._commit((), None, None, positions, (), is_seek=True)
         except BaseException as error:
             if self._state in (TransactionState.OPEN, TransactionState.FAILED):
                 self._abort_after(error)
@@ -220,6 +237,7 @@ class StreamingConnection:
         key: str | None,
         value: str | None,
         positions: Mapping[str, Any],
+        prepared: Iterable[PreparedWrite],
         *,
         is_seek: bool,
     ) -> None:
@@ -228,7 +246,9 @@ class StreamingConnection:
             raise ConfigurationError("positions need a sink: connect with sink=… and sources=…")
         key_value = self._key_value(key, value)
         try:
-            info = current.commit(partitions=partitions, key_value=key_value, positions=positions, is_seek=is_seek)
+            info = current.commit(
+                partitions=partitions, prepared=prepared, key_value=key_value, positions=positions, is_seek=is_seek
+            )
         except TxnAborted as error:
             self._abort_after(error)
             raise
@@ -320,7 +340,11 @@ class StreamingConnection:
             reach("after_progress_read")
             if not fits:
                 return True
-        if self._table.is_partitioned or not locked.may_be_overtaken(name):
+        if not locked.may_be_overtaken(name):
+            return False
+        if self._overwrite:
+            return True  # rows that were committed under a higher write id would outlive the overwrite
+        if self._table.is_partitioned:
             return False  # the partitions are not known yet: they are looked at before they are published
         store, folder = open_store(self._table.location)
         return newest_overwrite(store, folder) > locked.write_ids[name]

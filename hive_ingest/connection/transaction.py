@@ -5,7 +5,8 @@
                            │ └─── the answer to a commit is lost for good ──▶ UNKNOWN
                            └─── an error ──▶ FAILED ── abort ──▶ ABORTED
 
-From COMMITTED, ABORTED and UNKNOWN the next `begin` leads to OPEN. Every state can be closed.
+From COMMITTED, ABORTED and UNKNOWN the next `begin` leads to OPEN. Every state can be closed. A writer that joined
+somebody else's transaction starts in OPEN, and goes by `prepare` to PREPARED_FOR_COMMIT: the owner commits.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ class TransactionState(enum.Enum):
 
     INACTIVE = "I"
     OPEN = "O"
+    PREPARED_FOR_COMMIT = "P"
     COMMITTED = "C"
     ABORTED = "A"
     FAILED = "F"
@@ -32,6 +34,7 @@ class Action(enum.Enum):
     BEGIN = "begin_transaction"
     WRITE = "write"
     FLUSH = "flush"
+    PREPARE = "prepare"
     COMMIT = "commit_transaction"
     ABORT = "abort_transaction"
     FAIL = "fail"
@@ -43,16 +46,19 @@ _MOVES: dict[tuple[TransactionState, Action], TransactionState] = {
     **{(state, Action.BEGIN): _S.OPEN for state in (_S.INACTIVE, _S.COMMITTED, _S.ABORTED, _S.UNKNOWN)},
     (_S.OPEN, Action.WRITE): _S.OPEN,
     (_S.OPEN, Action.FLUSH): _S.OPEN,
+    (_S.OPEN, Action.PREPARE): _S.PREPARED_FOR_COMMIT,
     (_S.OPEN, Action.COMMIT): _S.COMMITTED,
     (_S.OPEN, Action.ABORT): _S.ABORTED,
     (_S.OPEN, Action.FAIL): _S.FAILED,
     (_S.OPEN, Action.LOSE): _S.UNKNOWN,
     (_S.FAILED, Action.FAIL): _S.FAILED,
     (_S.FAILED, Action.ABORT): _S.ABORTED,
+    (_S.PREPARED_FOR_COMMIT, Action.ABORT): _S.ABORTED,
 }
 _REMEDIES = {
     _S.INACTIVE: "call begin_transaction() first",
     _S.OPEN: "commit or abort the open transaction first",
+    _S.PREPARED_FOR_COMMIT: "hand over what prepare() returned; the owner of the transaction commits it",
     _S.COMMITTED: "call begin_transaction() for the next transaction",
     _S.ABORTED: "call begin_transaction() for the next transaction",
     _S.FAILED: "an earlier call failed: nothing of the transaction will be visible; call abort_transaction()",

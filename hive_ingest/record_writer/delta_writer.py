@@ -14,7 +14,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from hive_ingest.acid.bucket_codec import encode_bucket
-from hive_ingest.acid.names import BucketFileName, DeltaName, partition_name
+from hive_ingest.acid.names import BaseName, BucketFileName, DeltaName, partition_name
 from hive_ingest.config import StreamingSettings
 from hive_ingest.model import Table, WriteId
 from hive_ingest.record_writer.routing import GroupKey
@@ -46,6 +46,15 @@ class DeltaTarget:
     statement_id: int = 0
     static_values: tuple[str, ...] = ()
     writer_bucket: int = 0
+    #: The rows replace what is there (Hive: INSERT OVERWRITE), instead of joining it.
+    is_overwrite: bool = False
+
+    @property
+    def folder_name(self) -> str:
+        """`delta_0000004_0000004_0000`; `base_0000004` for an overwrite, whatever the statement."""
+        if self.is_overwrite:
+            return str(BaseName(self.write_id))
+        return str(DeltaName(self.write_id, self.write_id, self.statement_id))
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -55,19 +64,18 @@ class DeltaTarget:
 
 @dataclass(frozen=True, slots=True)
 class DeltaFile:
-    """A finished file that still has a hidden name. `path` is in the store of the table's location."""
+    """A finished file that still has a hidden name. `path` is in the store of the table's location.
+
+    `folder_name` is the ACID folder that it belongs into: `delta_0000004_0000004_0000`, or `base_0000004`.
+    """
 
     key: GroupKey
     write_id: WriteId
     statement_id: int
+    folder_name: str
     path: str
     rows: int
     size_bytes: int
-
-    @property
-    def folder_name(self) -> str:
-        """`delta_0000004_0000004_0000`"""
-        return str(DeltaName(self.write_id, self.write_id, self.statement_id))
 
     @property
     def file_name(self) -> str:
@@ -132,7 +140,9 @@ class DeltaWriter:
         else:
             file = self.encode(key, self.new_path(".orc"), rest, first_row_id=0, sync=self._settings.fsync)
         target = self._target
-        return DeltaFile(key, target.write_id, target.statement_id, file.path, file.rows, file.size_bytes)
+        return DeltaFile(
+            key, target.write_id, target.statement_id, target.folder_name, file.path, file.rows, file.size_bytes
+        )
 
     def _tail(self, key: GroupKey, spills: Sequence[AcidFile], rest: Sequence[pa.RecordBatch]) -> list[AcidFile]:
         if not any(batch.num_rows for batch in rest):

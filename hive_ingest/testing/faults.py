@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from hive_ingest.errors import ConfigurationError
-from hive_ingest.faults import FAULT_POINTS, set_hook
+from hive_ingest.faults import ALL_FAULT_POINTS, set_hook
 
 #: `HIVE_INGEST_FAULT=<point>:<occurrence>:<signal or "raise">` for `arm_from_environment`.
 ENVIRONMENT = "HIVE_INGEST_FAULT"
@@ -29,8 +29,9 @@ class CrashPoint:
     signal: signal.Signals | None = None
 
     def __post_init__(self) -> None:
-        if self.point not in FAULT_POINTS:
-            raise ConfigurationError(f"{self.point!r} is no fault point: known are {', '.join(FAULT_POINTS)}")
+        if self.point not in ALL_FAULT_POINTS:
+            known = ", ".join(sorted(ALL_FAULT_POINTS))
+            raise ConfigurationError(f"{self.point!r} is no fault point: known are {known}")
 
     def to_environment(self) -> dict[str, str]:
         """For the environment of a child that calls `arm_from_environment`."""
@@ -56,8 +57,8 @@ class FaultRecorder:
     passed: Counter[str] = field(default_factory=Counter)
 
     def __call__(self, point: str) -> None:
-        if point not in FAULT_POINTS:
-            raise ConfigurationError(f"{point!r} is reached but not in FAULT_POINTS: add it there")
+        if point not in ALL_FAULT_POINTS:
+            raise ConfigurationError(f"{point!r} is reached but not in hive_ingest.faults: add it there")
         self.passed[point] += 1
         if self.observe is not None:
             self.observe(point)

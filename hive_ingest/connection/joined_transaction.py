@@ -1,0 +1,191 @@
+"""A writer that has joined somebody else's open transaction (Java: `UnManagedSingleTransaction`).
+
+    owner                                              writer, in any process, without a metastore
+    conn.begin_transaction()
+    shared = conn.share_transaction()   ── pickled ──▶  with JoinedTransaction(shared, ArrowWriter(), …) as writer:
+                                                           writer.write(…)
+    conn.commit_transaction(             ◀── pickled ──     prepared = writer.prepare()
+        prepared=[…])
+
+What a writer prepares has hidden names; the owner gives them visible ones and commits, or aborts everything. A
+writer that dies, or whose result nobody wants, leaves hidden files that go with the transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from hive_ingest.acid.bucket_codec import encode_bucket
+from hive_ingest.config import StreamingSettings
+from hive_ingest.connection.commit import abort_quietly
+from hive_ingest.connection.one_owner import OneOwner
+from hive_ingest.connection.staging import new_staging
+from hive_ingest.connection.transaction import Action, TransactionState, next_state
+from hive_ingest.errors import ConnectionMisuse, PartitionCreationFailed
+from hive_ingest.faults import reach
+from hive_ingest.model import Table, TxnId, WriteId
+from hive_ingest.record_writer.delta_writer import DeltaFile, DeltaTarget
+from hive_ingest.record_writer.transaction_writer import TransactionWriter
+from hive_ingest.record_writer.writer import RecordSchema, RecordWriter
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTransaction:
+    """An open transaction, as its owner gives it to writers in other processes. Can be pickled."""
+
+    table: Table
+    txn_id: TxnId
+    write_id: WriteId
+    static_values: tuple[str, ...]
+    is_overwrite: bool
+    settings: StreamingSettings
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedWrite:
+    """What one writer has prepared for the owner's commit. Can be pickled."""
+
+    table: Table
+    txn_id: TxnId
+    files: tuple[DeltaFile, ...]
+    records_skipped: int
+    spills: int
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+
+def files_to_commit(
+    shared: SharedTransaction, own: Sequence[DeltaFile], prepared: Iterable[PreparedWrite]
+) -> list[DeltaFile]:
+    """All files of a transaction, its owner's and those of the writers that joined it, checked against each other.
+
+    Raises ConnectionMisuse for what belongs to another transaction or would have the same name,
+    PartitionCreationFailed for more partitions than are allowed in one.
+    """
+    files = list(own)
+    for write in prepared:
+        if write.txn_id != shared.txn_id or write.table.id != shared.table.id:
+            raise ConnectionMisuse(
+                f"what was prepared in transaction {write.txn_id} of {write.table.name} cannot be committed by "
+                f"transaction {shared.txn_id} of {shared.table.name}: hand it over to its own"
+            )
+        files += write.files
+    places: set[tuple[object, ...]] = set()
+    for file in files:
+        place = (file.key.partition, file.folder_name, file.file_name)
+        if place in places:
+            raise ConnectionMisuse(
+                f"two writers of transaction {shared.txn_id} made {file.folder_name}/{file.file_name} of partition "
+                f"{file.key.partition} of {shared.table.name}: give each its own statement_id or writer_bucket"
+            )
+        places.add(place)
+    most = shared.settings.max_partitions_per_transaction
+    if len({file.key.partition for file in files}) > most:
+        raise PartitionCreationFailed(
+            f"the writers of transaction {shared.txn_id} wrote more than max_partitions_per_transaction={most} "
+            "partitions together: commit more often, or raise the limit"
+        )
+    return files
+
+
+class JoinedTransaction:
+    """Writes one share of a transaction; one thread owns it.
+
+    Two writers of one transaction must differ in `statement_id`, or in an unbucketed table in `writer_bucket`
+    (each 0 to 4,095), or never write the same bucket of the same partition: the owner's commit refuses the rest.
+    Left as a context manager without `prepare`, it is aborted.
+
+    Raises ConfigurationError for an id out of range, and what `StreamingConnection.write` raises.
+    """
+
+    def __init__(
+        self,
+        transaction: SharedTransaction,
+        record_writer: RecordWriter,
+        *,
+        statement_id: int = 0,
+        writer_bucket: int = 0,
+        settings: StreamingSettings | None = None,
+    ) -> None:
+        self._transaction = transaction
+        self._state = TransactionState.OPEN
+        self._owner = OneOwner(f"the writer in transaction {transaction.txn_id}")
+        self._pool: ThreadPoolExecutor | None = None
+        self._settings = settings or transaction.settings
+        encode_bucket(writer_bucket, statement_id)  # refuses what has no room in it before the first row
+        table = transaction.table
+        record_writer.bind(RecordSchema(table.columns, table.partition_keys[len(transaction.static_values) :]))
+        target = DeltaTarget(
+            table,
+            transaction.write_id,
+            new_staging(table, transaction.txn_id),
+            statement_id=statement_id,
+            static_values=transaction.static_values,
+            writer_bucket=writer_bucket,
+            is_overwrite=transaction.is_overwrite,
+        )
+        self._writer = TransactionWriter(record_writer, target, self._settings, self._threads)
+        reach("after_join")
+
+    @property
+    def state(self) -> TransactionState:
+        """OPEN, PREPARED_FOR_COMMIT, FAILED or ABORTED."""
+        return self._state
+
+    def write(self, records: object) -> None:
+        """As `StreamingConnection.write`."""
+        self._run(Action.WRITE)
+        try:
+            self._writer.write(records)
+        except BaseException:
+            self._state = next_state(self._state, Action.FAIL)
+            raise
+
+    def prepare(self) -> PreparedWrite:
+        """Finish all files, synced but not visible; the state is PREPARED_FOR_COMMIT (Java: `commitTransaction`)."""
+        after = self._run(Action.PREPARE)
+        reach("before_prepare")
+        try:
+            files = tuple(self._writer.finish())
+        except BaseException:
+            self._state = next_state(self._state, Action.FAIL)
+            raise
+        self._state = after
+        self._close_pool()
+        reach("after_prepare")
+        counts = self._writer.counts
+        return PreparedWrite(self._transaction.table, self._transaction.txn_id, files, counts.skipped, counts.spills)
+
+    def abort(self) -> None:
+        """Give this share up, also a prepared one: its files are removed. The transaction stays open."""
+        self._state = self._run(Action.ABORT)
+        abort_quietly(self._writer.discard, "removing hidden files")
+        self._close_pool()
+
+    def _run(self, action: Action) -> TransactionState:
+        self._owner.check()
+        return next_state(self._state, action)
+
+    def _threads(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._settings.writer_threads, thread_name_prefix="hive-ingest-writer")
+        return self._pool
+
+    def _close_pool(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._state in (TransactionState.OPEN, TransactionState.FAILED):
+            self.abort()
