@@ -35,7 +35,7 @@ _SIMPLE = {
 _ALIASES = {"integer": "int", "double precision": "double", "dec": "decimal", "numeric": "decimal"}
 _UNSUPPORTED = ("timestamp with local time zone", "uniontype", "interval_year_month", "interval_day_time", "void")
 #: Longest char and varchar that Hive accepts (`HiveChar.MAX_CHAR_LENGTH`, `HiveVarchar.MAX_VARCHAR_LENGTH`).
-_MAX_LENGTH = {"char": 255, "varchar": 65535}
+MAX_LENGTH = {"char": 255, "varchar": 65535}
 #: Largest decimal precision (`HiveDecimal.MAX_PRECISION`).
 MAX_DECIMAL_PRECISION = 38
 
@@ -64,7 +64,7 @@ class HiveType:
             return _SIMPLE[self.kind]
         if self.kind == "decimal":
             return pa.decimal128(*self.parameters)
-        if self.kind in _MAX_LENGTH:
+        if self.kind in MAX_LENGTH:
             return pa.string()
         kids = [(name, child.arrow) for name, child in self.children]
         if self.kind == "array":
@@ -102,7 +102,7 @@ class _Parser:
             raise UnsupportedFeature(f"type {kind!r} cannot be written or read here; see docs/limits.md")
         if kind == "decimal":
             return self.decimal()
-        if kind in _MAX_LENGTH:
+        if kind in MAX_LENGTH:
             return self.characters(kind)
         if kind in ("array", "map", "struct"):
             self.expect("<")
@@ -135,8 +135,8 @@ class _Parser:
 
     def characters(self, kind: str) -> HiveType:
         numbers = self.numbers()
-        if len(numbers) != 1 or not 1 <= numbers[0] <= _MAX_LENGTH[kind]:
-            raise self.fail(f"{kind} wants one length, 1 to {_MAX_LENGTH[kind]}")
+        if len(numbers) != 1 or not 1 <= numbers[0] <= MAX_LENGTH[kind]:
+            raise self.fail(f"{kind} wants one length, 1 to {MAX_LENGTH[kind]}")
         return HiveType(kind, numbers)
 
     def children(self, kind: str) -> tuple[tuple[str, HiveType], ...]:
