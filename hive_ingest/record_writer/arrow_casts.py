@@ -42,11 +42,15 @@ _LISTS: Final = (pat.is_list, pat.is_large_list, pat.is_fixed_size_list, pat.is_
 
 
 class Casts:
-    """Chooses the casts of one table; two rules say what becomes of fields that only one side has."""
+    """Chooses the casts of one table; two rules say what becomes of fields that only one side has.
 
-    def __init__(self, *, missing: FieldRule, unknown: FieldRule) -> None:
+    With `local_instants` a timestamp with a time zone is what clocks in that zone show, else it is refused.
+    """
+
+    def __init__(self, *, missing: FieldRule, unknown: FieldRule, local_instants: bool = False) -> None:
         self._missing = missing
         self._unknown = unknown
+        self._local_instants = local_instants
 
     def cast_to(self, source: pa.DataType, type_: HiveType, path: str) -> Cast:
         """Raises BadValue if no value of `source` may enter a column of `type_`."""
@@ -66,11 +70,17 @@ class Casts:
         if not any(takes(source) for takes in _TAKES[type_.kind]):
             raise _refused(source, type_)
         if pat.is_timestamp(source) and source.tz is not None:
-            raise BadValue(
-                f"Arrow's {source} has a time zone, Hive's timestamp has none: "
-                "choose one with pyarrow.compute.local_timestamp or a cast to UTC without a zone"
-            )
+            return self._instant_cast(source, type_)
         return _simple(type_)
+
+    def _instant_cast(self, source: pa.DataType, type_: HiveType) -> Cast:
+        if not self._local_instants:
+            raise BadValue(
+                f"Arrow's {source} has a time zone, Hive's timestamp has none: let it be the local time by "
+                "zoned_timestamps='local', or cast it to UTC without a zone"
+            )
+        inner = _simple(type_)
+        return lambda array: inner(pc.local_timestamp(array))
 
     def _nested(self, source: pa.DataType, type_: HiveType, path: str) -> Cast:
         if type_.kind == "array" and any(is_list(source) for is_list in _LISTS):

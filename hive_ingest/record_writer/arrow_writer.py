@@ -19,6 +19,7 @@ from hive_ingest.record_writer.typed_columns import TypedColumn, not_bound, type
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 
 MissingColumns = Literal["fail", "null"]
+ZonedTimestamps = Literal["fail", "local"]
 
 logger = logging.getLogger("hive_ingest.record_writer")
 
@@ -57,6 +58,7 @@ class ArrowWriter:
 
     - `missing_columns`: "fail" or "null", for columns (and fields of structs) that the data lacks.
     - `unknown_fields`: "ignore" (named once in the log) or "fail", for those that the table lacks.
+    - `zoned_timestamps`: "fail" or "local" (what clocks in the zone of the Arrow type show), as Hive's have no zone.
     - `on_error`: "fail" (a value that does not fit fails the transaction) or "skip" (its row is left out).
     - `block_bytes`: Arrow data that is cast in one call, in bytes.
     """
@@ -67,17 +69,21 @@ class ArrowWriter:
         on_error: OnError = "fail",
         missing_columns: MissingColumns = "fail",
         unknown_fields: UnknownFields = "ignore",
+        zoned_timestamps: ZonedTimestamps = "fail",
         block_bytes: int = DEFAULT_BLOCK_BYTES,
     ) -> None:
         if missing_columns not in ("fail", "null"):
             raise ConfigurationError(f"missing_columns={missing_columns!r} is unknown: use 'fail' or 'null'")
         if unknown_fields not in ("ignore", "fail"):
             raise ConfigurationError(f"unknown_fields={unknown_fields!r} is unknown: use 'ignore' or 'fail'")
+        if zoned_timestamps not in ("fail", "local"):
+            raise ConfigurationError(f"zoned_timestamps={zoned_timestamps!r} is unknown: use 'fail' or 'local'")
         if block_bytes < 1:
             raise ConfigurationError(f"block_bytes={block_bytes} is not positive")
         self._bad_records = BadRecords(on_error)
         self._missing_columns = missing_columns
         self._unknown_fields = unknown_fields
+        self._local_instants = zoned_timestamps == "local"
         self._block_bytes = block_bytes
         self._named: set[str] = set()
         self._columns: list[TypedColumn] | None = None
@@ -141,7 +147,7 @@ class ArrowWriter:
 
     def _make_plan(self, schema: pa.Schema, columns: list[TypedColumn]) -> ArrowPlan:
         unknown: set[str] = set()
-        casts = Casts(missing=self._column_missing, unknown=unknown.add)
+        casts = Casts(missing=self._column_missing, unknown=unknown.add, local_instants=self._local_instants)
         try:
             fields = casts.fields(list(schema), columns)
         except BadValue as bad:

@@ -171,7 +171,7 @@ def test_fields_of_structs_follow_the_rules_of_columns():
 
 def test_a_time_zone_is_refused_with_a_way_out():
     data = pa.table({"t": pa.array([0], pa.timestamp("us", "Europe/Berlin"))})
-    with pytest.raises(SerializationError, match=r"column 't': .* has a time zone, .*local_timestamp"):
+    with pytest.raises(SerializationError, match=r"column 't': .* has a time zone, .*zoned_timestamps='local'"):
         rows_of(ArrowWriter(), schema_of(t="timestamp"), data)
 
 
@@ -227,3 +227,24 @@ def test_a_writer_without_a_schema_says_so():
 def test_options_that_cannot_be_meant_are_refused(options):
     with pytest.raises(ConfigurationError, match=next(iter(options))):
         ArrowWriter(**options)
+
+
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+def test_instants_become_the_local_time_of_their_zone_when_asked_for(unit):
+    zone = pa.timestamp(unit, "America/New_York")
+    seen = [dt.datetime(2024, 7, 1, 12, tzinfo=dt.UTC), dt.datetime(2024, 1, 1, 4, 59, 59, tzinfo=dt.UTC), None]
+    data = pa.table({"at": pa.array(seen, zone), "nested": pa.array([{"ats": [t]} for t in seen])})
+    nested = pa.struct([("ats", pa.list_(zone))])
+    data = data.set_column(1, "nested", data["nested"].cast(nested))
+    rows = rows_of(
+        ArrowWriter(zoned_timestamps="local"), schema_of(at="timestamp", nested="struct<ats:array<timestamp>>"), data
+    )
+    local = [dt.datetime(2024, 7, 1, 8), dt.datetime(2023, 12, 31, 23, 59, 59), None]
+    assert [row["at"] for row in rows] == local
+    assert [row["nested"]["ats"] for row in rows] == [[t] for t in local]
+
+
+def test_a_zone_that_nobody_knows_is_named():
+    data = pa.table({"at": pa.array([0], pa.timestamp("us", "Mars/Olympus"))})
+    with pytest.raises(SerializationError, match=r"'at': .*Mars/Olympus"):
+        rows_of(ArrowWriter(zoned_timestamps="local"), schema_of(at="timestamp"), data)
