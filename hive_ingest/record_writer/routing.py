@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -101,6 +102,24 @@ class Router:
         )
         if batch.num_rows == 0:
             return RoutedBatch(data, (), (0,))
+        codes, cardinality, key_of = self._codes(batch)
+        if cardinality == 1:
+            return RoutedBatch(data, (key_of(0),), (0, batch.num_rows))
+        order, starts = _group(codes, cardinality)
+        keys = tuple(key_of(int(order[start])) for start in starts)
+        return RoutedBatch(data.take(pa.array(order)), keys, (*map(int, starts), batch.num_rows))
+
+    def group_hashes(self, batch: pa.RecordBatch) -> pa.Array:
+        """For each row a 64-bit number that is the same for all rows of a group, in every process."""
+        if batch.num_rows == 0:
+            return pa.array([], pa.int64())
+        codes, _, key_of = self._codes(batch)
+        _, first_rows, group = np.unique(codes, return_index=True, return_inverse=True)
+        hashes = np.array([_stable_hash(key_of(int(row))) for row in first_rows], np.int64)
+        return pa.array(hashes[group])
+
+    def _codes(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], int, Callable[[int], GroupKey]]:
+        """A code of each row's group, a bound on the codes, and the key of a row."""
         encoded = [
             _encode(batch.column(self._num_columns + i), key.name, type_)
             for i, (key, type_) in enumerate(zip(self._keys, self._key_types, strict=True))
@@ -109,23 +128,23 @@ class Router:
         digits: list[tuple[npt.NDArray[Any], int]] = [(codes, len(texts)) for codes, texts in encoded]
         if buckets is not None:
             digits.append((buckets, self._num_buckets))
-        codes, cardinality = _combine(digits, batch.num_rows)
 
         def key_of(row: int) -> GroupKey:
             values = tuple(texts[codes[row]] for codes, texts in encoded)
             return GroupKey(self._static + values, self._writer_bucket if buckets is None else int(buckets[row]))
 
-        if cardinality == 1:
-            return RoutedBatch(data, (key_of(0),), (0, batch.num_rows))
-        order, starts = _group(codes, cardinality)
-        keys = tuple(key_of(int(order[start])) for start in starts)
-        return RoutedBatch(data.take(pa.array(order)), keys, (*map(int, starts), batch.num_rows))
+        return *_combine(digits, batch.num_rows), key_of
 
     def _buckets(self, batch: pa.RecordBatch) -> npt.NDArray[np.int32] | None:
         if not self._num_buckets:
             return None
         columns = [batch.column(i) for i in self._bucket_at]
         return bucket_ids(columns, self._bucket_types, self._num_buckets)
+
+
+def _stable_hash(key: GroupKey) -> int:
+    digest = hashlib.blake2b(repr((key.partition, key.bucket)).encode("utf-8", "surrogatepass"), digest_size=8)
+    return int.from_bytes(digest.digest(), "big", signed=True)
 
 
 def _combine(digits: Sequence[tuple[npt.NDArray[Any], int]], num_rows: int) -> tuple[npt.NDArray[np.int64], int]:

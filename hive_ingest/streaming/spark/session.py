@@ -1,0 +1,45 @@
+"""What is asked of a Spark session, classic or Connect."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from hive_ingest.errors import ConfigurationError
+from hive_ingest.model import Table
+
+#: Set by Spark around each call of a `foreachBatch` function.
+_QUERY_ID = "sql.streaming.queryId"
+
+
+def is_connect(df: DataFrame) -> bool:
+    """Of a Spark Connect session: the driver is another process, and `sparkContext` is out of reach."""
+    return type(df).__module__.startswith("pyspark.sql.connect.")
+
+
+def parallelism(df: DataFrame) -> int:
+    """Tasks that run at once, as far as the session knows."""
+    session = df.sparkSession
+    if is_connect(df):
+        return int(session.conf.get("spark.sql.shuffle.partitions") or 1)
+    return int(session.sparkContext.defaultParallelism)
+
+
+def streaming_query_id(df: DataFrame) -> str | None:
+    """Of the streaming query whose micro-batch `df` is; None where that cannot be known."""
+    if is_connect(df):
+        return None
+    return df.sparkSession.sparkContext.getLocalProperty(_QUERY_ID) or None
+
+
+def refuse_unshared_warehouse(df: DataFrame, table: Table) -> None:
+    """Executors on other machines would write into folders of their own. Raises ConfigurationError."""
+    if not table.location.startswith(("file:", "/")):
+        return
+    master = df.sparkSession.conf.get("spark.master", "") or ""
+    if master.startswith("local"):
+        return
+    raise ConfigurationError(
+        f"{table.name} lies at {table.location}, on this machine's own disk, and Spark's master is {master!r}: its "
+        "executors would write elsewhere. Use a warehouse that all machines share (hdfs, s3a, …), or master "
+        "local[…] or local-cluster[…]"
+    )
