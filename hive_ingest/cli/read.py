@@ -48,7 +48,7 @@ def read(
     """Print rows of a table, as one snapshot sees it. Without --limit, json and csv give all of them."""
     from hive_ingest.api import scan
     from hive_ingest.cli.rows import write_rows
-    from hive_ingest.cli.where import parse_where
+    from hive_ingest.reader.where import parse_where
     from hive_ingest.schema import arrow_schema
 
     names = [name.strip() for name in columns.split(",")] if columns is not None else None
@@ -56,7 +56,8 @@ def read(
     most = _DEFAULT_ROWS_SHOWN if is_cut else limit
     with connected(metastore, warehouse) as client:
         found = client.get_table(table)
-        condition = parse_where(where, arrow_schema((*found.columns, *found.partition_keys))) if where else None
+        known = arrow_schema((*found.columns, *found.partition_keys))
+        condition = parse_where(where, known, "--where") if where else None
         with scan(client, table, columns=names, filter=condition, row_ids=row_ids) as batches:
             rows = _rows(batches)
             write_rows(batches.schema.names, itertools.islice(rows, most), output)

@@ -1,4 +1,4 @@
-"""`--where`: comparisons joined by `and`, such as `month = 3 and origin = 'JFK'`, as an Arrow expression."""
+"""A filter as text: comparisons joined by `and`, such as `month = 3 and origin = 'JFK'`, as an Arrow expression."""
 
 from __future__ import annotations
 
@@ -31,12 +31,23 @@ _COMPARISON = re.compile(
 _AND = re.compile(r"and\b", re.IGNORECASE)
 
 
-def parse_where(text: str, schema: pa.Schema) -> pc.Expression:
+def parse_where(text: str, schema: pa.Schema, option: str = "where") -> pc.Expression:
     """Columns are matched without regard to case; a literal is read as a value of its column's type.
 
     Grammar: `column OP literal` or `column is [not] null`, joined by `and`. OP is one of = != <> < <= > >=;
-    texts stand in single quotes, doubled inside. Raises ConfigurationError.
+    texts stand in single quotes, doubled inside. Raises ConfigurationError, which calls the text by `option`.
     """
+    try:
+        return _expression(text, schema)
+    except _NotUnderstood as error:
+        raise ConfigurationError(f"{option} {error}") from error
+
+
+class _NotUnderstood(Exception):
+    """Why; becomes a ConfigurationError."""
+
+
+def _expression(text: str, schema: pa.Schema) -> pc.Expression:
     found: list[pc.Expression] = []
     at = 0
     while True:
@@ -62,8 +73,8 @@ def _comparison(match: re.Match[str], schema: pa.Schema) -> pc.Expression:
     try:
         value = pa.scalar(literal).cast(field.type)
     except (pa.ArrowException, NotImplementedError) as error:
-        raise ConfigurationError(
-            f"--where compares {field.name}, which is {field.type}, with {literal!r}: give a value of that type"
+        raise _NotUnderstood(
+            f"compares {field.name}, which is {field.type}, with {literal!r}: give a value of that type"
         ) from error
     return _OPERATORS[match["operator"]](column, value)
 
@@ -72,11 +83,11 @@ def _field(name: str, schema: pa.Schema) -> pa.Field:
     for field in schema:
         if field.name == name.lower():
             return field
-    raise ConfigurationError(f"--where names {name!r}, which is no column: there are {', '.join(schema.names)}")
+    raise _NotUnderstood(f"names {name!r}, which is no column: there are {', '.join(schema.names)}")
 
 
-def _refusal(text: str, at: int) -> ConfigurationError:
-    return ConfigurationError(
-        f"--where cannot be read at {text[at : at + 30]!r}: write comparisons joined by 'and', such as "
+def _refusal(text: str, at: int) -> _NotUnderstood:
+    return _NotUnderstood(
+        f"cannot be read at {text[at : at + 30]!r}: write comparisons joined by 'and', such as "
         '"month = 3 and origin = \'JFK\'" or "dest is not null"'
     )
