@@ -29,13 +29,14 @@ _LENGTH_BYTES = 8
 class FileToRead:
     """One bucket file.
 
-    `length_bytes` is how much of it is committed, None for all. With `check_write_ids` it may hold rows of write
-    ids that the snapshot must not see.
+    `length_bytes` is how much of it is committed, None for all of `size_bytes`. With `check_write_ids` it may hold
+    rows of write ids that the snapshot must not see.
     """
 
     path: str
     length_bytes: int | None
     check_write_ids: bool
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ def _bucket_files(
             length = _committed_length(store, entry, side_file)
             # Nothing has been flushed yet: a batch of Hive's streaming begins with an empty file.
             if length != 0 and not (entry.size_bytes == 0 and _may_be_open(name)):
-                found.append(FileToRead(entry.path, length, check))
+                found.append(FileToRead(entry.path, length, check, entry.size_bytes))
     return found
 
 

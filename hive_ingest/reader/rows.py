@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,19 +78,51 @@ def read_partition(
     """
     store, location = open_store(partition.location)
     folder = FolderToRead.of(store, location, snapshot.valid_write_ids, snapshot.valid_txns)
-    reading = _PartitionReading(folder, partition, projection)
+    reading = _PartitionReading(store, partition, projection, snapshot.valid_write_ids, folder.delete_event_files())
     files = folder.data_files(newest_first=newest_first)
     for file in files if newest_first else list(files):
         yield from reading.batches(file)
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionFiles:
+    """Files of one partition that a snapshot sees, found in one process and read in another."""
+
+    partition: PartitionToRead
+    data: tuple[FileToRead, ...]
+    #: All of the partition, whichever of its data files are read.
+    delete_events: tuple[FileToRead, ...]
+
+
+def list_files(partition: PartitionToRead, snapshot: Snapshot) -> PartitionFiles:
+    """All files of a partition. Raises what `FolderToRead.of` and `data_files` do."""
+    store, location = open_store(partition.location)
+    folder = FolderToRead.of(store, location, snapshot.valid_write_ids, snapshot.valid_txns)
+    return PartitionFiles(partition, tuple(folder.data_files()), tuple(folder.delete_event_files()))
+
+
+def read_files(files: PartitionFiles, projection: Projection, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
+    """As `read_partition`, of files that were listed before: none that came later is looked at."""
+    store, _ = open_store(files.partition.location)
+    reading = _PartitionReading(store, files.partition, projection, snapshot.valid_write_ids, files.delete_events)
+    for file in files.data:
+        yield from reading.batches(file)
+
+
 class _PartitionReading:
-    def __init__(self, folder: FolderToRead, partition: PartitionToRead, projection: Projection) -> None:
-        self._store = folder.store
+    def __init__(
+        self,
+        store: FileStore,
+        partition: PartitionToRead,
+        projection: Projection,
+        valid_write_ids: ValidWriteIdList,
+        delete_event_files: Iterable[FileToRead],
+    ) -> None:
+        self._store = store
         self._partition = partition
         self._projection = projection
-        self._write_ids = folder.valid_write_ids
-        self._deletes = _load_delete_events(folder)
+        self._write_ids = valid_write_ids
+        self._deletes = _load_delete_events(store, delete_event_files, valid_write_ids)
 
     def batches(self, file: FileToRead) -> Iterator[pa.RecordBatch]:
         with AcidFileReader(self._store, file) as reader:
@@ -174,10 +206,11 @@ def _row_id_array(rows: RowIds) -> pa.StructArray:
     return pa.StructArray.from_arrays(columns, fields=list(ROW_ID_TYPE))
 
 
-def _load_delete_events(folder: FolderToRead) -> DeleteEvents | None:
+def _load_delete_events(
+    store: FileStore, files: Iterable[FileToRead], valid_write_ids: ValidWriteIdList
+) -> DeleteEvents | None:
     """All events of the partition that the snapshot sees; None when there is no file of them."""
-    files = folder.delete_event_files()
-    parts = [part for file in files for part in _delete_events_of(folder.store, file, folder.valid_write_ids)]
+    parts = [part for file in files for part in _delete_events_of(store, file, valid_write_ids)]
     return DeleteEvents(RowIds.concat(parts)) if parts else None
 
 

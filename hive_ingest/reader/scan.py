@@ -59,9 +59,9 @@ def scan(
     transaction = ReadTransaction(client, name, lock_wait_seconds=lock_wait_seconds, agent_info=agent_info)
     try:
         found = client.get_table(name)
-        _check_readable(found)
-        projection = _projection(found, columns, filter, row_ids)
-        partitions = _partitions(client, found, projection)
+        check_readable(found)
+        projection = projection_of(found, columns, filter, row_ids)
+        partitions = partitions_of(client, found, projection)
     except BaseException as error:
         transaction.abort(error)
         raise
@@ -177,7 +177,8 @@ def _batches(
 # -- what to read ----------------------------------------------------------------------------------
 
 
-def _check_readable(table: Table) -> None:
+def check_readable(table: Table) -> None:
+    """Raises UnsupportedFeature."""
     if not table.is_transactional:
         raise UnsupportedFeature(f"{table.name} is not transactional: read its files at {table.location} directly")
     kind = table.properties.get("transactional_properties", "default").lower()
@@ -185,7 +186,10 @@ def _check_readable(table: Table) -> None:
         raise UnsupportedFeature(f"{table.name} is an insert-only table, which cannot be read yet: read it with Hive")
 
 
-def _projection(table: Table, columns: Sequence[str] | None, filter: pc.Expression | None, row_ids: bool) -> Projection:
+def projection_of(
+    table: Table, columns: Sequence[str] | None, filter: pc.Expression | None, row_ids: bool
+) -> Projection:
+    """Raises ConfigurationError for a column that is not there, or a filter that does not fit."""
     predicate = None if filter is None else Predicate(filter, full_schema(table))
     known = [column.name for column in (*table.columns, *table.partition_keys)]
     output = known if columns is None else [name.lower() for name in columns]
@@ -196,7 +200,8 @@ def _projection(table: Table, columns: Sequence[str] | None, filter: pc.Expressi
     return Projection(table, (*output, ROW_ID_COLUMN) if row_ids else tuple(output), predicate)
 
 
-def _partitions(client: MetastoreClient, table: Table, projection: Projection) -> list[PartitionToRead]:
+def partitions_of(client: MetastoreClient, table: Table, projection: Projection) -> list[PartitionToRead]:
+    """Those that may hold a row that passes the filter."""
     if not table.is_partitioned:
         return [whole_table(table)]
     partitions = typed_partitions(table, client.list_partitions(table.name))
