@@ -1,0 +1,201 @@
+"""Options of `format("hive_ingest")`: texts by name, as Spark hands them over, checked before anything is done."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeVar
+
+from hive_ingest.config import StreamingSettings
+from hive_ingest.errors import ConfigurationError
+from hive_ingest.metastore_client import MetastoreClient, connect_metastore
+from hive_ingest.model import TableName
+from hive_ingest.reader.scan import DEFAULT_LOCK_WAIT_SECONDS
+from hive_ingest.reader.scan_plan import DEFAULT_SPLIT_BYTES
+
+#: How long the rows of a task wait for the commit of their job before anybody takes them for forgotten.
+DEFAULT_STAGED_RETENTION_SECONDS: Final = 7 * 86_400.0
+
+#: Spark hands over its own options of a streaming query too.
+_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
+#: `metastore.<name>` is the option <name> of `connect_metastore`.
+_METASTORE_PREFIX: Final = "metastore."
+_CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    "delivery": ("exactly-once", "at-least-once"),
+    "missing_columns": ("fail", "null"),
+}
+
+#: Fields that several options go into.
+_GATHERED: Final = frozenset({"settings", "metastore_options"})
+_SETTINGS: Final = frozenset(option.name for option in dataclasses.fields(StreamingSettings))
+
+_Options = TypeVar("_Options", bound="SourceOptions")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """Where the table is. `metastore` and `warehouse` mean the same in every process: paths are absolute."""
+
+    metastore: str = field(repr=False)  # may hold a password
+    table: TableName
+    warehouse: str | None = None
+    metastore_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def connect_metastore(self) -> MetastoreClient:
+        """A client of the calling process."""
+        options: dict[str, Any] = dict(self.metastore_options)
+        if self.warehouse is not None:
+            options["warehouse"] = self.warehouse
+        return connect_metastore(self.metastore, **options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions(SourceOptions):
+    """Of `spark.read`. `split_bytes` are bytes of files for one task."""
+
+    where: str | None = None
+    row_ids: bool = False
+    push_filters: bool = False
+    split_bytes: int = DEFAULT_SPLIT_BYTES
+    lock_wait_seconds: float = DEFAULT_LOCK_WAIT_SECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions(SourceOptions):
+    """Of `df.write`."""
+
+    missing_columns: Literal["fail", "null"] = "fail"
+    staged_retention_seconds: float = DEFAULT_STAGED_RETENTION_SECONDS
+    settings: StreamingSettings = field(default_factory=StreamingSettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOptions(WriteOptions):
+    """Of `df.writeStream`. `sink` is None for at-least-once delivery."""
+
+    sink: str | None
+    delivery: Literal["exactly-once", "at-least-once"] = "exactly-once"
+
+
+def read_options(options: Mapping[str, str]) -> ReadOptions:
+    """Raises ConfigurationError: an option that is missing, unknown here, or cannot be meant."""
+    return _parse(ReadOptions, options, "reading")
+
+
+def write_options(options: Mapping[str, str]) -> WriteOptions:
+    """As `read_options`; every option of StreamingSettings may be given by its name."""
+    return _parse(WriteOptions, options, "writing")
+
+
+def stream_options(options: Mapping[str, str]) -> StreamOptions:
+    """As `write_options`. Without `sink` the progress is kept under the table's name."""
+    parsed = _parse(StreamOptions, {"sink": "", **options}, "writing a stream")
+    if parsed.delivery == "exactly-once":
+        return dataclasses.replace(parsed, sink=parsed.sink or parsed.table.table)
+    if parsed.sink:
+        raise ConfigurationError(
+            f"sink={parsed.sink!r} keeps progress, and delivery='at-least-once' has none: leave out one"
+        )
+    return dataclasses.replace(parsed, sink=None)
+
+
+def _parse(kind: type[_Options], options: Mapping[str, str], action: str) -> _Options:
+    given = {name.lower(): text for name, text in options.items() if name.lower() not in _OF_SPARK}
+    own = {option.name: option for option in dataclasses.fields(kind) if option.name not in _GATHERED}
+    of_settings = _SETTINGS if issubclass(kind, WriteOptions) else frozenset()
+    _refuse_unknown(given, {*own, *of_settings}, action)
+    values: dict[str, Any] = {name: _value(own[name], text) for name, text in given.items() if name in own}
+    if of_settings:
+        values["settings"] = StreamingSettings.load({name: given[name] for name in given if name in of_settings})
+    _require(values, action)
+    return kind(**values, metastore_options=_metastore_options(given))
+
+
+def _refuse_unknown(given: Mapping[str, str], known: set[str], action: str) -> None:
+    unknown = [name for name in given if name not in known and not name.startswith(_METASTORE_PREFIX)]
+    if unknown:
+        raise ConfigurationError(
+            f"format('hive_ingest') has no option {unknown[0]!r} for {action}: known are {', '.join(sorted(known))}, "
+            f"and {_METASTORE_PREFIX}<name> for an option of the metastore (the table is named by option 'table', "
+            "not by a path)"
+        )
+
+
+def _require(values: Mapping[str, Any], action: str) -> None:
+    for name, example in (("metastore", "sqlite:////data/metastore.db"), ("table", "web.alerts")):
+        if name not in values:
+            raise ConfigurationError(f"{action} format('hive_ingest') wants .option({name!r}, {example!r})")
+    _refuse_relative("metastore", re.fullmatch(r"sqlite:///([^/].*)", values["metastore"]))
+    warehouse = values.get("warehouse")
+    if warehouse is not None:
+        _refuse_relative("warehouse", re.fullmatch(r"([^/:]+(?:/.*)?)", warehouse))
+    elif not values["metastore"].startswith("thrift:"):
+        raise ConfigurationError(f"{action} format('hive_ingest') wants .option('warehouse', '/data/warehouse')")
+
+
+def _refuse_relative(name: str, path: re.Match[str] | None) -> None:
+    if path is not None:
+        raise ConfigurationError(
+            f"{name} names the relative path {path[1]!r}, which each of Spark's processes may take for another: "
+            "write an absolute one"
+        )
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+def _value(option: dataclasses.Field[Any], text: str) -> Any:
+    if option.name == "table":
+        return TableName.of(text)
+    if option.name in _CHOICES:
+        if text not in _CHOICES[option.name]:
+            raise ConfigurationError(f"{option.name}={text!r} is unknown: use {' or '.join(_CHOICES[option.name])}")
+        return text
+    if isinstance(option.default, bool):
+        return _converted(option.name, text, _boolean, "true or false")
+    if isinstance(option.default, int):
+        return _converted(option.name, text, _positive(int), "a whole number above 0")
+    if isinstance(option.default, float):
+        return _converted(option.name, text, _positive(float), "a number above 0")
+    return text
+
+
+def _converted(name: str, text: str, convert: Callable[[str], Any], expected: str) -> Any:
+    try:
+        return convert(text)
+    except (ValueError, KeyError) as error:
+        raise ConfigurationError(f"{name}={text!r}: give {expected}") from error
+
+
+def _boolean(text: str) -> bool:
+    return {"true": True, "false": False}[text.strip().lower()]
+
+
+def _positive(kind: type[int] | type[float]) -> Callable[[str], float]:
+    def convert(text: str) -> float:
+        value = kind(text)
+        if not value > 0:
+            raise ValueError(text)
+        return value
+
+    return convert
+
+
+def _metastore_options(given: Mapping[str, str]) -> dict[str, Any]:
+    """Numbers and booleans as such: Spark knows only texts."""
+    return {
+        name.removeprefix(_METASTORE_PREFIX): _guessed(text)
+        for name, text in given.items()
+        if name.startswith(_METASTORE_PREFIX)
+    }
+
+
+def _guessed(text: str) -> Any:
+    for convert in (int, float, _boolean):
+        try:
+            return convert(text)
+        except (ValueError, KeyError):
+            continue
+    return text

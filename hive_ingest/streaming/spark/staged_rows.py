@@ -1,0 +1,155 @@
+"""Rows that a task has finished and a commit will write: compressed Arrow files, hidden in the table's own folder.
+
+    <table location>/.hive_ingest/staged_<made at>_<job>_<batch>_<uuid>.arrow
+
+They belong to no transaction yet, so `remove_leftovers` leaves them alone. A job's commit or abort removes those that
+it was told of; what failed and speculative attempts left goes with a later commit of the same job, or by its age.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import pyarrow as pa
+
+from hive_ingest.connection.staging import STAGING_FOLDER
+from hive_ingest.errors import CorruptFile, StreamingError, StreamingIOFailure
+from hive_ingest.model import Table
+from hive_ingest.storage.filesystem import FileStore, open_store
+
+_log = logging.getLogger(__name__)
+
+_NAME = re.compile(r"staged_(?P<seconds>\d+)_(?P<job>[0-9a-f]+)_(?P<batch>\d+)_[0-9a-f]{32}\.arrow")
+_BUFFER_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Whose rows they are: a batch write (`batch` 0), or one micro-batch of a streaming query."""
+
+    id: str
+    batch: int = 0
+
+    @classmethod
+    def new(cls) -> Self:
+        """A batch write, never repeated."""
+        return cls(uuid.uuid4().hex)
+
+    @classmethod
+    def of_query(cls, query_id: str, batch_id: int) -> Self:
+        """All attempts at a micro-batch are one job."""
+        return cls(query_id.replace("-", ""), batch_id)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A complete file. `path` is in the store of the table's location; the commit finds exactly `rows` in it."""
+
+    path: str
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRows:
+    """The staged files of one table. Can be pickled."""
+
+    location: str
+
+    @classmethod
+    def of(cls, table: Table) -> Self:
+        return cls(table.location)
+
+    def make_folder(self) -> None:
+        """Before the first task, where the metastore is: an executor that does not find it shares no location."""
+        store, folder = self._open()
+        store.make_folder(folder)
+
+    def write(self, job: Job, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> StagedFile | None:
+        """All rows of a task; None when there are none. After an error there is no file. Raises StreamingIOFailure."""
+        store, folder = self._open()
+        rows = (batch for batch in batches if batch.num_rows)
+        first = next(rows, None)
+        if first is None:
+            return None
+        path = f"{folder}/staged_{int(time.time())}_{job.id}_{job.batch}_{uuid.uuid4().hex}.arrow"
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        # Not synced: a machine that stops before the commit repeats the job.
+        with (
+            store.create(path, sync=False) as file,
+            pa.PythonFile(file, mode="w") as sink,
+            pa.BufferedOutputStream(sink, _BUFFER_BYTES) as buffered,
+            pa.ipc.new_stream(buffered, schema, options=options) as writer,
+        ):
+            count = _write_all(writer, first, rows)
+            writer.close()
+            size = int(buffered.tell())
+        return StagedFile(path, count, size)
+
+    def read(self, file: StagedFile) -> Iterator[pa.RecordBatch]:
+        """Its batches, one at a time in memory. Raises StreamingIOFailure (it is gone) or CorruptFile."""
+        store, _ = self._open()
+        found = 0
+        for batch in _read_batches(store, file.path):
+            found += batch.num_rows
+            yield batch
+        if found != file.rows:
+            raise CorruptFile(f"{file.path!r} holds {found} rows, its task wrote {file.rows}: run the job again")
+
+    def remove(self, files: Iterable[StagedFile]) -> None:
+        """Never raises: what stays goes by its age."""
+        _quietly(lambda store: [store.delete_file(file.path) for file in files], self.location)
+
+    def remove_finished(self, job: Job, retention_seconds: float) -> None:
+        """What else is left of this job and its earlier batches, and whatever is older than that. Never raises."""
+        _quietly(lambda store: self._remove_finished(job, retention_seconds), self.location)
+
+    def _remove_finished(self, job: Job, retention_seconds: float) -> None:
+        store, folder = self._open()
+        oldest = time.time() - retention_seconds
+        for entry in store.list(folder):
+            name = _NAME.fullmatch(entry.name)
+            if name is None:
+                continue
+            is_finished = name["job"] == job.id and int(name["batch"]) <= job.batch
+            if is_finished or int(name["seconds"]) < oldest:
+                store.delete_file(entry.path)
+
+    def _open(self) -> tuple[FileStore, str]:
+        store, root = open_store(self.location)
+        return store, f"{root}/{STAGING_FOLDER}"
+
+
+def _write_all(writer: pa.ipc.RecordBatchStreamWriter, first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> int:
+    writer.write_batch(first)
+    count = int(first.num_rows)
+    for batch in rest:
+        writer.write_batch(batch)
+        count += batch.num_rows
+    return count
+
+
+def _read_batches(store: FileStore, path: str) -> Iterator[pa.RecordBatch]:
+    if not store.exists(path):
+        raise StreamingIOFailure(
+            f"the staged rows {path!r} are not there: another run of the same job has ended and removed them, or the "
+            "location is not shared by all machines. Run the job again"
+        )
+    try:
+        with store.open_input(path) as source, pa.ipc.open_stream(source) as reader:
+            yield from reader
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptFile(f"the staged rows {path!r} cannot be read: {error}. Run the job again") from error
+
+
+def _quietly(action: Callable[[FileStore], object], location: str) -> None:
+    try:
+        action(open_store(location)[0])
+    except StreamingError as error:
+        _log.warning("staged rows in %s were not removed: %s", location, error)
