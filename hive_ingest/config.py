@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import tomllib
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
@@ -109,6 +110,13 @@ def _from_toml(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _from_hive_site(options: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
+    by_key = hive_site_properties(environ)
+    wanted = {name: option.metadata["hive_key"] for name, option in options.items() if option.metadata["hive_key"]}
+    return {name: _coerce(options[name], by_key[key], "hive-site.xml") for name, key in wanted.items() if key in by_key}
+
+
+def hive_site_properties(environ: Mapping[str, str]) -> dict[str, str]:
+    """What `hive-site.xml` in `HIVE_CONF_DIR` says; nothing where there is none. Raises ConfigurationError."""
     folder = environ.get("HIVE_CONF_DIR")
     path = Path(folder or ".") / "hive-site.xml"
     if not folder or not path.is_file():
@@ -117,9 +125,19 @@ def _from_hive_site(options: Mapping[str, Any], environ: Mapping[str, str]) -> d
         root = ET.fromstring(path.read_text("utf-8"))
     except (OSError, ET.ParseError) as error:
         raise ConfigurationError(f"{str(path)!r} cannot be read: {error}") from error
-    by_key = {
+    return {
         (entry.findtext("name") or "").strip(): (entry.findtext("value") or "").strip()
         for entry in root.iter("property")
     }
-    wanted = {name: option.metadata["hive_key"] for name, option in options.items() if option.metadata["hive_key"]}
-    return {name: _coerce(options[name], by_key[key], str(path)) for name, key in wanted.items() if key in by_key}
+
+
+_UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_TIME = re.compile(r"(\d+)\s*(?:(ms|us|ns|[dhms])[a-z]*)?", re.IGNORECASE)
+
+
+def parse_seconds(text: str) -> float:
+    """One of Hive's times: "300s", "5 min", "1day"; seconds without a unit. Raises ConfigurationError."""
+    found = _TIME.fullmatch(text.strip().lower().replace("sec", "s").replace("msec", "ms").replace("usec", "us"))
+    if found is None:
+        raise ConfigurationError(f"{text!r} is no time: write it as Hive does, as in 300s")
+    return int(found[1]) * _UNITS[found[2] or "s"]

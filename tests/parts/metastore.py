@@ -37,7 +37,11 @@ _OPENED = (
 
 _TASKS = tuple(
     f"org.apache.hadoop.hive.metastore.txn.{name}"
-    for name in ("service.AcidHouseKeeperService", "service.AcidTxnCleanerService", "service.AcidOpenTxnsCounterService")
+    for name in (
+        "service.AcidHouseKeeperService",
+        "service.AcidTxnCleanerService",
+        "service.AcidOpenTxnsCounterService",
+    )
 )
 _TASKS_3 = tuple(
     f"org.apache.hadoop.hive.metastore.txn.{name}"

@@ -18,13 +18,13 @@ from hive_ingest.metastore_client.embedded.database import Row, Session
 from hive_ingest.metastore_client.embedded.databases import DatabaseCalls, check_length, matching, no_such_database
 from hive_ingest.metastore_client.embedded.folders import make_folders, move_folder
 from hive_ingest.metastore_client.embedded.sql import now_ms
-from hive_ingest.metastore_client.embedded.table_checks import (
+from hive_ingest.metastore_client.locations import local_path
+from hive_ingest.metastore_client.table_checks import (
     check_change,
     check_table,
     is_external,
     with_default_properties,
 )
-from hive_ingest.metastore_client.embedded.uris import local_path
 from hive_ingest.model import Column, Table, TableName, columns_of
 
 _MANAGED = "MANAGED_TABLE"

@@ -16,8 +16,9 @@ from hive_ingest.metastore_client.embedded.options import EmbeddedOptions
 from hive_ingest.metastore_client.embedded.partitions import PartitionCalls
 from hive_ingest.metastore_client.embedded.snapshots import SnapshotCalls
 from hive_ingest.metastore_client.embedded.transactions import TransactionCalls
-from hive_ingest.metastore_client.embedded.uris import check_warehouse, normal_location, parse_uri
+from hive_ingest.metastore_client.embedded.uris import check_warehouse, parse_uri
 from hive_ingest.metastore_client.embedded.write_ids import WriteIdCalls
+from hive_ingest.metastore_client.locations import normal_location
 
 
 class EmbeddedMetastoreClient(

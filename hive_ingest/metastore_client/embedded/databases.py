@@ -15,7 +15,7 @@ from hive_ingest.metastore_client.embedded import tables as t
 from hive_ingest.metastore_client.embedded.database import Row, Session
 from hive_ingest.metastore_client.embedded.folders import make_folders, remove_folder
 from hive_ingest.metastore_client.embedded.part import ClientPart
-from hive_ingest.metastore_client.embedded.uris import local_path, normal_location
+from hive_ingest.metastore_client.locations import local_path, normal_location
 from hive_ingest.model import DEFAULT_DATABASE, Database, TableName
 
 #: Longest name of a database or table (Hive's schema: varchar(128)).

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import PurePath
 
 from hive_ingest.errors import StreamingIOFailure
-from hive_ingest.metastore_client.embedded.uris import local_path
+from hive_ingest.metastore_client.locations import local_path
 from hive_ingest.storage.local_store import LocalStore
 
 _log = logging.getLogger(__name__)

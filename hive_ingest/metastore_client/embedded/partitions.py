@@ -21,8 +21,8 @@ from hive_ingest.metastore_client.embedded.catalog import (
 )
 from hive_ingest.metastore_client.embedded.database import Row, Session
 from hive_ingest.metastore_client.embedded.folders import is_inside, make_folders
-from hive_ingest.metastore_client.embedded.partition_filter import parse_filter
 from hive_ingest.metastore_client.embedded.sql import now_ms, text_in
+from hive_ingest.metastore_client.partition_filter import parse_filter
 from hive_ingest.model import DEFAULT_PARTITION_NAME, Partition, Table, TableName
 
 _PART = t.PARTITIONS.c

@@ -11,11 +11,13 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from hive_ingest.errors import ConfigurationError
+from hive_ingest.metastore_client.locations import local_path, normal_location
 
 SQLITE = "sqlite"
 POSTGRESQL = "postgresql+psycopg"
 _POSSIBLE = (
-    "'sqlite:///relative.db', 'sqlite:////absolute/path.db' or 'postgresql+psycopg://user:password@host:5432/database'"
+    "'sqlite:///relative.db', 'sqlite:////absolute/path.db', 'postgresql+psycopg://user:password@host:5432/database' "
+    "or, for a real metastore, 'thrift://host:9083'"
 )
 _HIDDEN = "***"
 
@@ -102,27 +104,6 @@ def _texts(query: Mapping[str, str | tuple[str, ...]]) -> list[str]:
 
 
 # -- locations ---------------------------------------------------------------------------------------
-
-
-def local_path(location: str) -> Path | None:
-    """The path behind `file:/abs`, `file:///abs` or a plain path; None for any other scheme.
-
-    Nothing is percent-decoded: Hive writes paths as they are, so `%3A` in a location is a `%3A` on the disk.
-    """
-    scheme, colon, rest = location.partition(":")
-    if not colon or "/" in scheme or not scheme:
-        return Path(location)
-    if scheme.lower() != "file":
-        return None
-    return Path("/" + rest.lstrip("/"))
-
-
-def normal_location(location: str) -> str:
-    """As Hive writes it: `file:/absolute/path` for anything local, other URIs without a slash at the end."""
-    path = local_path(location)
-    if path is None:
-        return location.rstrip("/")
-    return "file:" + str(path.expanduser().absolute())
 
 
 def check_warehouse(uri: MetastoreUri, warehouse: str) -> str:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from hive_ingest.errors import ConfigurationError
-from hive_ingest.metastore_client.embedded.partition_filter import parse_filter
+from hive_ingest.metastore_client.partition_filter import parse_filter
 from hive_ingest.model import DEFAULT_PARTITION_NAME, Column
 
 KEYS = (Column("country", "string"), Column("month", "int"), Column("day", "date"), Column("price", "decimal(5,2)"))

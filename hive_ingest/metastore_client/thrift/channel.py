@@ -1,0 +1,162 @@
+"""Calls to whichever server answers: connecting, failing over, and repeating what is safe to repeat.
+
+A call whose request may have reached a server is repeated only if doing it twice is the same as doing it once;
+the caller says so. Connecting comes before anything is sent, so that is always tried again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tenacity
+
+from hive_ingest.errors import ConnectionMisuse, MetastoreError, MetastoreUnavailable, StreamingError
+from hive_ingest.metastore_client.thrift.addresses import Address
+from hive_ingest.metastore_client.thrift.failures import HungUp
+from hive_ingest.metastore_client.thrift.options import ThriftOptions
+from hive_ingest.metastore_client.thrift.versions import ServerVersion, parse_version
+from hive_ingest.metastore_client.thrift.wire import Wire
+
+_log = logging.getLogger(__name__)
+
+_FIRST_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 2.0
+#: How often a server may hang up on one call, with connecting in between, before it counts as failing on it.
+_HANG_UPS = 3
+
+
+class Channel:
+    """To any of several servers of one metastore. Used from one thread at a time."""
+
+    def __init__(self, addresses: Sequence[Address], options: ThriftOptions) -> None:
+        self.addresses = tuple(addresses)
+        self.options = options
+        self._order = list(addresses)
+        if options.uri_selection == "random":
+            random.shuffle(self._order)
+        self._wire: Wire | None = None
+        self._version: ServerVersion | None = None
+        self._pid = os.getpid()
+        self._is_closed = False
+
+    @property
+    def version(self) -> ServerVersion:
+        """Of the server that is connected; connects if none is."""
+        self._connected(self.options.retry_seconds)
+        assert self._version is not None
+        return self._version
+
+    def call(
+        self,
+        name: str,
+        *arguments: Any,
+        is_repeatable: bool,
+        timeout_seconds: float | None = None,
+        retry_seconds: float | None = None,
+    ) -> Any:
+        """The answer of a server. Raises what it says, or MetastoreUnavailable.
+
+        After MetastoreUnavailable a call that is not repeatable may or may not have taken effect.
+        """
+        timeout = min(timeout_seconds or self.options.call_timeout_seconds, self.options.call_timeout_seconds)
+        retry = self.options.retry_seconds if retry_seconds is None else retry_seconds
+        if not is_repeatable:
+            return self._once(name, arguments, timeout, retry)
+        hang_ups = 0
+
+        def attempt() -> Any:
+            nonlocal hang_ups
+            try:
+                return self._once(name, arguments, timeout, 0)
+            except HungUp as error:
+                hang_ups += 1
+                if hang_ups == _HANG_UPS and self._version is not None and self._version.hangs_up_on_errors:
+                    raise MetastoreError(
+                        f"the metastore hung up {hang_ups} times on {name}: Hive 3 does so when a call fails inside "
+                        "it, and its log says why"
+                    ) from error
+                raise
+
+        return _retrying(retry)(attempt)
+
+    def _once(self, name: str, arguments: tuple[Any, ...], timeout_seconds: float, retry_seconds: float) -> Any:
+        wire = self._connected(retry_seconds)
+        try:
+            return wire.call(name, arguments, timeout_seconds)
+        except HungUp:
+            self._drop()
+            raise
+        except StreamingError:
+            raise  # an answer: the wire is as good as before
+        except BaseException:
+            self._drop()  # interrupted half-way: the answer would be taken for that of the next call
+            raise
+
+    # -- connecting --------------------------------------------------------------------------------
+
+    def _connected(self, retry_seconds: float) -> Wire:
+        if self._is_closed:
+            raise ConnectionMisuse("this metastore client is closed: connect again")
+        if self._pid != os.getpid():
+            self._drop()  # the parent goes on using it
+            self._pid = os.getpid()
+        if self._wire is not None and self._wire.is_stale():
+            self._drop()
+        if self._wire is None:
+            self._wire, self._version = _retrying(retry_seconds)(self._open_any)
+        return self._wire
+
+    def _open_any(self) -> tuple[Wire, ServerVersion]:
+        """Each server once, the one that answered last first."""
+        failures = []
+        for address in list(self._order):
+            try:
+                found = self._open(address)
+            except MetastoreUnavailable as error:
+                failures.append(error)
+                self._order.append(self._order.pop(0))
+                continue
+            return found
+        told = "; ".join(map(str, failures))
+        raise MetastoreUnavailable(
+            f"no metastore can be reached: {told}. Check the addresses, and that the service runs"
+        ) from failures[-1]
+
+    def _open(self, address: Address) -> tuple[Wire, ServerVersion]:
+        wire = Wire.open(address, self.options)
+        try:
+            timeout = self.options.connect_timeout_seconds
+            if self.options.authentication == "none":
+                # With metastore.execute.setugi the server makes folders as this user.
+                wire.call("set_ugi", (self.options.effective_user, []), timeout)
+            return wire, parse_version(wire.call("getVersion", (), timeout))
+        except BaseException:
+            wire.close()
+            raise
+
+    def _drop(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._is_closed = True
+        self._drop()
+
+
+def _retrying(seconds: float) -> Callable[[Callable[[], Any]], Any]:
+    """Tries again after MetastoreUnavailable, for so long; the last error is the one that is raised."""
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(MetastoreUnavailable),
+        wait=tenacity.wait_exponential_jitter(
+            initial=_FIRST_PAUSE_SECONDS, max=_LONGEST_PAUSE_SECONDS, jitter=_FIRST_PAUSE_SECONDS
+        ),
+        stop=tenacity.stop_after_delay(seconds) if seconds > 0 else tenacity.stop_after_attempt(1),
+        before_sleep=tenacity.before_sleep_log(_log, logging.INFO),
+        reraise=True,
+    )

@@ -1,0 +1,155 @@
+"""The catalog's partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hive_ingest.acid.names import partition_name
+from hive_ingest.errors import AlreadyExists, InvalidOperation, MetastoreError, NoSuchObject
+from hive_ingest.metastore_client.partition_filter import parse_filter
+from hive_ingest.metastore_client.thrift.convert import (
+    from_columns,
+    from_new_partition,
+    to_columns,
+    to_partition,
+    to_table,
+)
+from hive_ingest.metastore_client.thrift.idl import idl
+from hive_ingest.metastore_client.thrift.tables import TableCalls
+from hive_ingest.model import DEFAULT_PARTITION_NAME, Partition, TableName
+
+#: Partitions of one call, so that no answer grows beyond what a server and its database can make.
+_BATCH = 1_000
+#: The largest `max_parts` that the protocol's i16 can say.
+_MOST_PARTS = 32_767
+_ALL = -1
+
+
+class PartitionCalls(TableCalls):
+    """The calls about partitions. Values are texts in the order of the keys; null and empty ones are the same."""
+
+    def add_partitions(
+        self, table: str | TableName, values: Sequence[Sequence[str]], *, if_not_exists: bool = False
+    ) -> list[Partition]:
+        """Register partitions by their text values, in key order; all or none.
+
+        Raises NoSuchObject, AlreadyExists, InvalidOperation (an unpartitioned table), ConfigurationError (not as many
+        values as keys).
+        """
+        name = TableName.of(table)
+        found = self._get_table(name)
+        wanted = {_name(name, found, each): tuple(value or DEFAULT_PARTITION_NAME for value in each) for each in values}
+        if len(wanted) < len(values) and not if_not_exists:
+            raise AlreadyExists(f"{name}: the same partition is named twice in one call")
+        if not wanted:
+            return []
+        parts = [
+            from_new_partition(found, each, f"{found.sd.location.rstrip('/')}/{partition}")
+            for partition, each in wanted.items()
+        ]
+        request = idl().AddPartitionsRequest(
+            dbName=name.database, tblName=name.table, parts=parts, ifNotExists=if_not_exists, needResult=False
+        )
+        self._channel.call("add_partitions_req", request, is_repeatable=if_not_exists)
+        return self.get_partitions_by_names(name, list(wanted))
+
+    def get_partition(self, table: str | TableName, values: Sequence[str]) -> Partition:
+        """Raises NoSuchObject."""
+        name = TableName.of(table)
+        partition = _name(name, self._get_table(name), values)
+        found = self.get_partitions_by_names(name, [partition])
+        if not found:
+            raise NoSuchObject(f"{name} has no partition {partition!r}: add it first, or correct the values")
+        return found[0]
+
+    def get_partitions_by_names(self, table: str | TableName, names: Sequence[str]) -> list[Partition]:
+        """Those of `names` ("k=v/…", escaped) that exist, sorted by name."""
+        name = TableName.of(table)
+        found: list[Any] = []
+        for first in range(0, len(names), _BATCH):
+            batch = list(names[first : first + _BATCH])
+            where = (name.database, name.table, batch)
+            found += self._channel.call("get_partitions_by_names", *where, is_repeatable=True)
+        return self._sorted(name, found)
+
+    def list_partitions(self, table: str | TableName, *, max_parts: int = -1) -> list[Partition]:
+        """All, or the first `max_parts`, sorted by name."""
+        name = TableName.of(table)
+        if max_parts >= 0:
+            return self.get_partitions_by_names(name, self.list_partition_names(name, max_parts=max_parts))
+        found = self._channel.call("get_partitions", name.database, name.table, _ALL, is_repeatable=True)
+        return self._sorted(name, found)
+
+    def list_partition_names(self, table: str | TableName, *, max_parts: int = -1) -> list[str]:
+        """All, or the first `max_parts`, sorted."""
+        name = TableName.of(table)
+        self._get_table(name)  # Hive 3 knows no partitions of a table that is not there
+        most = max_parts if 0 <= max_parts <= _MOST_PARTS else _ALL
+        names = sorted(self._channel.call("get_partition_names", name.database, name.table, most, is_repeatable=True))
+        return names if max_parts < 0 else names[:max_parts]
+
+    def get_partitions_by_filter(self, table: str | TableName, filter: str, *, max_parts: int = -1) -> list[Partition]:
+        """`filter` in the metastore's language: `country = "India" and (month > 3 or day like "1%")`.
+
+        Raises ConfigurationError, which shows where the filter cannot be read.
+        """
+        name = TableName.of(table)
+        keys = to_columns(self._get_table(name).partitionKeys)
+        matches = parse_filter(filter, keys)
+        where = (name.database, name.table, filter, _ALL)
+        try:
+            found = self._channel.call("get_partitions_by_filter", *where, is_repeatable=True)
+            partitions = self._sorted(name, found)
+        except MetastoreError:
+            # Servers push down some comparisons of some types only, and each version others.
+            partitions = self.list_partitions(name)
+        selected = [partition for partition in partitions if matches(partition.values)]
+        return selected if max_parts < 0 else selected[:max_parts]
+
+    def alter_partition(self, table: str | TableName, partition: Partition) -> None:
+        """Replace columns and properties. Raises NoSuchObject, InvalidOperation (another location)."""
+        name = TableName.of(table)
+        wanted = _name(name, self._get_table(name), partition.values)
+        where = (name.database, name.table, [wanted])
+        found = self._channel.call("get_partitions_by_names", *where, is_repeatable=True)
+        if not found:
+            raise NoSuchObject(f"{name} has no partition {wanted!r}: add it first, or correct the values")
+        if partition.location != found[0].sd.location:
+            raise InvalidOperation(f"{name}: partition {wanted!r} keeps its location {found[0].sd.location}")
+        if partition.columns:
+            found[0].sd.cols = from_columns(partition.columns)
+        found[0].parameters = dict(partition.properties)
+        changed = (name.database, name.table, found[:1], idl().EnvironmentContext(properties={}))
+        self._channel.call("alter_partitions_with_environment_context", *changed, is_repeatable=False)
+
+    def drop_partition(
+        self,
+        table: str | TableName,
+        values: Sequence[str],
+        *,
+        delete_data: bool = True,
+        if_exists: bool = False,
+    ) -> None:
+        """Raises NoSuchObject."""
+        name = TableName.of(table)
+        partition = _name(name, self._get_table(name), values)
+        texts = [value or DEFAULT_PARTITION_NAME for value in values]
+        arguments = (name.database, name.table, texts, delete_data, idl().EnvironmentContext(properties={}))
+        try:
+            self._channel.call("drop_partition_with_environment_context", *arguments, is_repeatable=if_exists)
+        except NoSuchObject as error:
+            if not if_exists:
+                raise NoSuchObject(f"{name} has no partition {partition!r} ({error})") from error
+
+    def _sorted(self, table: TableName, found: Sequence[Any]) -> list[Partition]:
+        if not found:
+            return []
+        keys = [key.name for key in to_table(self._get_table(table), self._version).partition_keys]
+        return sorted(map(to_partition, found), key=lambda partition: partition_name(keys, partition.values))
+
+
+def _name(name: TableName, table: Any, values: Sequence[str | None]) -> str:
+    if not table.partitionKeys:
+        raise InvalidOperation(f"{name} is not partitioned")
+    return partition_name([key.name for key in table.partitionKeys], values)

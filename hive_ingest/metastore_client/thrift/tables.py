@@ -1,0 +1,138 @@
+"""The catalog's tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hive_ingest.errors import AlreadyExists, InvalidOperation, NoSuchObject
+from hive_ingest.metastore_client.table_checks import check_change, check_table, is_external, with_default_properties
+from hive_ingest.metastore_client.thrift.convert import change_table, from_new_table, to_table
+from hive_ingest.metastore_client.thrift.databases import DatabaseCalls
+from hive_ingest.metastore_client.thrift.idl import idl
+from hive_ingest.metastore_client.thrift.versions import PROCESSOR_CAPABILITIES
+from hive_ingest.model import Column, Table, TableName, columns_of
+
+
+class TableCalls(DatabaseCalls):
+    """The calls about tables."""
+
+    def create_table(
+        self,
+        table: str | TableName,
+        *,
+        columns: Mapping[str, str] | Sequence[Column],
+        partition_keys: Mapping[str, str] | Sequence[Column] | None = None,
+        bucket_columns: Sequence[str] = (),
+        num_buckets: int = -1,
+        properties: Mapping[str, str] | None = None,
+        location: str | None = None,
+        owner: str = "",
+        if_not_exists: bool = False,
+    ) -> Table:
+        """A managed ORC table, transactional unless `properties` say otherwise (`EXTERNAL=TRUE` makes it external).
+
+        Raises AlreadyExists, NoSuchObject (the database), InvalidOperation (a column twice, a bad type, bad buckets),
+        UnsupportedFeature (a type of Hive that is not supported here).
+        """
+        new = Table(
+            TableName.of(table),
+            columns_of(columns),
+            columns_of(partition_keys),
+            tuple(column.lower() for column in bucket_columns),
+            num_buckets,
+            location=location or "",
+            properties=with_default_properties(properties),
+            table_type="EXTERNAL_TABLE" if is_external(properties or {}) else "MANAGED_TABLE",
+            owner=owner or self._channel.options.effective_user,
+        )
+        check_table(new)
+        try:
+            self._create(from_new_table(new), is_repeatable=if_not_exists)
+        except AlreadyExists:
+            if not if_not_exists:
+                raise
+        except InvalidOperation:
+            self.get_database(new.name.database)  # Hive 3 calls a missing database an invalid object
+            raise
+        return self.get_table(new.name)
+
+    def _create(self, new: Any, *, is_repeatable: bool) -> None:
+        t = idl()
+        if not self._version.has_request_structures:
+            context = t.EnvironmentContext(properties={})
+            self._channel.call("create_table_with_environment_context", new, context, is_repeatable=is_repeatable)
+            return
+        request = t.CreateTableRequest(table=new, processorCapabilities=list(PROCESSOR_CAPABILITIES))
+        self._channel.call("create_table_req", request, is_repeatable=is_repeatable)
+
+    def get_table(self, table: str | TableName) -> Table:
+        """Raises NoSuchObject."""
+        return to_table(self._get_table(TableName.of(table)), self._version)
+
+    def _get_table(self, name: TableName) -> Any:
+        """As the server gives it."""
+        t = idl()
+        request = t.GetTableRequest(
+            dbName=name.database,
+            tblName=name.table,
+            capabilities=t.ClientCapabilities(values=[t.ClientCapability.INSERT_ONLY_TABLES]),
+            processorCapabilities=list(PROCESSOR_CAPABILITIES),
+        )
+        return self._channel.call("get_table_req", request, is_repeatable=True).table
+
+    def get_tables(self, database: str, pattern: str = "*") -> list[str]:
+        """Names that match Hive's pattern (`*` any text, `|` alternatives), sorted."""
+        return sorted(self._channel.call("get_tables", database.lower(), pattern, is_repeatable=True))
+
+    def alter_table(self, table: str | TableName, new: Table) -> Table:
+        """Replace columns, properties, owner; rename when `new.name` differs. Returns what is stored.
+
+        What this package does not know of a table stays as it is. Raises NoSuchObject, AlreadyExists (the new name),
+        InvalidOperation (partition keys, buckets, location, or no longer transactional).
+        """
+        name = TableName.of(table)
+        found = self._get_table(name)
+        old = to_table(found, self._version)
+        changed = dataclasses.replace(new, location=new.location or old.location, columns=columns_of(new.columns))
+        check_change(old, changed)
+        try:
+            self._alter(name, change_table(found, changed))
+        except InvalidOperation as error:
+            if new.name != name and self._exists(new.name):
+                raise AlreadyExists(f"table {new.name} is there already: drop it, or choose another name") from error
+            raise
+        return self.get_table(new.name)
+
+    def _alter(self, name: TableName, changed: Any) -> None:
+        t = idl()
+        if not self._version.has_request_structures:
+            context = t.EnvironmentContext(properties={})
+            where = (name.database, name.table, changed, context)
+            self._channel.call("alter_table_with_environment_context", *where, is_repeatable=False)
+            return
+        request = t.AlterTableRequest(
+            dbName=name.database,
+            tableName=name.table,
+            table=changed,
+            processorCapabilities=list(PROCESSOR_CAPABILITIES),
+        )
+        self._channel.call("alter_table_req", request, is_repeatable=False)
+
+    def drop_table(self, table: str | TableName, *, delete_data: bool = True, if_exists: bool = False) -> None:
+        """Raises NoSuchObject."""
+        name = TableName.of(table)
+        arguments = (name.database, name.table, delete_data, idl().EnvironmentContext(properties={}))
+        try:
+            self._channel.call("drop_table_with_environment_context", *arguments, is_repeatable=if_exists)
+        except NoSuchObject:
+            if not if_exists:
+                raise
+
+    def _exists(self, name: TableName) -> bool:
+        try:
+            self._get_table(name)
+        except NoSuchObject:
+            return False
+        return True

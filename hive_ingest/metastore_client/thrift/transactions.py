@@ -1,0 +1,217 @@
+"""Transactions, write ids and snapshots."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
+from hive_ingest.errors import (
+    ConfigurationError,
+    InvalidOperation,
+    MetastoreError,
+    MetastoreUnavailable,
+    NoSuchTxn,
+    StreamingError,
+    TxnAborted,
+    UnsupportedFeature,
+)
+from hive_ingest.metastore_client.thrift.convert import to_txn_info, to_valid_txns, to_valid_write_ids
+from hive_ingest.metastore_client.thrift.failures import HungUp, ServerFailed
+from hive_ingest.metastore_client.thrift.idl import idl
+from hive_ingest.metastore_client.thrift.part import ClientPart
+from hive_ingest.model import (
+    CommitKeyValue,
+    DataOperationType,
+    HeartbeatTxnRange,
+    OpenTxnsInfo,
+    TableName,
+    TxnId,
+    TxnToWriteId,
+    TxnType,
+    WriteId,
+)
+
+_KEY_PREFIX = "_meta"
+
+
+class TransactionCalls(ClientPart):
+    """The calls about transactions, what they write, and what readers see."""
+
+    def open_txns(
+        self,
+        count: int = 1,
+        *,
+        user: str = "",
+        agent_info: str = "Unknown",
+        txn_type: TxnType = TxnType.DEFAULT,
+    ) -> list[TxnId]:
+        """Open up to `count` transactions (fewer above `hive.txn.max.open.batch`). Raises TooManyOpenTxns.
+
+        When the answer is lost, what was opened is nobody's and times out.
+        """
+        if count < 1:
+            raise ConfigurationError(f"count={count}: open at least one transaction")
+        request = idl().OpenTxnRequest(
+            num_txns=count,
+            user=user or self._channel.options.effective_user,
+            hostname=socket.gethostname(),
+            agentInfo=agent_info,
+            txn_type=int(txn_type),
+        )
+        return [TxnId(id_) for id_ in self._channel.call("open_txns", request, is_repeatable=False).txn_ids]
+
+    def allocate_table_write_ids(self, table: str | TableName, txn_ids: Sequence[TxnId]) -> list[TxnToWriteId]:
+        """Idempotent for each transaction. Raises NoSuchTxn, TxnAborted."""
+        name = TableName.of(table)
+        request = idl().AllocateTableWriteIdsRequest(dbName=name.database, tableName=name.table, txnIds=list(txn_ids))
+        try:
+            answer = self._channel.call("allocate_table_write_ids", request, is_repeatable=True)
+        except MetastoreUnavailable:
+            raise
+        except MetastoreError as error:
+            # Servers tell of a transaction that is not open only as an internal error, or by hanging up.
+            raise self._not_open(txn_ids) or error from error
+        given = {entry.txnId: WriteId(entry.writeId) for entry in answer.txnToWriteIds}
+        return [TxnToWriteId(txn_id, given[txn_id]) for txn_id in txn_ids]
+
+    def _not_open(self, txn_ids: Sequence[TxnId]) -> StreamingError | None:
+        """The error of the first one that is not open."""
+        snapshot = self.get_valid_txns()
+        for txn_id in txn_ids:
+            if snapshot.is_aborted(txn_id):
+                return TxnAborted(f"transaction {txn_id} is aborted: nothing of it is visible, begin a new one")
+            if txn_id not in snapshot.open:
+                return NoSuchTxn(f"transaction {txn_id} is not open: it was never opened, or has ended")
+        return None
+
+    def add_dynamic_partitions(
+        self,
+        txn_id: TxnId,
+        write_id: WriteId,
+        table: str | TableName,
+        partition_names: Sequence[str],
+        operation_type: DataOperationType = DataOperationType.INSERT,
+    ) -> None:
+        """Name the partitions *written* (HIVE-24020). Raises NoSuchTxn, TxnAborted."""
+        name = TableName.of(table)
+        request = idl().AddDynamicPartitions(
+            txnid=txn_id,
+            writeid=write_id,
+            dbname=name.database,
+            tablename=name.table,
+            partitionnames=list(partition_names),
+            operationType=int(operation_type),
+        )
+        # Named twice, a partition has two rows of TXN_COMPONENTS, which mean what one means.
+        self._channel.call("add_dynamic_partitions", request, is_repeatable=True)
+
+    # -- end ---------------------------------------------------------------------------------------
+
+    def commit_txn(
+        self, txn_id: TxnId, *, key_value: CommitKeyValue | None = None, excl_write_enabled: bool = True
+    ) -> None:
+        """Idempotent while the commit is remembered: within seconds on Hive 4, hardly at all on Hive 3.
+
+        Sent once: whoever calls again after MetastoreUnavailable must know that NoSuchTxn then proves nothing.
+        Raises NoSuchTxn, TxnAborted, InvalidOperation (a key_value that does not fit; the transaction stays open),
+        UnsupportedFeature (a key_value, and a server that would ignore it), MetastoreUnavailable (the outcome is
+        unknown).
+        """
+        t = idl()
+        request = t.CommitTxnRequest(txnid=txn_id, exclWriteEnabled=excl_write_enabled)
+        if key_value is not None:
+            self._check_key(key_value)
+            request.keyValue = t.CommitTxnKeyValue(tableId=key_value.table_id, key=key_value.key, value=key_value.value)
+        try:
+            self._channel.call("commit_txn", request, is_repeatable=False)
+        except ServerFailed as error:
+            raise self._commit_failed(txn_id, key_value, error) from error
+
+    def _check_key(self, key_value: CommitKeyValue) -> None:
+        if not self._version.keeps_commit_key_value:
+            raise UnsupportedFeature(
+                f"a commit with a key and a value needs Hive 4 (HIVE-20538): this metastore ({self._version.text}) "
+                f"would commit and ignore {key_value.key!r}; use a sink, whose progress works there"
+            )
+        if not key_value.key.startswith(_KEY_PREFIX):
+            raise InvalidOperation(
+                f"a commit may only set parameters that begin with {_KEY_PREFIX!r}, not {key_value.key!r}"
+            )
+
+    def _commit_failed(self, txn_id: TxnId, key_value: CommitKeyValue | None, error: ServerFailed) -> MetastoreError:
+        """What follows from the server's word that its commit failed: it may have done so after the commit."""
+        if txn_id not in self.get_valid_txns().open:
+            return MetastoreUnavailable(f"transaction {txn_id}: {error}; whether it is committed is not known")
+        if key_value is None:
+            return MetastoreError(f"transaction {txn_id} is still open: {error}")
+        return InvalidOperation(
+            f"transaction {txn_id} is still open: table id {key_value.table_id} most likely has no parameter "
+            f"{key_value.key!r}, and a commit only changes one that is there (HIVE-20538): set it at create_table. "
+            f"{error}"
+        )
+
+    def abort_txn(self, txn_id: TxnId, *, reason: str = "") -> None:
+        """Idempotent. Raises NoSuchTxn (never opened, or "already committed"). Servers keep no `reason`."""
+        request = idl().AbortTxnRequest(txnid=txn_id)
+        try:
+            self._channel.call("abort_txn", request, is_repeatable=False)
+        except HungUp:
+            # Repeated by hand: once it is aborted, Hive may have forgotten it before it is asked again.
+            try:
+                self._channel.call("abort_txn", request, is_repeatable=True)
+            except NoSuchTxn as error:
+                if "committed" in str(error):
+                    raise
+
+    def abort_txns(self, txn_ids: Sequence[TxnId], *, reason: str = "") -> None:
+        """Abort those that are open; says nothing of the others. Servers keep no `reason`."""
+        if txn_ids:
+            self._channel.call("abort_txns", idl().AbortTxnsRequest(txn_ids=list(txn_ids)), is_repeatable=True)
+
+    # -- heartbeats --------------------------------------------------------------------------------
+
+    def heartbeat_txn_range(self, min_txn: TxnId, max_txn: TxnId) -> HeartbeatTxnRange:
+        """Beat every open transaction of the closed range; raises nothing about those that are gone."""
+        request = idl().HeartbeatTxnRangeRequest(min=min_txn, max=max_txn)
+        answer = self._call_heartbeat("heartbeat_txn_range", request)
+        return HeartbeatTxnRange(frozenset(map(TxnId, answer.aborted)), frozenset(map(TxnId, answer.nosuch)))
+
+    @property
+    def txn_timeout_seconds(self) -> float:
+        """How long a transaction lives without a heartbeat (`hive.txn.timeout`), as the server has it."""
+        raise NotImplementedError
+
+    def _call_heartbeat(self, name: str, request: Any) -> Any:
+        """A heartbeat must have failed early enough for others before the time-out."""
+        share = self.txn_timeout_seconds / 6
+        return self._channel.call(
+            name, request, is_repeatable=True, timeout_seconds=share, retry_seconds=min(share, 1.0)
+        )
+
+    # -- snapshots ---------------------------------------------------------------------------------
+
+    def get_open_txns_info(self) -> OpenTxnsInfo:
+        """All transactions that are open, or aborted and remembered."""
+        answer = self._channel.call("get_open_txns_info", is_repeatable=True)
+        return OpenTxnsInfo(TxnId(answer.txn_high_water_mark), tuple(map(to_txn_info, answer.open_txns)))
+
+    def get_valid_txns(self, txn_id: TxnId | None = None) -> ValidTxnList:
+        """A snapshot of now. With `txn_id`, that transaction's own id is left out of the exceptions."""
+        return to_valid_txns(self._channel.call("get_open_txns", is_repeatable=True), txn_id)
+
+    def get_valid_write_ids(
+        self, tables: Sequence[str | TableName], valid_txns: ValidTxnList | None = None
+    ) -> list[ValidWriteIdList]:
+        """One list for each table, in order, as of the snapshot (or of now)."""
+        names = [TableName.of(table) for table in tables]
+        if not names:
+            return []
+        seen = valid_txns or self.get_valid_txns()
+        request = idl().GetValidWriteIdsRequest(
+            fullTableNames=[str(name) for name in dict.fromkeys(names)], validTxnList=seen.to_string()
+        )
+        answer = self._channel.call("get_valid_write_ids", request, is_repeatable=True)
+        found = {each.table: each for each in map(to_valid_write_ids, answer.tblValidWriteIds)}
+        return [found[name] for name in names]

@@ -1,0 +1,73 @@
+"""What servers of different versions can and cannot do: all of it is here, found when a connection is made.
+
+Seen on Hive 3.1.3 and 4.0.1; `docs/metastores.md` tells users what follows from it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hive_ingest.errors import UnsupportedFeature
+from hive_ingest.model import LockType
+
+#: What we say we can do. A server of version 4 shows and makes transactional tables only for those who say so.
+PROCESSOR_CAPABILITIES = (
+    *("HIVEFULLACIDREAD", "HIVEFULLACIDWRITE", "HIVEMANAGEDINSERTREAD", "HIVEMANAGEDINSERTWRITE"),
+    *("HIVECACHEINVALIDATE", "EXTREAD", "EXTWRITE"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerVersion:
+    """One version of the metastore service."""
+
+    #: As the server tells it: "4.0.1"; servers of version 3 all say "3.0".
+    text: str
+    major: int
+
+    @property
+    def has_request_structures(self) -> bool:
+        """`create_table_req` and `alter_table_req`, which carry our capabilities."""
+        return self.major >= 4
+
+    @property
+    def has_table_ids(self) -> bool:
+        """`Table.id` (HIVE-20538); without it a table is told from a later one of its name by its creation time."""
+        return self.major >= 4
+
+    @property
+    def keeps_commit_key_value(self) -> bool:
+        """commit_txn's keyValue (HIVE-20538), which version 3 ignores without a word."""
+        return self.major >= 4
+
+    @property
+    def has_managed_locations(self) -> bool:
+        """Databases have one folder for managed tables and another for external ones (HIVE-22995)."""
+        return self.major >= 4
+
+    @property
+    def has_min_history(self) -> bool:
+        """`add_write_ids_to_min_history`; whether the server uses it is a setting of its own (HIVE-24291)."""
+        return self.major >= 4
+
+    @property
+    def hangs_up_on_errors(self) -> bool:
+        """An unexpected exception in the server ends the connection instead of being told."""
+        return self.major < 4
+
+    def lock_type(self, wanted: LockType) -> LockType:
+        """Version 3 has no EXCL_WRITE: its SHARED_WRITE lets no second writer in (HIVE-19369 split the two)."""
+        if wanted is LockType.EXCL_WRITE and self.major < 4:
+            return LockType.SHARED_WRITE
+        return wanted
+
+
+def parse_version(answer: str) -> ServerVersion:
+    """From the answer to `getVersion`. Raises UnsupportedFeature for a version before 3."""
+    found = re.match(r"\d+", answer)
+    if found is None or int(found[0]) < 3:
+        raise UnsupportedFeature(
+            f"this metastore says that its version is {answer!r}: transactional streaming works with Hive 3.1 and later"
+        )
+    return ServerVersion(answer, int(found[0]))

@@ -1,0 +1,132 @@
+"""One connection to one server: TCP, TLS where it is wanted, SASL where it is wanted, Thrift's binary protocol."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+from typing import Any, Self
+
+from thriftpy2.protocol import TCyBinaryProtocolFactory
+from thriftpy2.thrift import TClient, TException
+from thriftpy2.transport import TCyBufferedTransportFactory, TSocket, TTransportException
+
+from hive_ingest.errors import ConfigurationError, MetastoreError, MetastoreUnavailable
+from hive_ingest.metastore_client.thrift.addresses import Address
+from hive_ingest.metastore_client.thrift.failures import HungUp, server_error
+from hive_ingest.metastore_client.thrift.idl import idl
+from hive_ingest.metastore_client.thrift.kerberos import Gssapi
+from hive_ingest.metastore_client.thrift.options import ThriftOptions
+from hive_ingest.metastore_client.thrift.sasl import Mechanism, Plain, SaslTransport
+
+#: Without an answer to keep-alives for so long a connection counts as broken; a call under way then ends.
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+
+
+class Wire:
+    """Calls go out and answers come in, one at a time."""
+
+    def __init__(self, address: Address, connection: socket.socket, client: Any) -> None:
+        self.address = address
+        self._socket = connection
+        self._client = client
+
+    @classmethod
+    def open(cls, address: Address, options: ThriftOptions) -> Self:
+        """Raises MetastoreUnavailable, MetastoreError (authentication refused), ConfigurationError (TLS, Kerberos)."""
+        connection = _connect(address, options)
+        try:
+            return cls(address, connection, _client(_transport(connection, address, options)))
+        except (OSError, TTransportException) as error:
+            connection.close()
+            raise MetastoreUnavailable(
+                f"{address} ended the connection while it was authenticated: {error}. It may want another "
+                "authentication, or TLS"
+            ) from error
+        except BaseException:
+            connection.close()
+            raise
+
+    def call(self, name: str, arguments: tuple[Any, ...], timeout_seconds: float) -> Any:
+        """The answer. Raises what the server says, HungUp when the connection ended, or no answer came in time.
+
+        After HungUp the wire is of no more use: a late answer would be taken for that of the next call.
+        """
+        self._socket.settimeout(timeout_seconds)
+        try:
+            return getattr(self._client, name)(*arguments)
+        except TTransportException as error:
+            raise HungUp(f"{self.address} hung up during {name}") from error
+        except TimeoutError as error:
+            raise HungUp(f"{self.address} did not answer {name} within {timeout_seconds:g} s") from error
+        except OSError as error:
+            raise HungUp(f"the connection to {self.address} broke during {name}: {error}") from error
+        except TException as error:
+            if type(error).__name__ == "TProtocolException":
+                raise HungUp(f"{self.address} answered {name} with something that is not Thrift: {error}") from error
+            raise server_error(name, str(self.address), error) from error
+
+    def is_stale(self) -> bool:
+        """Whether the server has hung up since the last answer: nothing else can be there to read."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN | select.POLLHUP | select.POLLERR)
+        return bool(poll.poll(0))
+
+    def close(self) -> None:
+        """Without a word to the server: a forked child may close what its parent goes on using."""
+        self._socket.close()
+
+
+def _connect(address: Address, options: ThriftOptions) -> socket.socket:
+    try:
+        connection = socket.create_connection((address.host, address.port), options.connect_timeout_seconds)
+    except OSError as error:
+        raise MetastoreUnavailable(f"{address} does not accept a connection: {error}") from error
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return _encrypt(connection, address, options) if options.use_ssl else connection
+
+
+def _encrypt(connection: socket.socket, address: Address, options: ThriftOptions) -> socket.socket:
+    try:
+        context = ssl.create_default_context(cafile=options.ssl_ca_file or None)
+    except (OSError, ssl.SSLError) as error:
+        connection.close()
+        raise ConfigurationError(f"ssl_ca_file={options.ssl_ca_file!r} cannot be read as PEM: {error}") from error
+    try:
+        return context.wrap_socket(connection, server_hostname=address.host)
+    except ssl.SSLCertVerificationError as error:
+        connection.close()
+        raise MetastoreError(
+            f"{address}: its certificate is not trusted ({error.verify_message}): give the authority's certificate "
+            "in ssl_ca_file, and the name that is in the certificate in the address"
+        ) from error
+    except OSError as error:
+        connection.close()
+        raise MetastoreUnavailable(f"{address}: no TLS could be agreed on: {error}") from error
+
+
+def _transport(connection: socket.socket, address: Address, options: ThriftOptions) -> Any:
+    transport: Any = TSocket(sock=connection)
+    mechanism = _mechanism(address, options)
+    if mechanism is None:
+        return transport
+    secured = SaslTransport(transport, mechanism)
+    secured.negotiate()
+    return secured
+
+
+def _client(transport: Any) -> Any:
+    buffered = TCyBufferedTransportFactory().get_transport(transport)
+    return TClient(idl().ThriftHiveMetastore, TCyBinaryProtocolFactory().get_protocol(buffered))
+
+
+def _mechanism(address: Address, options: ThriftOptions) -> Mechanism | None:
+    if options.authentication == "plain":
+        return Plain(options.user, options.password)
+    if options.authentication == "kerberos":
+        return Gssapi(options.kerberos_principal, address.host)
+    return None
