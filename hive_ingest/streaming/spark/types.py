@@ -204,18 +204,29 @@ def plan_columns(
     With `missing_columns="null"` columns and fields that the DataFrame lacks are null.
 
     Raises StreamingConnectionError, which names every column that is missing, extra, there twice or of a type that
-    would not keep every value; UnsupportedFeature for types of the table.
+    would not keep every value; UnsupportedFeature for types of the table, and names, that Spark cannot carry.
     """
     if missing_columns not in ("fail", "null"):
         raise ConfigurationError(f"missing_columns={missing_columns!r} is unknown: use 'fail' or 'null'")
     dynamic = table.partition_keys[len(static_partition_values) :]
     static = [key.name.lower() for key in table.partition_keys[: len(static_partition_values)]]
     targets = typed_columns((*table.columns, *dynamic))
+    _check_names(table, [name for name, _ in targets])
     problems = list(_Misfits(static, missing_columns).of_fields(schema, targets))
     if problems:
         raise StreamingConnectionError(f"the DataFrame does not fit {table.name}: {'; '.join(problems)}")
     sources = _by_name(schema)
     return ColumnPlan(tuple(PlannedColumn(name, type_, sources.get(name)) for name, type_ in targets))
+
+
+def _check_names(table: Table, names: Iterable[str]) -> None:
+    """mapInArrow looks columns up as `df[name]`, which is a path and not a name. Hive's own DDL has no such names."""
+    paths = [name for name in names if "." in name or "`" in name or name == "*"]
+    if paths:
+        raise UnsupportedFeature(
+            f"{table.name} has columns that Spark cannot pass on under their names: {', '.join(map(repr, paths))}. "
+            "Rename them to names without . and `"
+        )
 
 
 class _Misfits:

@@ -247,6 +247,12 @@ def test_types_of_the_table_that_are_not_supported_say_so():
         plan_of(T.IntegerType(), "uniontype<int,string>")
 
 
+@pytest.mark.parametrize("name", ["a.b", "a`b", "*"])
+def test_columns_of_the_table_that_spark_cannot_name_are_refused(name):
+    with pytest.raises(UnsupportedFeature, match="cannot pass on"):
+        plan_columns(schema_of(**{name: T.IntegerType()}), table_of(**{name: "int"}))
+
+
 def test_columns_of_the_table_that_differ_only_by_case_are_refused():
     table = dataclasses.replace(table_of(), columns=(Column("a", "int"), Column("A", "int")))
     with pytest.raises(StreamingConnectionError, match="case aside"):
