@@ -8,6 +8,7 @@ it was told of; what failed and speculative attempts left goes with a later comm
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 import time
@@ -79,18 +80,11 @@ class StagedRows:
         if first is None:
             return None
         path = f"{folder}/staged_{int(time.time())}_{job.id}_{job.batch}_{uuid.uuid4().hex}.arrow"
-        options = pa.ipc.IpcWriteOptions(compression="zstd")
-        # Not synced: a machine that stops before the commit repeats the job.
-        with (
-            store.create(path, sync=False) as file,
-            pa.PythonFile(file, mode="w") as sink,
-            pa.BufferedOutputStream(sink, _BUFFER_BYTES) as buffered,
-            pa.ipc.new_stream(buffered, schema, options=options) as writer,
-        ):
-            count = _write_all(writer, first, rows)
-            writer.close()
-            size = int(buffered.tell())
-        return StagedFile(path, count, size)
+        try:
+            return _write_file(store, path, schema, itertools.chain([first], rows))
+        except BaseException:
+            _quietly(lambda store: store.delete_file(path), self.location)
+            raise
 
     def read(self, file: StagedFile) -> Iterator[pa.RecordBatch]:
         """Its batches, one at a time in memory. Raises StreamingIOFailure (it is gone) or CorruptFile."""
@@ -126,13 +120,20 @@ class StagedRows:
         return store, f"{root}/{STAGING_FOLDER}"
 
 
-def _write_all(writer: pa.ipc.RecordBatchStreamWriter, first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> int:
-    writer.write_batch(first)
-    count = int(first.num_rows)
-    for batch in rest:
-        writer.write_batch(batch)
-        count += batch.num_rows
-    return count
+def _write_file(store: FileStore, path: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> StagedFile:
+    count = 0
+    # Not synced: a machine that stops before the commit repeats the job.
+    with (
+        store.create(path, sync=False) as file,
+        pa.PythonFile(file, mode="w") as sink,
+        pa.BufferedOutputStream(sink, _BUFFER_BYTES) as buffered,
+    ):
+        with pa.ipc.new_stream(buffered, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+                count += batch.num_rows
+        size = int(buffered.tell())
+    return StagedFile(path, count, size)
 
 
 def _read_batches(store: FileStore, path: str) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,121 @@
+"""Options of the data source: each is understood, or refused by name before anything is done."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from hive_ingest.config import StreamingSettings
+from hive_ingest.errors import ConfigurationError
+from hive_ingest.model import TableName
+from hive_ingest.streaming.spark.source_options import read_options, stream_options, write_options
+
+PLACE = {"metastore": "sqlite:////data/metastore.db", "warehouse": "/data/warehouse", "table": "web.alerts"}
+
+
+def test_a_place_is_enough() -> None:
+    for options in (read_options(PLACE), write_options(PLACE), stream_options(PLACE)):
+        assert options.metastore == "sqlite:////data/metastore.db"
+        assert options.warehouse == "/data/warehouse"
+        assert options.table == TableName("web", "alerts")
+
+
+def test_texts_become_values_of_the_options_types() -> None:
+    given = {"row_ids": "TRUE", "split_bytes": "1000", "lock_wait_seconds": "2.5", "where": "id = 3"}
+    options = read_options({**PLACE, **given})
+    assert (options.row_ids, options.split_bytes, options.lock_wait_seconds, options.where) == (
+        True,
+        1000,
+        2.5,
+        "id = 3",
+    )
+
+
+def test_every_option_of_the_connection_is_taken_by_its_name() -> None:
+    for setting in dataclasses.fields(StreamingSettings):
+        value = False if setting.name == "fsync" else type(setting.default)(setting.default + 1)
+        options = write_options({**PLACE, setting.name.upper(): str(value)})
+        assert getattr(options.settings, setting.name) == value
+
+
+def test_options_of_the_metastore_go_to_it() -> None:
+    options = write_options({**PLACE, "metastore.max_open_batch": "10", "metastore.user": "etl"})
+    assert options.metastore_options == {"max_open_batch": 10, "user": "etl"}
+
+
+@pytest.mark.parametrize("parse", [read_options, write_options, stream_options])
+@pytest.mark.parametrize("missing", PLACE)
+def test_a_missing_option_is_named(parse, missing) -> None:
+    with pytest.raises(ConfigurationError, match=rf"wants \.option\('{missing}', '.+'\)"):
+        parse({name: text for name, text in PLACE.items() if name != missing})
+
+
+@pytest.mark.parametrize(
+    ("parse", "name"),
+    [
+        (read_options, "sink"),
+        (read_options, "fsync"),
+        (write_options, "sink"),
+        (write_options, "where"),
+        (write_options, "path"),
+        (stream_options, "query_id"),
+        (stream_options, "settings"),
+        (stream_options, "metastore_options"),
+    ],
+)
+def test_an_option_that_has_no_meaning_there_is_refused_with_those_that_have(parse, name) -> None:
+    with pytest.raises(ConfigurationError, match=rf"no option '{name}' for .*known are .*metastore, .*table"):
+        parse({**PLACE, name: "x"})
+
+
+@pytest.mark.parametrize(
+    ("parse", "name", "text"),
+    [
+        (read_options, "row_ids", "yes"),
+        (read_options, "split_bytes", "0"),
+        (read_options, "split_bytes", "1.5"),
+        (read_options, "lock_wait_seconds", "nan"),
+        (write_options, "missing_columns", "ignore"),
+        (write_options, "staged_retention_seconds", "-1"),
+        (write_options, "max_buffer_bytes", "a lot"),
+        (stream_options, "delivery", "at-most-once"),
+        (stream_options, "table", "web alerts"),
+    ],
+)
+def test_a_value_that_cannot_be_meant_is_refused(parse, name, text) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        parse({**PLACE, name: text})
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("metastore", "sqlite:///data/metastore.db"), ("warehouse", "data/warehouse")]
+)
+def test_a_relative_path_is_refused_because_processes_differ_in_it(name, text) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} names the relative path 'data/.*absolute"):
+        read_options({**PLACE, name: text})
+
+
+def test_a_server_has_its_own_warehouse() -> None:
+    assert read_options({"metastore": "thrift://hive:9083", "table": "web.alerts"}).warehouse is None
+
+
+def test_sparks_own_options_of_a_stream_are_let_through() -> None:
+    options = stream_options({**PLACE, "checkpointLocation": "/data/checkpoint", "queryName": "alerts"})
+    assert options.sink == "alerts"
+
+
+def test_progress_is_kept_under_the_sinks_name_else_the_tables() -> None:
+    assert stream_options(PLACE).sink == "alerts"
+    assert stream_options({**PLACE, "sink": "second"}).sink == "second"
+
+
+def test_at_least_once_is_only_by_name_and_keeps_no_progress() -> None:
+    assert stream_options({**PLACE, "delivery": "at-least-once"}).sink is None
+    with pytest.raises(ConfigurationError, match="leave out one"):
+        stream_options({**PLACE, "delivery": "at-least-once", "sink": "second"})
+
+
+def test_a_password_is_not_shown() -> None:
+    options = read_options({**PLACE, "metastore": "postgresql+psycopg://user:geheim@db/hive"})
+    assert "geheim" not in repr(options)

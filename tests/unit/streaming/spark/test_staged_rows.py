@@ -1,0 +1,129 @@
+"""Staged rows: complete or not there, read back as they were, and never left for ever."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from hive_ingest.connection.staging import STAGING_FOLDER
+from hive_ingest.errors import CorruptFile, StreamingIOFailure
+from hive_ingest.streaming.spark.staged_rows import Job, StagedFile, StagedRows
+
+SCHEMA = pa.schema([("id", pa.int64()), ("msg", pa.string())])
+DAY = 86_400.0
+
+
+def batch(*ids: int) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(ids, pa.int64()), pa.array([f"m{i}" for i in ids], pa.string())], schema=SCHEMA)
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> StagedRows:
+    staged = pickle.loads(pickle.dumps(StagedRows(f"file:{tmp_path}")))
+    staged.make_folder()
+    assert isinstance(staged, StagedRows)
+    return staged
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / STAGING_FOLDER
+
+
+def stage(rows: StagedRows, job: Job, *batches: pa.RecordBatch) -> StagedFile:
+    file = rows.write(job, SCHEMA, batches)
+    assert file is not None
+    return file
+
+
+def test_a_commit_reads_what_a_task_wrote(rows: StagedRows, folder: Path) -> None:
+    file = stage(rows, Job.new(), batch(1, 2), batch(), batch(3))
+    assert [b.to_pylist() for b in rows.read(file)] == [batch(1, 2).to_pylist(), batch(3).to_pylist()]
+    assert (file.rows, [file.size_bytes]) == (3, [path.stat().st_size for path in folder.iterdir()])
+
+
+def test_a_task_without_rows_stages_nothing(rows: StagedRows, folder: Path) -> None:
+    assert rows.write(Job.new(), SCHEMA, [batch()]) is None
+    assert list(folder.iterdir()) == []
+
+
+def test_a_task_that_fails_leaves_no_file(rows: StagedRows, folder: Path) -> None:
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield batch(1)
+        raise RuntimeError("upstream")
+
+    with pytest.raises(RuntimeError, match="upstream"):
+        rows.write(Job.new(), SCHEMA, failing())
+    assert list(folder.iterdir()) == []
+
+
+def test_without_the_folder_that_the_planning_made_nothing_is_staged(tmp_path: Path) -> None:
+    """As on an executor that does not share the table's location."""
+    with pytest.raises(StreamingIOFailure, match="no such file or folder"):
+        StagedRows(f"file:{tmp_path}/elsewhere").write(Job.new(), SCHEMA, [batch(1)])
+
+
+def test_a_file_that_is_gone_is_named(rows: StagedRows) -> None:
+    file = stage(rows, Job.new(), batch(1))
+    rows.remove([file])
+    with pytest.raises(StreamingIOFailure, match=r"staged_.* are not there.*Run the job again"):
+        list(rows.read(file))
+
+
+@pytest.mark.parametrize("left", [0.0, 0.3, 0.9])
+def test_a_file_that_was_cut_off_is_an_error_and_no_missing_row(rows: StagedRows, left: float) -> None:
+    file = stage(rows, Job.new(), *(batch(i) for i in range(20)))
+    os.truncate(file.path, int(file.size_bytes * left))
+    with pytest.raises(CorruptFile, match="staged_"):
+        list(rows.read(file))
+
+
+def test_the_end_of_a_job_removes_what_its_lost_attempts_left(rows: StagedRows, folder: Path) -> None:
+    job, other = Job.new(), Job.new()
+    stage(rows, job, batch(1))
+    stage(rows, job, batch(1))
+    stage(rows, other, batch(2))
+    rows.remove_finished(job, DAY)
+    assert [other.id in path.name for path in folder.iterdir()] == [True]
+
+
+def test_a_committed_batch_ends_the_earlier_ones_of_its_query(rows: StagedRows, folder: Path) -> None:
+    kept = [stage(rows, Job.of_query("4a-2b", 8), batch(1)), stage(rows, Job.of_query("4a-2c", 7), batch(1))]
+    for number in (6, 7):
+        stage(rows, Job.of_query("4a-2b", number), batch(1))
+    rows.remove_finished(Job.of_query("4a-2b", 7), DAY)
+    assert sorted(map(str, folder.iterdir())) == sorted(file.path for file in kept)
+
+
+def test_what_is_older_than_the_retention_goes(rows: StagedRows, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    for age in (2 * DAY, DAY / 2):
+        monkeypatch.setattr(time, "time", lambda age=age: now - age)
+        young = stage(rows, Job.new(), batch(1))
+    monkeypatch.setattr(time, "time", lambda: now)
+    rows.remove_finished(Job.new(), DAY)
+    assert list(map(str, folder.iterdir())) == [young.path]
+
+
+def test_hidden_files_of_transactions_are_left_alone(rows: StagedRows, folder: Path) -> None:
+    (folder / "17_0123456789abcdef.0.orc").touch()
+    rows.remove_finished(Job.new(), 1e-9)
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_a_clean_up_that_fails_is_told_and_hides_nothing(
+    rows: StagedRows, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = stage(rows, Job.new(), batch(1))
+    os.unlink(file.path)
+    os.mkdir(file.path)
+    with caplog.at_level(logging.WARNING):
+        rows.remove([file])
+    assert "were not removed" in caplog.text
