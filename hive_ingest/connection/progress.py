@@ -12,7 +12,7 @@ import datetime as dt
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,7 @@ PROGRESS_COLUMNS = {
     "version": "int",
     "written_at": "timestamp",
 }
+PROGRESS_TABLE_SUFFIX = "__progress"
 _SINK_NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
 
 
@@ -78,7 +79,7 @@ def progress_table_name(database: str, sink: str) -> TableName:
         raise ConfigurationError(
             f"{sink!r} is no sink name: small letters, digits and _ only, a letter first, at most 100 characters"
         )
-    return TableName(database, f"{sink}__progress")
+    return TableName(database, sink + PROGRESS_TABLE_SUFFIX)
 
 
 def source_lock_name(source: str) -> str:
@@ -117,6 +118,8 @@ class SinkProgress:
         self._remembered: _Remembered | None = None
         self._exceptions: frozenset[WriteId] = frozenset()
         self.latest: dict[str, SourceProgress | None] = {}
+        #: Of the same sink, as of the last read that did not find every source owned; sorted.
+        self.other_sources: tuple[str, ...] = ()
 
     # -- locks -------------------------------------------------------------------------------------
 
@@ -173,35 +176,44 @@ class SinkProgress:
         ):
             self.latest = dict(remembered.rows)
             return True
-        rows = self._latest_rows(snapshot)
-        newest = max((row_write_id for _, row_write_id in rows.values()), default=0)
-        self.latest = {source: rows[source][0] if source in rows else None for source in self.sources}
-        for row in self.latest.values():
-            if row is not None and row.table_id != self._data.id:
+        found = self._latest_rows(snapshot)
+        owned = {source: found[source] for source in self.sources if source in found}
+        if len(owned) < len(self.sources):  # then the whole table has been read
+            self.other_sources = tuple(sorted(found.keys() - owned.keys()))
+            self._refuse_other_table(found)
+        else:
+            self._refuse_other_table(owned)
+        self.latest = {source: owned[source][0] if source in owned else None for source in self.sources}
+        return max((row_write_id for _, row_write_id in owned.values()), default=0) < write_id
+
+    def _latest_rows(self, snapshot: ValidWriteIdList) -> dict[str, tuple[SourceProgress, WriteId]]:
+        """The newest deltas first, until every source owned has been found; with the others met on the way."""
+        found: dict[str, tuple[SourceProgress, WriteId]] = {}
+        for batch in newest_rows(self._client, self.table, snapshot):
+            for row, write_id in progress_rows(batch):
+                best = found.get(row.source)
+                if best is None or best[0].sequence < row.sequence:
+                    found[row.source] = (row, write_id)
+            if found.keys() >= set(self.sources):
+                break
+        return found
+
+    def _refuse_other_table(self, rows: Mapping[str, tuple[SourceProgress, WriteId]]) -> None:
+        for row, _ in rows.values():
+            if row.table_id != self._data.id:
                 raise SinkConflict(
-                    f"sink {self.sink!r} has progress for another table (id {row.table_id}, this one has "
+                    f"sink {self.sink!r} has progress for another table (id {row.table_id}, {self._data.name} has "
                     f"{self._data.id}): the table was dropped and made again, or two tables share the sink's name; "
                     f"use another sink name, or drop {self.table.name}"
                 )
-        return newest < write_id
-
-    def _latest_rows(self, snapshot: ValidWriteIdList) -> dict[str, tuple[SourceProgress, WriteId]]:
-        """The newest deltas first, until every source has been found."""
-        found: dict[str, tuple[SourceProgress, WriteId]] = {}
-        for rows in newest_rows(self._client, self.table, snapshot):
-            for row, write_id in _rows(rows):
-                best = found.get(row.source)
-                if row.source in self.sources and (best is None or best[0].sequence < row.sequence):
-                    found[row.source] = (row, write_id)
-            if len(found) == len(self.sources):
-                break
-        return found
 
     def was_committed(self, txn_id: TxnId) -> bool:
         """Whether any row of that transaction is visible in a fresh snapshot. Reads the whole table if it must."""
         snapshot = self._client.get_valid_write_ids([self.table.name])[0]
         return any(
-            row.txn_id == txn_id for rows in newest_rows(self._client, self.table, snapshot) for row, _ in _rows(rows)
+            row.txn_id == txn_id
+            for batch in newest_rows(self._client, self.table, snapshot)
+            for row, _ in progress_rows(batch)
         )
 
     # -- writing -----------------------------------------------------------------------------------
@@ -256,7 +268,11 @@ def _to_dict(row: SourceProgress) -> dict[str, Any]:
     return dataclasses.asdict(row) | {"position": position, "version": PROGRESS_VERSION}
 
 
-def _rows(batch: pa.RecordBatch) -> Iterable[tuple[SourceProgress, WriteId]]:
+def progress_rows(batch: pa.RecordBatch) -> Iterator[tuple[SourceProgress, WriteId]]:
+    """Rows of a progress table, read with `row__id`, and their write ids.
+
+    Raises SinkConflict for rows of a newer version of this package.
+    """
     for row in batch.to_pylist():
         if row["version"] > PROGRESS_VERSION:
             raise SinkConflict(

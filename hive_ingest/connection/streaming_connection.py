@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType, TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection.begin import LockedTransaction, newest_overwrite
@@ -46,6 +46,8 @@ from hive_ingest.record_writer.writer import RecordSchema, RecordWriter
 from hive_ingest.storage.filesystem import open_store
 
 _log = logging.getLogger(__name__)
+
+_Progress: TypeAlias = Mapping[str, SourceProgress | None]
 
 _OPEN = TransactionState.OPEN
 #: Connections by the identity of their record writer: one that two connections fed would mix their records.
@@ -221,11 +223,19 @@ class StreamingConnection:
         """
         self._commit(partitions, key, value, positions or {}, prepared, is_seek=False)
 
-    def seek(self, positions: Mapping[str, Any]) -> None:
-        """In a transaction of its own, set the positions of sources on purpose, also back: a new epoch begins."""
+    def seek(self, positions: Mapping[str, Any] | Callable[[_Progress], Mapping[str, Any]]) -> None:
+        """In a transaction of its own, set the positions of sources on purpose, also back: a new epoch begins.
+
+        A function is called with the latest progress, while the sources are locked, and returns the positions to set;
+        without any, nothing is changed.
+        """
         self.begin_transaction()
         try:
-            self._commit((), None, None, positions, (), is_seek=True)
+            chosen = positions(self.progress) if callable(positions) else positions
+            if chosen:
+                self._commit((), None, None, chosen, (), is_seek=True)
+            else:
+                self.abort_transaction()
         except BaseException as error:
             if self._state in (TransactionState.OPEN, TransactionState.FAILED):
                 self._abort_after(error)
@@ -425,11 +435,16 @@ class StreamingConnection:
         return self._partitions
 
     @property
-    def progress(self) -> Mapping[str, SourceProgress | None]:
+    def progress(self) -> _Progress:
         """The latest committed progress of each source owned, as of the last begin or commit; None: none yet."""
         if self._progress is None:
             raise ConfigurationError("there is no progress without a sink: connect with sink=… and sources=…")
         return MappingProxyType(self._progress.latest)
+
+    @property
+    def other_sources(self) -> tuple[str, ...]:
+        """Sources of the sink that are not owned here, as of the last begin where one that is had no progress yet."""
+        return self._progress.other_sources if self._progress is not None else ()
 
     @property
     def stats(self) -> ConnectionStats:

@@ -73,15 +73,15 @@ def read_partition(
 ) -> Iterator[pa.RecordBatch]:
     """One batch for each stripe that has rows left, by file and row; nothing is opened before it is asked for.
 
-    With `newest_first` the files come in the reverse order, and a folder is listed only when its turn has come: for
-    whoever stops at the latest rows.
+    With `newest_first` files and their stripes come in the reverse order, and a folder is listed only when its turn
+    has come: for whoever stops at the latest rows.
     """
     store, location = open_store(partition.location)
     folder = FolderToRead.of(store, location, snapshot.valid_write_ids, snapshot.valid_txns)
     reading = _PartitionReading(store, partition, projection, snapshot.valid_write_ids, folder.delete_event_files())
     files = folder.data_files(newest_first=newest_first)
     for file in files if newest_first else list(files):
-        yield from reading.batches(file)
+        yield from reading.batches(file, newest_first=newest_first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class _PartitionReading:
         self._write_ids = valid_write_ids
         self._deletes = _load_delete_events(store, delete_event_files, valid_write_ids)
 
-    def batches(self, file: FileToRead) -> Iterator[pa.RecordBatch]:
+    def batches(self, file: FileToRead, *, newest_first: bool = False) -> Iterator[pa.RecordBatch]:
         with AcidFileReader(self._store, file) as reader:
             sources = column_sources(
                 self._projection.table.columns,
@@ -135,7 +135,8 @@ class _PartitionReading:
                 path=file.path,
             )
             names = [source.name for source in sources.values() if source.name is not None]
-            for stripe in range(reader.num_stripes):
+            stripes = range(reader.num_stripes)
+            for stripe in reversed(stripes) if newest_first else stripes:
                 rows = reader.read(stripe, self._acid_columns(file), names)
                 batch = self._batch(rows, file, sources)
                 if batch.num_rows:

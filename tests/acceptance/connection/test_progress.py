@@ -202,6 +202,37 @@ def test_seek_goes_back_on_purpose_and_begins_a_new_epoch(ms: MetastoreClient) -
     assert peek(ms, "a", "b") == {"a": 5, "b": 20}
 
 
+def test_seek_by_a_function_decides_on_the_progress_that_it_has_locked(ms: MetastoreClient) -> None:
+    with connect(ms, "a") as conn:
+        commit(conn, 1, {"a": 10})
+        with connect(ms, "a") as other:
+            commit(other, 2, {"a": 11})
+        conn.seek(lambda progress: {"a": progress["a"].position - 1} if progress["a"] else {})
+        assert positions(conn) == {"a": 10}
+        row = conn.progress["a"]
+        conn.seek(lambda progress: {})
+        assert conn.progress["a"] == row
+    assert ms.get_valid_txns().open == ()
+
+
+def test_an_error_of_a_function_given_to_seek_changes_nothing(ms: MetastoreClient) -> None:
+    with connect(ms, "a") as conn:
+        commit(conn, 1, {"a": 10})
+        with pytest.raises(ZeroDivisionError):
+            conn.seek(lambda progress: {"a": 1 // 0})
+        assert ms.get_valid_txns().open == ()
+    assert peek(ms, "a") == {"a": 10}
+
+
+def test_a_source_that_is_new_to_a_sink_learns_of_the_others(ms: MetastoreClient) -> None:
+    with connect(ms, "b", "a") as conn:
+        commit(conn, 1, {"a": 10, "b": 1})
+        assert conn.other_sources == ()
+    with connect(ms, "c", "a") as conn:
+        conn.begin_transaction()
+        assert conn.other_sources == ("b",)
+
+
 def test_a_position_of_a_source_that_is_not_owned_is_refused(ms: MetastoreClient) -> None:
     with connect(ms, "a") as conn:
         conn.begin_transaction()
