@@ -1,0 +1,140 @@
+"""Parallel writers of one transaction, and overwrites: what they leave is read, changed and compacted by real Hive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import hive_ingest as hi
+from hive_ingest.connection import JoinedTransaction, StreamingConnection
+from hive_ingest.metastore_client import MetastoreClient, connect_metastore
+from tests.interop.hive import RealHive
+from tests.interop.tables import adopt
+
+WRITERS = 4
+EACH = 1000
+
+
+@pytest.fixture
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreClient]:
+    folder = tmp_path_factory.mktemp("joined")
+    with connect_metastore(f"sqlite:///{folder}/metastore.db", warehouse=folder / "warehouse") as client:
+        yield client
+
+
+def create(client: MetastoreClient, hive: RealHive, database: str, **layout: Any) -> str:
+    compression = "ZLIB" if hive.version == "3.1.3" else "ZSTD"
+    client.create_database(database)
+    columns = {"id": "int", "msg": "string"}
+    client.create_table(f"{database}.t", columns=columns, properties={"orc.compress": compression}, **layout)
+    return f"{database}.t"
+
+
+def tell(hive: RealHive, client: MetastoreClient, table: str) -> None:
+    """From now on Hive knows the table, too."""
+    hive.sql(f"create database {table.split('.')[0]}")
+    adopt(hive, client, table)
+
+
+def rows(ids: range, **constant: str) -> pa.Table:
+    columns: dict[str, Any] = {"id": pa.array(ids, pa.int32()), "msg": [f"m{i}" for i in ids]}
+    return pa.table(columns | {name: [value] * len(ids) for name, value in constant.items()})
+
+
+def connect(client: MetastoreClient, table: str, *, overwrite: bool = False) -> StreamingConnection:
+    database, name = table.split(".")
+    return StreamingConnection.connect(
+        client, database=database, table=name, record_writer=hi.ArrowWriter(), overwrite=overwrite
+    )
+
+
+def write_in_parallel(conn: StreamingConnection, key: str, ids: range, **constant: str) -> None:
+    """`WRITERS` writers share the ids; `key` is what tells them apart."""
+    conn.begin_transaction()
+    shared, prepared = conn.share_transaction(), []
+    for number in range(WRITERS):
+        with JoinedTransaction(shared, hi.ArrowWriter(), **{key: number}) as writer:
+            writer.write(rows(range(ids.start + number, ids.stop, WRITERS), **constant))
+            prepared.append(writer.prepare())
+    conn.commit_transaction(prepared=prepared)
+
+
+def read_by_us(client: MetastoreClient, table: str) -> dict[tuple[int, ...], int]:
+    found = hi.read_table(client, table, row_ids=True)
+    return {tuple(row["row__id"].values()): row["id"] for row in found.to_pylist()}
+
+
+def read_by_hive(hive: RealHive, table: str, *, vectorized: bool) -> dict[tuple[int, ...], int]:
+    found = hive.select(f"select row__id as rid, id, msg from {table}", vectorized=vectorized)
+    assert all(row[2] == f"m{row[1]}" for row in found)
+    answer = {tuple(row[0].values()): row[1] for row in found}
+    assert len(answer) == len(found), "a ROW__ID came twice"
+    return answer
+
+
+@pytest.mark.parametrize("layout", ["plain", "bucketed"])
+def test_hive_reads_changes_and_compacts_what_parallel_writers_wrote(
+    hive: RealHive, database: str, client: MetastoreClient, layout: str
+) -> None:
+    buckets = {"bucket_columns": ["id"], "num_buckets": 3} if layout == "bucketed" else {}
+    table = create(client, hive, f"{database}_{layout}", **buckets)
+    key = "statement_id" if layout == "bucketed" else "writer_bucket"
+    with connect(client, table) as conn:
+        write_in_parallel(conn, key, range(WRITERS * EACH))
+        with conn.transaction():
+            conn.write(rows(range(90_000, 90_010)))
+    tell(hive, client, table)
+    mine = read_by_us(client, table)
+    assert len(mine) == WRITERS * EACH + 10
+    assert read_by_hive(hive, table, vectorized=False) == mine
+    assert read_by_hive(hive, table, vectorized=True) == mine
+    hive.sql(f"delete from {table} where id % 10 = 3")
+    left = sorted(i for i in mine.values() if i % 10 != 3)
+    assert sorted(row[0] for row in hive.sql(f"select id from {table}")) == left
+    hive.compact(table, "major")
+    assert sorted(row[0] for row in hive.sql(f"select id from {table}")) == left
+    assert hive.sql(f"select count(*) from {table} where id between 100 and 199") == [[90]]
+
+
+def test_hive_reads_an_overwrite_and_what_came_after_it(hive: RealHive, database: str, client: MetastoreClient) -> None:
+    table = create(client, hive, f"{database}_over")
+    hi.append(client, table, rows(range(5)))
+    with connect(client, table, overwrite=True) as conn:
+        write_in_parallel(conn, "writer_bucket", range(100, 100 + WRITERS))
+    hi.append(client, table, rows(range(10, 12)))
+    tell(hive, client, table)
+    mine = read_by_us(client, table)
+    assert sorted(mine.values()) == [10, 11, *range(100, 100 + WRITERS)]
+    assert read_by_hive(hive, table, vectorized=False) == mine
+    assert read_by_hive(hive, table, vectorized=True) == mine
+    hive.compact(table, "major")
+    assert sorted(row[0] for row in hive.sql(f"select id from {table}")) == sorted(mine.values())
+
+
+def test_hive_finds_a_table_empty_after_an_overwrite_without_rows(
+    hive: RealHive, database: str, client: MetastoreClient
+) -> None:
+    table = create(client, hive, f"{database}_empty")
+    hi.append(client, table, rows(range(5)))
+    with connect(client, table, overwrite=True) as conn, conn.transaction():
+        pass
+    tell(hive, client, table)
+    assert hive.sql(f"select id from {table}") == []
+    hive.sql(f"insert into {table} values (7, 'm7')")
+    assert hive.sql(f"select id from {table}") == [[7]]
+
+
+def test_hive_sees_only_the_partitions_replaced_that_were_written(
+    hive: RealHive, database: str, client: MetastoreClient
+) -> None:
+    table = create(client, hive, f"{database}_parts", partition_keys={"part": "string"})
+    for part in "ab":
+        hi.append(client, table, rows(range(3), part=part))
+    with connect(client, table, overwrite=True) as conn:
+        write_in_parallel(conn, "writer_bucket", range(50, 50 + WRITERS), part="b")
+    tell(hive, client, table)
+    found = hive.sql(f"select part, id from {table}")
+    assert sorted(map(tuple, found)) == [*(("a", i) for i in range(3)), *(("b", 50 + i) for i in range(WRITERS))]
