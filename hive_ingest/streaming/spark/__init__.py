@@ -1,6 +1,33 @@
-"""Spark Structured Streaming and batch DataFrames into Hive, exactly once (`pip install 'hive-ingest[spark]'`)."""
+"""Spark Structured Streaming and batch DataFrames into Hive, exactly once (`pip install 'hive-ingest[spark]'`).
 
-from hive_ingest.streaming.spark.dataframe import write_dataframe
-from hive_ingest.streaming.spark.foreach_batch import BatchStats, HiveSink
+Names are loaded when they are asked for (PEP 562): what needs no pyspark here, such as the progress of a sink, is
+also used where none is installed, and executors load no more than their tasks.
+"""
 
-__all__ = ["BatchStats", "HiveSink", "write_dataframe"]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hive_ingest.streaming.spark.data_source import HiveDataSource
+    from hive_ingest.streaming.spark.dataframe import write_dataframe
+    from hive_ingest.streaming.spark.foreach_batch import BatchStats, HiveSink
+
+__all__ = ["BatchStats", "HiveDataSource", "HiveSink", "write_dataframe"]
+
+_MODULES = {
+    "BatchStats": "foreach_batch",
+    "HiveDataSource": "data_source",
+    "HiveSink": "foreach_batch",
+    "write_dataframe": "dataframe",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

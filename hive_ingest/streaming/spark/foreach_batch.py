@@ -25,7 +25,7 @@ from hive_ingest.errors import ConfigurationError
 from hive_ingest.faults import reach
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
-from hive_ingest.streaming.spark.progress import SPARK_SOURCE, decide, position_of
+from hive_ingest.streaming.spark.progress import SPARK_SOURCE, is_new_batch, position_of
 from hive_ingest.streaming.spark.session import streaming_query_id
 from hive_ingest.streaming.spark.target import DEFAULT_TASK_BUFFER_BYTES, hive_target
 
@@ -201,7 +201,7 @@ class HiveSink:
     def _is_new(self, connection: StreamingConnection, query_id: str | None, batch_id: int) -> bool:
         if self._sink is None or query_id is None:
             return True
-        return decide(connection.progress[SPARK_SOURCE], query_id, batch_id, self._sink)
+        return is_new_batch(connection, query_id, batch_id, self._sink)
 
     def _positions(self, query_id: str | None, batch_id: int) -> dict[str, Any]:
         if self._sink is None or query_id is None:

@@ -6,10 +6,13 @@ is known by its query id. So the progress of a sink is one source, whose positio
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
 
-from hive_ingest.connection import SourceProgress
+from hive_ingest.connection import SourceProgress, StreamingConnection
 from hive_ingest.errors import SinkConflict
+
+_log = logging.getLogger(__name__)
 
 #: The only source of a Spark sink: one query writes to it at a time.
 SPARK_SOURCE: Final = "spark"
@@ -20,6 +23,35 @@ _ADOPT = "bind the sink to this query on purpose with `hive-ingest sinks adopt`"
 def position_of(query_id: str, batch_id: int) -> dict[str, Any]:
     """The position to commit with a batch, as JSON. `batch_id` -1 stands before the first batch of a query."""
     return {"query_id": query_id, "batch_id": batch_id}
+
+
+def bound_to(position: object) -> tuple[str, int] | None:
+    """The query id and the batch id of a position; None for another kind of pipeline's. Reverse of `position_of`."""
+    match position:
+        case {"query_id": str(query_id), "batch_id": int(batch_id)}:
+            return query_id, batch_id
+    return None
+
+
+def is_new_batch(connection: StreamingConnection, query_id: str, batch_id: int, sink: str) -> bool:
+    """`decide`, in the open transaction of a connection that owns SPARK_SOURCE.
+
+    Warns once, before the first batch, when others write under the sink's name: each source has its own progress and
+    locks, so nothing is lost or doubled, unless they bring the same records.
+    """
+    last = connection.progress[SPARK_SOURCE]
+    is_new = decide(last, query_id, batch_id, sink)
+    if last is None and connection.other_sources:
+        _log.warning(
+            "sink %r also has progress of %d other sources, such as %r: if these bring the records of query %s too, "
+            "they will be in %s twice; `hive-ingest sinks show` tells more",
+            sink,
+            len(connection.other_sources),
+            connection.other_sources[0],
+            query_id,
+            connection.table.name,
+        )
+    return is_new
 
 
 def decide(last: SourceProgress | None, query_id: str, batch_id: int, sink: str) -> bool:
@@ -54,9 +86,9 @@ def _refuse_late_start(query_id: str, batch_id: int, sink: str) -> None:
 
 
 def _parse(last: SourceProgress, sink: str) -> tuple[str, int]:
-    match last.position:
-        case {"query_id": str(owner), "batch_id": int(batch)}:
-            return owner, batch
-    raise SinkConflict(
-        f"the progress of sink {sink!r} is no Spark query's: {last.position!r}. Use another sink name, or {_ADOPT}"
-    )
+    bound = bound_to(last.position)
+    if bound is None:
+        raise SinkConflict(
+            f"the progress of sink {sink!r} is no Spark query's: {last.position!r}. Use another sink name, or {_ADOPT}"
+        )
+    return bound
