@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,45 +14,12 @@ import pyarrow.compute as pc
 import pytest
 
 import hive_ingest as hi
-from hive_ingest.cli.app import run
 from hive_ingest.connection import StreamingConnection
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import DataOperationType, LockComponent, LockLevel, LockRequest, LockType, TxnType
 from hive_ingest.reader import scan
 from hive_ingest.streaming import files as files_module
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def rows(self) -> list[dict[str, object]]:
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-class Shell:
-    """Runs commands in this process, as the installed script would."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self._monkeypatch = monkeypatch
-        self._capsys = capsys
-
-    def __call__(self, *arguments: str | Path) -> Outcome:
-        self._monkeypatch.setattr(sys, "argv", ["hive-ingest", *map(str, arguments)])
-        self._capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            run()
-        told = self._capsys.readouterr()
-        code = caught.value.code
-        return Outcome(code if isinstance(code, int) else 0, told.out, told.err)
-
-    def done(self, *arguments: str | Path) -> Outcome:
-        outcome = self(*arguments)
-        assert outcome.code == 0, outcome
-        return outcome
+from tests.acceptance.cli.shell import Shell
 
 
 @pytest.fixture
@@ -454,8 +420,9 @@ def test_the_warehouse_can_be_named(shell: Shell, tmp_path: Path, monkeypatch: p
 
 
 def test_help_names_every_command(shell: Shell) -> None:
-    told = shell.done("--help").out + shell.done("show", "--help").out
-    for command in ("create-table", "ingest", "read", "show", "abort", "transactions", "locks", "partitions", "deltas"):
+    told = "".join(shell.done(*group, "--help").out for group in ((), ("show",), ("sinks",)))
+    names = "create-table ingest read show abort transactions locks partitions deltas sinks list adopt"
+    for command in names.split():
         assert command in told
 
 

@@ -1,0 +1,90 @@
+"""A sink and the checkpoints of real queries: another one is refused, until it is adopted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+import hive_ingest as hi
+from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.streaming.sinks import adopt_checkpoint, adopt_query
+from hive_ingest.streaming.spark import HiveSink
+from hive_ingest.streaming.spark.checkpoint import read_checkpoint
+
+
+@pytest.fixture
+def ms(tmp_path: Path) -> Iterator[MetastoreClient]:
+    with hi.connect_metastore(f"sqlite:///{tmp_path}/metastore.db", warehouse=tmp_path / "warehouse") as client:
+        client.create_database("web")
+        client.create_table("web.t", columns={"id": "int"})
+        yield client
+
+
+class Job:
+    """Reads the files of a folder into web.t. `run` starts the query and waits until all that is there is done."""
+
+    def __init__(self, spark: SparkSession, client: MetastoreClient, folder: Path) -> None:
+        self._spark, self._client, self._folder = spark, client, folder
+        (folder / "in").mkdir()
+
+    def add(self, number: int) -> None:
+        (self._folder / "in" / f"{number}.json").write_text(json.dumps({"id": number}))
+
+    def run(self, checkpoint: str) -> None:
+        df = self._spark.readStream.schema("id int").option("maxFilesPerTrigger", 1).json(str(self._folder / "in"))
+        sink = HiveSink(metastore=self._client, table="web.t")
+        query = sink.start(df, checkpoint=self.checkpoint(checkpoint), trigger={"availableNow": True})
+        query.awaitTermination()
+
+    def checkpoint(self, name: str) -> str:
+        return str(self._folder / name)
+
+    def ids(self) -> list[Any]:
+        return sorted(hi.read_table(self._client, "web.t").column("id").to_pylist())
+
+
+@pytest.fixture
+def job(spark: SparkSession, ms: MetastoreClient, tmp_path: Path) -> Job:
+    return Job(spark, ms, tmp_path)
+
+
+def test_a_checkpoint_that_is_adopted_goes_on_where_it_is(job: Job, ms: MetastoreClient) -> None:
+    for number in (1, 2):
+        job.add(number)
+    job.run("first")
+    first = read_checkpoint(job.checkpoint("first"))
+    assert (first.last_committed, first.last_planned) == (1, 1)
+    with pytest.raises(StreamingQueryException, match="hive-ingest sinks adopt"):
+        job.run("second")
+
+    adoption = adopt_checkpoint(ms, "web.t", "t", job.checkpoint("second"))
+    assert (adoption.batch_id, adoption.last_written) == (-1, None)
+    job.run("second")
+    assert job.ids() == [1, 1, 2, 2]  # another query reads its source anew
+
+    job.add(3)
+    with pytest.raises(StreamingQueryException, match="hive-ingest sinks adopt"):
+        job.run("first")
+    assert job.ids() == [1, 1, 2, 2]
+
+
+def test_a_batch_that_spark_did_not_note_as_done_is_not_doubled_by_coming_back(
+    job: Job, ms: MetastoreClient, tmp_path: Path
+) -> None:
+    for number in (1, 2):
+        job.add(number)
+    job.run("first")
+    for name in ("1", ".1.crc"):
+        (tmp_path / "first" / "commits" / name).unlink()
+    adopt_query(ms, "web.t", "t", "another query")
+    adoption = adopt_checkpoint(ms, "web.t", "t", f"file:{job.checkpoint('first')}")
+    assert (adoption.batch_id, adoption.last_written) == (1, 1)
+    job.add(3)
+    job.run("first")
+    assert job.ids() == [1, 2, 3]
