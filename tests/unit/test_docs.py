@@ -65,6 +65,9 @@ def test_the_public_names_are_a_list_that_changes_on_purpose() -> None:
     assert sorted(hive_ingest.connection.__all__) == [
         "CommitInfo",
         "ConnectionStats",
+        "JoinedTransaction",
+        "PreparedWrite",
+        "SharedTransaction",
         "SourceProgress",
         "StreamingConnection",
         "StreamingSettings",
