@@ -7,6 +7,7 @@ import io
 import json
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -56,19 +57,47 @@ def read_source() -> pa.Table:
     return found.append_column("row_number", pa.array(range(1, found.num_rows + 1)))
 
 
-def prepare(source: pa.Table, folder: Path) -> tuple[list[Path], list[Path]]:
+@dataclass(frozen=True, slots=True)
+class FlightsFile:
+    """A file with that many records, one a line."""
+
+    path: Path
+    rows: int
+
+
+def write_months(source: pa.Table, folder: Path) -> list[FlightsFile]:
     """One file a month: January to June as JSON lines, July to December as delimited text."""
     folder.mkdir(parents=True)
-    return (
-        [_write(source, month, folder / f"flights-{month:02d}.json", _json_line) for month in JSON_MONTHS],
-        [_write(source, month, folder / f"flights-{month:02d}.txt", _delimited_line) for month in DELIMITED_MONTHS],
-    )
+    json_files = [_write(source, _of_month(month), folder / f"flights-{month:02d}.json") for month in JSON_MONTHS]
+    return json_files + [
+        _write(source, _of_month(month), folder / f"flights-{month:02d}.txt") for month in DELIMITED_MONTHS
+    ]
 
 
-def _write(source: pa.Table, month: int, path: Path, line: Any) -> Path:
+def write_weeks(source: pa.Table, folder: Path) -> list[FlightsFile]:
+    """Five files a month, as JSON lines: four of a week each, and one of the days that are left."""
+    folder.mkdir(parents=True)
+    return [
+        _write(source, _of_month(month) & _of_week(week), folder / f"flights-{month:02d}-{week + 1}.json")
+        for month in range(1, 13)
+        for week in range(5)
+    ]
+
+
+def _of_month(month: int) -> pc.Expression:
+    return pc.field("month") == month
+
+
+def _of_week(week: int) -> pc.Expression:
+    return (pc.field("day") > 7 * week) & (pc.field("day") <= 7 * (week + 1))
+
+
+def _write(source: pa.Table, chosen: pc.Expression, path: Path) -> FlightsFile:
+    found = source.filter(chosen)
+    line = _json_line if path.suffix == ".json" else _delimited_line
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(map(line, _records(source.filter(pc.field("month") == month))))
-    return path
+        file.writelines(map(line, _records(found)))
+    return FlightsFile(path, found.num_rows)
 
 
 def _records(flights: pa.Table) -> Iterator[tuple[Any, ...]]:

@@ -8,16 +8,33 @@ import hive_ingest as hi
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
 
+ROOT = Path(__file__).resolve().parents[2]
 NAME = TableName("demo", "flights")
+#: The name under which the writers keep their progress.
+SINK = "flights"
 
 
 def metastore_uri(demo: Path) -> str:
     return f"sqlite:///{demo / 'metastore.db'}"
 
 
+def warehouse(demo: Path) -> Path:
+    return demo / "warehouse"
+
+
 def connect(demo: Path) -> MetastoreClient:
-    return hi.connect_metastore(metastore_uri(demo), warehouse=demo / "warehouse")
+    return hi.connect_metastore(metastore_uri(demo), warehouse=warehouse(demo))
 
 
 def input_folder(demo: Path) -> Path:
+    """The writers read all files that lie here."""
     return demo / "input"
+
+
+def prepared_folder(demo: Path) -> Path:
+    """Files that have not arrived yet."""
+    return demo / "prepared"
+
+
+def picture(demo: Path) -> Path:
+    return demo / "flights.png"

@@ -1,8 +1,7 @@
-"""The writer as a process that the parent watches, stops and kills."""
+"""A writer as a process that the parent watches, stops and kills."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -12,67 +11,93 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from examples.quickstart.places import ROOT
+from examples.quickstart.teller import Told
 from hive_ingest.testing import CrashPoint
 
-ROOT = Path(__file__).resolve().parents[2]
-#: The writer stops itself here: its files have their visible names, and the commit has not been asked for.
-STOP = CrashPoint("after_publish", occurrence=10, signal=signal.SIGSTOP)
-
-
-#: Told of the bytes and rows that are committed.
-OnProgress = Callable[[int, int], None]
+#: Told of the rows that are committed.
+OnRows = Callable[[int], None]
 
 
 class WriterProcess:
-    """One run of `load`. `on_progress` is called from another thread; `seconds` counts until it is gone."""
+    """One run of a writer, a module that takes the demo's folder; leaving the `with` block kills it.
 
-    def __init__(self, demo: Path, on_progress: OnProgress, *, stop_at: CrashPoint | None = None) -> None:
+    `on_rows` is called from another thread. `started` and `ended` are seconds since the epoch.
+    """
+
+    def __init__(self, module: str, demo: Path, on_rows: OnRows, *, stop_at: CrashPoint | None = None) -> None:
         self.rows_at_start: int | None = None
         self.seconds_to_first_commit: float | None = None
-        self.seconds = 0.0
-        self._on_progress = on_progress
-        self._started = time.monotonic()
+        self.started = time.time()
+        self.ended: float | None = None
+        self._on_rows = on_rows
+        self._has_told = threading.Event()
+        # The leader of a process group, which its JVM joins. Its input ends with this process, however that ends.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "examples.quickstart.load", str(demo)],
+            [sys.executable, "-m", module, str(demo)],
             cwd=ROOT,
             env=os.environ | (stop_at.to_environment() if stop_at else {}),
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            process_group=0,
         )
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
+    def __enter__(self) -> WriterProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            told = json.loads(line)
-            if self.rows_at_start is None:
-                self.rows_at_start = told["rows"]
-            if told["transactions"] and self.seconds_to_first_commit is None:
-                self.seconds_to_first_commit = time.monotonic() - self._started
-            self._on_progress(told["bytes"], told["rows"])
+            self._hear(Told.from_line(line))
+        self._has_told.set()
+
+    def _hear(self, told: Told) -> None:
+        if self.rows_at_start is None:
+            self.rows_at_start = told.rows
+        if told.transactions and self.seconds_to_first_commit is None:
+            self.seconds_to_first_commit = time.time() - self.started
+        self._on_rows(told.rows)
+        self._has_told.set()
+
+    def wait_until_started(self) -> None:
+        """Until it is ready to write, or has ended."""
+        self._has_told.wait()
 
     def wait_until_stopped(self) -> None:
         """Until it has stopped itself. Raises RuntimeError when it ends instead."""
         _, status = os.waitpid(self._process.pid, os.WUNTRACED)
         if not os.WIFSTOPPED(status):
+            self._process.returncode = os.waitstatus_to_exitcode(status)
             raise RuntimeError("the writer ended before it was to be killed")
 
     def wait_until_done(self) -> None:
-        """Raises RuntimeError when it fails."""
+        """Tells it that no more files will come, and waits for its end. Raises RuntimeError when it fails."""
+        self._close_input()
         code = self._end()
         if code != 0:
             raise RuntimeError(f"the writer failed with exit code {code}")
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone. Does nothing to one that is."""
-        self._process.kill()
+        """SIGKILL to it and all that it started, and wait until it is gone. Does nothing to one that is."""
+        if self._process.returncode is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._close_input()
         self._end()
+
+    def _close_input(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
 
     def _end(self) -> int:
         code = self._process.wait()
         self._listener.join()
-        self.seconds = self.seconds or time.monotonic() - self._started
+        self.ended = self.ended or time.time()
         assert self._process.stdout is not None
         self._process.stdout.close()
         return code

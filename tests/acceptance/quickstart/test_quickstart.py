@@ -1,7 +1,8 @@
-"""The quickstart keeps its promises on the whole of its input, and would say so if it did not."""
+"""The quickstart without Spark keeps its promises on the whole of its input, and would say so if it did not."""
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 from pathlib import Path
@@ -10,9 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from examples.quickstart.__main__ import Quickstart, main
+from examples.quickstart.__main__ import main
 from examples.quickstart.checks import compare
-from examples.quickstart.flights import COLUMNS, DELIMITER, FIELDS, PARTITION_KEYS, prepare, read_source
+from examples.quickstart.flights import (
+    COLUMNS,
+    DELIMITER,
+    FIELDS,
+    PARTITION_KEYS,
+    read_source,
+    write_months,
+    write_weeks,
+)
+from examples.quickstart.jobs import FilesJob
+from examples.quickstart.story import Story
 from hive_ingest.model import columns_of
 from hive_ingest.schema import arrow_schema
 
@@ -34,13 +45,14 @@ def test_a_year_of_flights_lands_exactly_once_through_a_kill(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     demo = tmp_path / "demo"
-    assert main([str(demo)]) == 0
+    assert main([str(demo), "--no-spark"]) == 0
     told = capsys.readouterr().out
     assert "All checks passed" in told
     assert "FAILED" not in told
     assert f"{ROWS:,} rows, 69 transactions, 36 partitions" in told
     assert "3 delta folders are published, the commit is not. A reader sees 45,000 rows." in told
-    assert "It went on behind record 45,000" in told
+    assert "It went on behind 45,000 rows" in told
+    assert (demo / "flights.png").read_bytes().startswith(b"\x89PNG")
     command = next(line for line in told.splitlines() if "hive-ingest read" in line)
     shown = subprocess.run(shlex.split(command), capture_output=True, text=True, check=True).stdout
     assert len(shown.splitlines()) == 2 + 5
@@ -49,7 +61,7 @@ def test_a_year_of_flights_lands_exactly_once_through_a_kill(
 def test_a_folder_of_its_own_is_made_anew(tmp_path: Path) -> None:
     demo = tmp_path / "demo"
     for _ in range(2):
-        Quickstart(demo)._clear()
+        Story(demo, FilesJob())._clear()
         assert [path.name for path in demo.iterdir()] == [".hive-ingest-quickstart"]
         (demo / "metastore.db").touch()
 
@@ -57,20 +69,34 @@ def test_a_folder_of_its_own_is_made_anew(tmp_path: Path) -> None:
 def test_a_folder_of_somebody_else_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "precious").touch()
     with pytest.raises(SystemExit, match="holds something else"):
-        main([str(tmp_path)])
+        main([str(tmp_path), "--no-spark"])
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
 
 
-def test_the_files_hold_every_flight_with_its_number(source: pa.Table, tmp_path: Path) -> None:
+def test_the_files_of_months_hold_every_flight_with_its_number(source: pa.Table, tmp_path: Path) -> None:
     flights = source.slice(100_000, 5_000)
-    json_files, text_files = prepare(flights, tmp_path / "input")
-    assert [path.name for path in (*json_files, *text_files)] == [
+    files = write_months(flights, tmp_path / "input")
+    assert [file.path.name for file in files] == [
         f"flights-{month:02d}.{'json' if month < 7 else 'txt'}" for month in range(1, 13)
     ]
-    lines = [line for path in text_files for line in path.read_text().splitlines()]
-    assert all(line.count(DELIMITER) == len(FIELDS) - 1 for line in lines)
-    count = len(lines) + sum(len(path.read_text().splitlines()) for path in json_files)
-    assert count == flights.num_rows
+    lines = [file.path.read_text().splitlines() for file in files]
+    assert [len(found) for found in lines] == [file.rows for file in files]
+    assert sum(file.rows for file in files) == flights.num_rows
+    assert all(line.count(DELIMITER) == len(FIELDS) - 1 for found in lines[6:] for line in found)
+
+
+def test_the_files_of_weeks_hold_every_flight_with_its_number(source: pa.Table, tmp_path: Path) -> None:
+    flights = source.filter(pc.is_in(source["month"], pa.array([2, 3])))
+    files = write_weeks(flights, tmp_path / "input")
+    numbers = [json.loads(line)["row_number"] for file in files for line in file.path.read_text().splitlines()]
+    assert sorted(numbers) == sorted(flights["row_number"].to_pylist())
+    assert [file.path.name for file in files if file.rows] == [
+        "flights-02-1.json",
+        "flights-02-2.json",
+        "flights-02-3.json",
+        "flights-02-4.json",
+        *(f"flights-03-{week}.json" for week in range(1, 6)),
+    ]
 
 
 def test_what_equals_the_source_keeps_every_promise(source: pa.Table, landed: pa.Table) -> None:

@@ -1,23 +1,22 @@
-"""The writer: streams the prepared files into the table. It may be killed at any moment, and is started again.
+"""The writer without Spark: streams the prepared files into the table. It may be killed at any moment.
 
-Run as `python -m examples.quickstart.load <demo folder>`; a fault to stop at may be in the environment
-(`hive_ingest.testing`). Prints one line of JSON at the start and after each commit.
+Run as `python -m examples.quickstart.files_writer <demo folder>`; a fault to stop at may be in the environment
+(`hive_ingest.testing`).
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 from examples.quickstart.flights import DELIMITER, NULL
-from examples.quickstart.places import NAME, connect, input_folder
+from examples.quickstart.places import NAME, SINK, connect, input_folder
+from examples.quickstart.teller import Told
 from hive_ingest.record_writer import RecordWriter, StrictDelimitedInputWriter, StrictJsonWriter
 from hive_ingest.streaming import IngestProgress, ingest_files
 from hive_ingest.testing import arm_from_environment
 
 ROWS_PER_TRANSACTION = 5_000
-SINK = "flights"
 
 
 def load(demo: Path) -> None:
@@ -26,7 +25,7 @@ def load(demo: Path) -> None:
         "*.json": StrictJsonWriter(unknown_fields="fail"),
         "*.txt": StrictDelimitedInputWriter(field_delimiter=DELIMITER, null_format=NULL),
     }
-    teller = _Teller()
+    sum_ = _Sum()
     with connect(demo) as client:
         for pattern, record_writer in steps.items():
             ingest_files(
@@ -36,22 +35,23 @@ def load(demo: Path) -> None:
                 sink=SINK,
                 record_writer=record_writer,
                 rows_per_transaction=ROWS_PER_TRANSACTION,
-                on_progress=teller.tell,
+                on_progress=sum_.tell,
             )
-            teller.next_step()
+            sum_.next_step()
 
 
-class _Teller:
-    """Adds up the steps, and tells the parent."""
+class _Sum:
+    """Adds up the steps."""
 
     def __init__(self) -> None:
-        self._before = [0, 0, 0]
-        self._now = self._before
+        self._before = self._now = Told(rows=0, transactions=0)
 
     def tell(self, progress: IngestProgress) -> None:
-        found = (progress.bytes_committed, progress.records_committed, progress.transactions_committed)
-        self._now = [before + more for before, more in zip(self._before, found, strict=True)]
-        print(json.dumps(dict(zip(("bytes", "rows", "transactions"), self._now, strict=True))), flush=True)
+        self._now = Told(
+            rows=self._before.rows + progress.records_committed,
+            transactions=self._before.transactions + progress.transactions_committed,
+        )
+        self._now.tell()
 
     def next_step(self) -> None:
         self._before = self._now

@@ -1,0 +1,71 @@
+"""What the two jobs of the quickstart differ in: their files, their writer, and where that is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from examples.quickstart import flights, places
+from examples.quickstart.arrivals import Arrivals
+from examples.quickstart.files_writer import ROWS_PER_TRANSACTION
+from examples.quickstart.flights import FlightsFile
+
+
+class Job(Protocol):
+    """The first run of `writer`, a module, commits so many `transactions` and is killed in the next.
+
+    `what_it_does` ends the title above the progress bar, `caption` is for the picture.
+    """
+
+    writer: str
+    transactions: int
+    what_it_does: str
+    caption: str
+
+    def prepare(self, source: pa.Table, demo: Path) -> tuple[str, Arrivals]:
+        """Writes the files; returns a sentence on them, and those that are still to come."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilesJob:
+    """`ingest_files` on files that are all there."""
+
+    writer: str = "examples.quickstart.files_writer"
+    transactions: int = 9
+    what_it_does: str = f"{ROWS_PER_TRANSACTION:,} rows a transaction"
+    caption: str = "Files into a Hive ACID table; the writer is killed and started again"
+
+    def prepare(self, source: pa.Table, demo: Path) -> tuple[str, Arrivals]:
+        files = flights.write_months(source, places.input_folder(demo))
+        return (
+            f"{_rows(files):,} flights: {len(flights.JSON_MONTHS)} files of JSON lines, "
+            f"{len(flights.DELIMITED_MONTHS)} of delimited text, each record with its row number",
+            Arrivals([], places.input_folder(demo), 0),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SparkJob:
+    """Spark Structured Streaming, on files that arrive while it runs."""
+
+    writer: str = "examples.quickstart.spark_writer"
+    transactions: int = 7
+    what_it_does: str = "a transaction for each micro-batch of Spark"
+    caption: str = "Spark Structured Streaming into a Hive ACID table; driver and JVM are killed and started again"
+    seconds_between_files: float = 0.4
+
+    def prepare(self, source: pa.Table, demo: Path) -> tuple[str, Arrivals]:
+        files = flights.write_weeks(source, places.prepared_folder(demo))
+        return (
+            f"{_rows(files):,} flights: {len(files)} files of JSON lines, each record with its row number; "
+            f"one will arrive every {self.seconds_between_files} s",
+            Arrivals(files, places.input_folder(demo), self.seconds_between_files),
+        )
+
+
+def _rows(files: Sequence[FlightsFile]) -> int:
+    return sum(file.rows for file in files)

@@ -1,0 +1,95 @@
+"""The picture: rows that arrived and that were committed, and delta folders, over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from examples.quickstart.timeline import Timeline
+
+_INK, _PALE, _GRID = "#24292f", "#6e7781", "#eaeef2"
+_ARRIVED, _ROWS, _DELTAS, _KILL = "#afb8c1", "#0969da", "#bf8700", "#cf222e"
+
+
+def draw(timeline: Timeline, caption: str, path: Path) -> None:
+    """A PNG of 1,600 by 1,000 pixels."""
+    figure = Figure(figsize=(10, 6.25), dpi=160, layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    figure.get_layout_engine().set(w_pad=0.2, h_pad=0.12)
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+    above.set_title(f"{timeline.rows:,} flights, each in the table exactly once", loc="left", weight="bold", pad=58)
+    above.annotate(caption, (0, 1), (0, 40), xycoords="axes fraction", textcoords="offset points", color=_PALE)
+    _Panel(above, timeline).rows()
+    _Panel(below, timeline).deltas()
+    below.set_xlabel("seconds since the start", color=_PALE)
+    figure.savefig(path)
+
+
+class _Panel:
+    """One pair of axes; time is in seconds since the first run's start."""
+
+    def __init__(self, axes: Axes, timeline: Timeline) -> None:
+        self._axes = axes
+        self._timeline = timeline
+        self._end = self._since_start(timeline.runs.ended)
+        self._killed = self._since_start(timeline.runs.killed)
+        self._times = [self._since_start(commit.at) for commit in timeline.commits]
+        self._back = min((time for time in self._times if time > self._killed), default=self._end)
+        self._dress()
+        axes.axvspan(self._killed, self._back, color=_KILL, alpha=0.06, linewidth=0)
+        axes.axvline(self._killed, color=_KILL, linewidth=1.4)
+
+    def rows(self) -> None:
+        if self._timeline.arrivals:
+            times, arrived = zip(*self._timeline.arrivals, strict=True)
+            self._stairs([self._since_start(time) for time in times], arrived, _ARRIVED, "rows arrived, in files")
+        committed = list(accumulate(commit.rows for commit in self._timeline.commits))
+        self._stairs(self._times, committed, _ROWS, "rows committed: a dot is a transaction", marker=".")
+        self._name_the_lines()
+        self._axes.yaxis.set_major_formatter("{x:,.0f}")
+        self._tell_of_the_kill()
+
+    def deltas(self) -> None:
+        deltas = list(accumulate(commit.deltas for commit in self._timeline.commits))
+        self._stairs(self._times, deltas, _DELTAS, "delta folders in the table")
+        self._name_the_lines()
+
+    def _tell_of_the_kill(self) -> None:
+        self._axes.annotate(
+            f"kill -9\ncommits again\nafter {self._back - self._killed:.0f} s",
+            (self._killed, 0.04),
+            (6, 0),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            color=_KILL,
+        )
+
+    def _name_the_lines(self) -> None:
+        self._axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 0.98), ncols=2, frameon=False, labelcolor=_INK)
+
+    def _stairs(
+        self, times: Sequence[float], heights: Sequence[int], color: str, label: str, *, marker: str = ""
+    ) -> None:
+        x, y = [0.0, *times, self._end], [0, *heights, heights[-1]]
+        every = slice(1, len(x) - 1)  # neither end is an event
+        self._axes.plot(
+            x, y, drawstyle="steps-post", color=color, label=label, marker=marker, markevery=every, markersize=7
+        )
+        self._axes.fill_between(x, y, step="post", color=color, alpha=0.12, linewidth=0)
+        self._axes.set_ylim(bottom=0)
+
+    def _dress(self) -> None:
+        self._axes.spines[["top", "right", "left"]].set_visible(False)
+        self._axes.spines["bottom"].set_color(_PALE)
+        self._axes.tick_params(colors=_PALE, length=0)
+        self._axes.grid(axis="y", color=_GRID)
+        self._axes.set_axisbelow(True)
+        self._axes.set_xlim(0, self._end)
+
+    def _since_start(self, at: float) -> float:
+        return at - self._timeline.runs.started

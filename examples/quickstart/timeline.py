@@ -1,0 +1,69 @@
+"""What the table itself tells of its transactions: when each committed, and what it brought."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import hive_ingest as hi
+from examples.quickstart.flights import PARTITION_KEYS
+from examples.quickstart.places import NAME, SINK
+from hive_ingest.connection.progress import progress_table_name
+from hive_ingest.metastore_client import MetastoreClient
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One transaction; `at` in seconds since the epoch, a delta folder in each partition that it wrote."""
+
+    at: float
+    rows: int
+    deltas: int
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Of the writer: the first was killed, and the second started right after it. In seconds since the epoch."""
+
+    started: float
+    killed: float
+    ended: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """`arrivals` are the times at which files came, and the rows that had come by then."""
+
+    arrivals: Sequence[tuple[float, int]]
+    commits: Sequence[Commit]
+    runs: Runs
+
+    @property
+    def rows(self) -> int:
+        return sum(commit.rows for commit in self.commits)
+
+    @property
+    def seconds(self) -> float:
+        return self.runs.ended - self.runs.started
+
+
+def commits(client: MetastoreClient, landed: pa.Table) -> list[Commit]:
+    """In their order. `landed` is the table, read with its row ids.
+
+    The sink's progress was written in the same transactions, so both tables have equally many of them.
+    """
+    progress = hi.read_table(client, str(progress_table_name(NAME.database, SINK)))
+    times = progress.group_by("txn_id").aggregate([("written_at", "max")]).sort_by("txn_id")["written_at_max"]
+    keys = landed.select(list(PARTITION_KEYS)).append_column("write_id", pc.struct_field(landed["row__id"], "writeid"))
+    deltas = keys.group_by(keys.column_names).aggregate([([], "count_all")])
+    found = deltas.group_by("write_id").aggregate([("count_all", "sum"), ("count_all", "count")]).sort_by("write_id")
+    return [
+        Commit(at.replace(tzinfo=dt.UTC).timestamp(), rows, deltas)
+        for at, rows, deltas in zip(
+            times.to_pylist(), found["count_all_sum"].to_pylist(), found["count_all_count"].to_pylist(), strict=True
+        )
+    ]
