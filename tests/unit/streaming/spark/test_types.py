@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from pathlib import Path
 
 import pytest
 from pyspark.sql import types as T
@@ -276,3 +278,51 @@ def test_arrow_carries_what_spark_sends_for_the_type(hive):
         assert (sent.unit, sent.tz, wanted.unit) == ("us", None, "ns")
     else:
         assert sent == wanted
+
+
+# -- the documentation -----------------------------------------------------------------------------
+
+PAGE = Path(__file__).parents[4] / "docs" / "spark.md"
+CELL = r" *(.*?) *\|"
+DOCUMENTED = re.findall(r"^\|" + CELL * 5 + "$", PAGE.read_text("utf-8"), re.MULTILINE)[2:]
+
+
+def shown(spark):
+    """As the documentation writes it."""
+    name = type(spark).__name__
+    match spark:
+        case T.DecimalType():
+            return f"{name}({spark.precision},{spark.scale})"
+        case T.CharType() | T.VarcharType():
+            return f"{name}({spark.length})"
+        case T.ArrayType():
+            return f"{name}({shown(spark.elementType)})"
+        case T.MapType():
+            return f"{name}({shown(spark.keyType)},{shown(spark.valueType)})"
+        case T.StructType():
+            return f"{name}({','.join(f'{field.name}:{shown(field.dataType)}' for field in spark)})"
+    return name
+
+
+def made_of(hive):
+    """The Spark type that becomes it, also a char or varchar."""
+    text = re.fullmatch(r"(char|varchar)\((\d+)\)", hive)
+    return {"char": T.CharType, "varchar": T.VarcharType}[text[1]](int(text[2])) if text else spark_type(hive)
+
+
+@pytest.mark.parametrize(("spark", "hive", "arrow", "taken", "read_as"), DOCUMENTED)
+def test_the_table_of_types_is_what_happens(spark, hive, arrow, taken, read_as):
+    hive = hive.strip("`")
+    source = T.TimestampType() if spark == "`TimestampType`" else made_of(hive)
+    assert spark == f"`{shown(source)}`"
+    assert hive_type(source) == hive
+    assert arrow == f"`{arrow_type(hive)}`"
+    assert read_as == f"`{shown(spark_type(hive))}`"
+    for other in re.findall("`(.+?)`", taken):
+        assert plan_of(made_of(other), hive).schema["x"].dataType == spark_type(hive)
+
+
+def test_the_table_of_types_has_every_type_and_the_page_names_every_refused_one():
+    assert {re.match(r"`(\w+)", row[0])[1] for row in DOCUMENTED} >= {type(spark).__name__ for spark in PAIRS.values()}
+    page = PAGE.read_text("utf-8")
+    assert [name for name in ("VariantType", "TimeType", "GeometryType", "GeographyType") if name not in page] == []
