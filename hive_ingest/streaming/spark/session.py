@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pyspark.sql import DataFrame
 
 from hive_ingest.errors import ConfigurationError
@@ -19,9 +21,13 @@ def is_connect(df: DataFrame) -> bool:
 def parallelism(df: DataFrame) -> int:
     """Tasks that run at once, as far as the session knows."""
     session = df.sparkSession
-    if is_connect(df):
-        return int(session.conf.get("spark.sql.shuffle.partitions") or 1)
-    return int(session.sparkContext.defaultParallelism)
+    if not is_connect(df):
+        return int(session.sparkContext.defaultParallelism)
+    local = re.match(r"local(?:-cluster)?\[(\d+)(?:,(\d+),\d+\])?", session.conf.get("spark.master", "") or "")
+    if local:
+        return int(local[1]) * int(local[2] or 1)
+    known = session.conf.get("spark.default.parallelism", "") or session.conf.get("spark.sql.shuffle.partitions", "")
+    return int(known or 1)
 
 
 def streaming_query_id(df: DataFrame) -> str | None:
