@@ -167,8 +167,7 @@ class PlannedColumn:
         """The column in the table's type and under the table's name."""
         if self.source is None:
             return F.lit(None).cast(_spark_type(self.type)).alias(self.name)
-        column = F.col(_quoted(self.source.name))
-        return _shaped(column, self.source.dataType, self.type).alias(self.name)
+        return _shaped(F.col(self.source.name), self.source.dataType, self.type).alias(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,8 +356,3 @@ def _by_name(fields: T.StructType) -> dict[str, T.StructField]:
 def _twice(fields: T.StructType) -> list[str]:
     """Names, in lower case, that several fields have."""
     return [name for name, count in Counter(field.name.lower() for field in fields).items() if count > 1]
-
-
-def _quoted(name: str) -> str:
-    """One column, whatever dots and backticks its name has."""
-    return f"`{name.replace('`', '``')}`"
