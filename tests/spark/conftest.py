@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
 
-from tests.spark.driver import Driver
+from tests.spark.fixtures import install_spark, start_driver
 from tests.spark.installation import LOCAL, LOCAL_CLUSTER, Installation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+__all__ = ["install_spark", "start_driver"]
 
 
 @pytest.fixture(scope="session")
@@ -71,28 +71,3 @@ def master(request: pytest.FixtureRequest) -> str:
     """Tasks in the driver's JVM, then in executors of their own."""
     value: str = request.param
     return value
-
-
-@pytest.fixture
-def install_spark(tmp_path: Path) -> Callable[..., Installation]:
-    """Makes an `Installation` of this test's own, by the arguments of one."""
-    numbers = itertools.count(1)
-
-    def install(**options: Any) -> Installation:
-        return Installation(tmp_path / f"spark-{next(numbers)}", **options)
-
-    return install
-
-
-@pytest.fixture
-def start_driver() -> Iterator[Callable[..., Driver]]:
-    """Starts a `Driver`, by the arguments of one; at the end none of them is left."""
-    drivers: list[Driver] = []
-
-    def start(*arguments: Any, **options: Any) -> Driver:
-        drivers.append(Driver(*arguments, **options))
-        return drivers[-1]
-
-    yield start
-    for driver in drivers:
-        driver.close()

@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ class Driver:
     ) -> None:
         self._installation = installation
         self._files = installation.folder / f"driver-{next(_numbers)}"
-        command = [installation.python, "-W", "ignore::FutureWarning", "-m", "tests.spark.bootstrap", script]
+        command = [sys.executable, "-W", "ignore::FutureWarning", "-m", "tests.spark.bootstrap", script]
         with self._path("out").open("wb") as out, self._path("err").open("wb") as err:
             self.process = subprocess.Popen(
                 [str(part) for part in (*command, *arguments)],

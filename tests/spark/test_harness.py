@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.parts.spark_versions import LOWEST
 from tests.spark.driver import Driver
 from tests.spark.installation import LOCAL_CLUSTER, ROOT, Installation
 
@@ -98,6 +99,28 @@ def test_a_driver_runs_its_tasks_where_its_master_says(
     assert (done.returncode, done.out) == (0, f"100 {executors} {master} an argument 7\n"), done.err
 
 
+def test_a_driver_runs_on_the_version_of_spark_asked_for(
+    install_spark: Install, start_driver: Start, script: Callable[[str], Path]
+) -> None:
+    tell = """
+        import pyarrow as pa
+        import pyspark
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.builder.getOrCreate()
+        def versions(batches):
+            import pyspark
+            for batch in batches:
+                yield pa.record_batch([pa.array([pyspark.__version__] * batch.num_rows)], ["version"])
+        [row] = spark.range(1).mapInArrow(versions, "version string").collect()
+        print(pyspark.__version__, spark.version, row.version)
+    """
+
+    done = start_driver(install_spark(version=LOWEST), script(tell)).wait()
+
+    assert (done.returncode, done.out.split()) == (0, [LOWEST] * 3), done.err
+
+
 def test_a_killed_driver_leaves_nothing_behind(
     install_spark: Install, start_driver: Start, script: Callable[[str], Path], master: str
 ) -> None:
@@ -131,7 +154,8 @@ def test_a_driver_whose_parent_is_killed_ends_with_all_that_it_started(
     parent = f"""
         import sys, time
         from pathlib import Path
-        from tests.spark.driver import Driver
+        from tests.parts.spark_versions import LOWEST
+from tests.spark.driver import Driver
         from tests.spark.installation import Installation
         driver = Driver(Installation(Path({str(tmp_path / "inner")!r})), Path({str(script(WAITS))!r}))
         driver.wait_for("ready")
