@@ -1,7 +1,8 @@
 """The stages of `scripts/test`, one after another, each to its end also when one before it failed.
 
-Every stage runs with a PATH that leads to Python, git and coreutils alone and without JAVA_HOME: what it
-needs beyond these it has to bring, or the gate fails on every machine and not only on a bare one.
+Every stage runs with a PATH that leads to Python, git, bash and coreutils alone and without JAVA_HOME: what it
+needs beyond these it has to bring, or the gate fails on every machine and not only on a bare one. (Bash is what
+`scripts/test` itself is written in, and Spark's own launcher.)
 """
 
 from __future__ import annotations
@@ -66,6 +67,12 @@ STAGES = (
     Stage("unit", tests=("tests/unit", "tests/parts")),
     Stage("acceptance", tests=("tests/acceptance", "tests/crash", "tests/property")),
     Stage("packaging", tests=("tests/packaging",)),
+    Stage("spark", (_python("-m", "tests.parts.spark_versions"),), tests=("tests/spark",)),
+    Stage(
+        "kafka",
+        (_python("-m", "tests.parts.fetch", "kafka", "spark-kafka"), _python("-m", "tests.parts.spark_versions")),
+        tests=("tests/kafka",),
+    ),
     Stage("interop", (_python("-m", "tests.parts.fetch"),), tests=("tests/interop",)),
     Stage("soak", tests=("tests/soak",), gates=False),
 )
@@ -149,7 +156,7 @@ def _bare_environment(folder: Path) -> dict[str, str]:
         # No link: Python would not see that its own file lies in a virtual environment.
         (folder / name).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
         (folder / name).chmod(0o755)
-    for name in ["git", *_COREUTILS.split()]:
+    for name in ["git", "bash", *_COREUTILS.split()]:
         if found := shutil.which(name):
             (folder / name).symlink_to(found)
     environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}

@@ -1,6 +1,6 @@
 """Other versions of pyspark than the one that is installed, each in a folder of the cache.
 
-    python -m tests.parts.spark_versions VERSION...     fetch what is missing
+    python -m tests.parts.spark_versions [VERSION ...]     fetch what is missing (default: the lowest)
 
 Such a folder, first on PYTHONPATH, stands before what is installed; all that pyspark needs besides is shared. So
 what is tested is an old pyspark with the newest pyarrow and pandas, as an installation of today has them.
@@ -36,5 +36,5 @@ def _install(version: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    for each in sys.argv[1:]:
+    for each in sys.argv[1:] or [LOWEST]:
         print(f"pyspark {each}: {pyspark_folder(each)}", file=sys.stderr, flush=True)
