@@ -8,6 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.interop.hive import RealHive
+from tests.spark.fixtures import install_spark, start_driver
+
+__all__ = ["install_spark", "start_driver"]
 
 _numbers = itertools.count(1)
 
