@@ -24,7 +24,7 @@ from hive_ingest.errors import ConfigurationError, InvalidTable, NoSuchObject, U
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table
 from hive_ingest.record_writer import ArrowWriter, RecordSchema
-from hive_ingest.streaming.spark.progress import SPARK_SOURCE, decide, position_of
+from hive_ingest.streaming.spark.progress import SPARK_SOURCE, is_new_batch, position_of
 from hive_ingest.streaming.spark.source_options import StreamOptions, WriteOptions
 from hive_ingest.streaming.spark.staged_rows import Job, StagedFile, StagedRows
 from hive_ingest.streaming.spark.types import plan_columns
@@ -68,9 +68,7 @@ class TaskWriter:
         check_table(table)
         plan_columns(schema, table, missing_columns=options.missing_columns)
         _refuse_instants_as_keys(schema)
-        rows = StagedRows.of(table)
-        rows.make_folder()
-        return cls(rows, RecordSchema(table.columns, table.partition_keys), options)
+        return cls(StagedRows.of(table), RecordSchema(table.columns, table.partition_keys), options)
 
     def stage(self, job: Job, batches: Iterable[pa.RecordBatch]) -> StagedFile | None:
         """Raises SerializationError for a row that the table cannot hold, StreamingIOFailure."""
@@ -101,6 +99,7 @@ class HiveBatchWriter(DataSourceArrowWriter):
         self._overwrite = overwrite
         self._task = TaskWriter.plan(options, schema)
         self._job = Job.new()
+        self._task.rows.make_folder(self._job)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         return TaskMessage(self._task.stage(self._job, iterator))
@@ -141,6 +140,7 @@ class HiveStreamWriter(DataSourceStreamArrowWriter):
         if options.sink is not None:
             progress_table_name(options.table.database, options.sink)
         self._task = TaskWriter.plan(options, schema)
+        self._task.rows.make_folder()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         query_id, batch_id = _micro_batch()
@@ -162,7 +162,7 @@ class HiveStreamWriter(DataSourceStreamArrowWriter):
     ) -> None:
         with _connect(client, self._options, sink=sink, sources=(SPARK_SOURCE,)) as connection:
             connection.begin_transaction()
-            if not decide(connection.progress[SPARK_SOURCE], query_id, batch_id, sink):
+            if not is_new_batch(connection, query_id, batch_id, sink):
                 _log.warning("batch %d of query %s was committed before and is skipped", batch_id, query_id)
                 connection.abort_transaction()
                 return

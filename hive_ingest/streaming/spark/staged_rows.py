@@ -1,9 +1,11 @@
 """Rows that a task has finished and a commit will write: compressed Arrow files, hidden in the table's own folder.
 
-    <table location>/.hive_ingest/staged_<made at>_<job>_<batch>_<uuid>.arrow
+    <table location>/.hive_ingest/staged_<seconds>_<job>_0/<uuid>.arrow                of a batch write
+    <table location>/.hive_ingest/staged_<seconds>_<query>_<batch>_<uuid>.arrow       of a micro-batch
 
-They belong to no transaction yet, so `remove_leftovers` leaves them alone. A job's commit or abort removes those that
-it was told of; what failed and speculative attempts left goes with a later commit of the same job, or by its age.
+They belong to no transaction yet, so `remove_leftovers` leaves them alone. A batch write's folder is made before its
+first task and removed at its end: an attempt that comes later finds no place. A streaming query does not know before
+its tasks which batch it runs; what lost attempts leave goes with the next commit of the query. All goes by its age.
 """
 
 from __future__ import annotations
@@ -22,30 +24,39 @@ import pyarrow as pa
 from hive_ingest.connection.staging import STAGING_FOLDER
 from hive_ingest.errors import CorruptFile, StreamingError, StreamingIOFailure
 from hive_ingest.model import Table
-from hive_ingest.storage.filesystem import FileStore, open_store
+from hive_ingest.storage.filesystem import FileEntry, FileStore, open_store
 
 _log = logging.getLogger(__name__)
 
-_NAME = re.compile(r"staged_(?P<seconds>\d+)_(?P<job>[0-9a-f]+)_(?P<batch>\d+)_[0-9a-f]{32}\.arrow")
+_NAME = re.compile(r"staged_(?P<seconds>\d+)_(?P<job>[0-9a-f]+)_(?P<batch>\d+)(_[0-9a-f]{32}\.arrow)?")
 _BUFFER_BYTES = 1 << 20
+#: Tries to remove a folder that tasks still write into; each of them can do so once.
+_REMOVALS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Whose rows they are: a batch write (`batch` 0), or one micro-batch of a streaming query."""
+    """Whose rows they are: a batch write's (`batch` 0, in a `folder` of its own), or those of one micro-batch."""
 
     id: str
-    batch: int = 0
+    batch: int
+    folder: str | None = None
 
     @classmethod
     def new(cls) -> Self:
         """A batch write, never repeated."""
-        return cls(uuid.uuid4().hex)
+        job_id = uuid.uuid4().hex
+        return cls(job_id, 0, f"staged_{int(time.time())}_{job_id}_0")
 
     @classmethod
     def of_query(cls, query_id: str, batch_id: int) -> Self:
         """All attempts at a micro-batch are one job."""
         return cls(query_id.replace("-", ""), batch_id)
+
+    def new_name(self) -> str:
+        """Of a file, below the staging folder."""
+        name = f"{uuid.uuid4().hex}.arrow"
+        return f"{self.folder}/{name}" if self.folder else f"staged_{int(time.time())}_{self.id}_{self.batch}_{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +78,10 @@ class StagedRows:
     def of(cls, table: Table) -> Self:
         return cls(table.location)
 
-    def make_folder(self) -> None:
+    def make_folder(self, job: Job | None = None) -> None:
         """Before the first task, where the metastore is: an executor that does not find it shares no location."""
         store, folder = self._open()
-        store.make_folder(folder)
+        store.make_folder(f"{folder}/{job.folder}" if job and job.folder else folder)
 
     def write(self, job: Job, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> StagedFile | None:
         """All rows of a task; None when there are none. After an error there is no file. Raises StreamingIOFailure."""
@@ -79,7 +90,7 @@ class StagedRows:
         first = next(rows, None)
         if first is None:
             return None
-        path = f"{folder}/staged_{int(time.time())}_{job.id}_{job.batch}_{uuid.uuid4().hex}.arrow"
+        path = f"{folder}/{job.new_name()}"
         try:
             return _write_file(store, path, schema, itertools.chain([first], rows))
         except BaseException:
@@ -113,7 +124,7 @@ class StagedRows:
                 continue
             is_finished = name["job"] == job.id and int(name["batch"]) <= job.batch
             if is_finished or int(name["seconds"]) < oldest:
-                store.delete_file(entry.path)
+                _remove_entry(store, entry)
 
     def _open(self) -> tuple[FileStore, str]:
         store, root = open_store(self.location)
@@ -147,6 +158,19 @@ def _read_batches(store: FileStore, path: str) -> Iterator[pa.RecordBatch]:
             yield from reader
     except (pa.ArrowException, OSError) as error:
         raise CorruptFile(f"the staged rows {path!r} cannot be read: {error}. Run the job again") from error
+
+
+def _remove_entry(store: FileStore, entry: FileEntry) -> None:
+    if not entry.is_folder:
+        store.delete_file(entry.path)
+        return
+    for attempt in range(_REMOVALS):
+        try:
+            store.delete_folder(entry.path)
+            return
+        except StreamingIOFailure:  # a task has just put a file into it
+            if attempt == _REMOVALS - 1:
+                raise
 
 
 def _quietly(action: Callable[[FileStore], object], location: str) -> None:

@@ -6,7 +6,7 @@ import logging
 import os
 import pickle
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -37,21 +37,30 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / STAGING_FOLDER
 
 
+QUERY = Job.of_query("4a-2b", 7)
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(path) for path in folder.rglob("*.arrow"))
+
+
 def stage(rows: StagedRows, job: Job, *batches: pa.RecordBatch) -> StagedFile:
+    rows.make_folder(job)
     file = rows.write(job, SCHEMA, batches)
     assert file is not None
     return file
 
 
-def test_a_commit_reads_what_a_task_wrote(rows: StagedRows, folder: Path) -> None:
-    file = stage(rows, Job.new(), batch(1, 2), batch(), batch(3))
+@pytest.mark.parametrize("job", [Job.new(), QUERY], ids=["batch write", "micro-batch"])
+def test_a_commit_reads_what_a_task_wrote(rows: StagedRows, folder: Path, job: Job) -> None:
+    file = stage(rows, job, batch(1, 2), batch(), batch(3))
     assert [b.to_pylist() for b in rows.read(file)] == [batch(1, 2).to_pylist(), batch(3).to_pylist()]
-    assert (file.rows, [file.size_bytes]) == (3, [path.stat().st_size for path in folder.iterdir()])
+    assert (file.rows, [file.size_bytes]) == (3, [os.path.getsize(path) for path in files(folder)])
 
 
 def test_a_task_without_rows_stages_nothing(rows: StagedRows, folder: Path) -> None:
-    assert rows.write(Job.new(), SCHEMA, [batch()]) is None
-    assert list(folder.iterdir()) == []
+    assert rows.write(QUERY, SCHEMA, [batch()]) is None
+    assert files(folder) == []
 
 
 def test_a_task_that_fails_leaves_no_file(rows: StagedRows, folder: Path) -> None:
@@ -60,14 +69,14 @@ def test_a_task_that_fails_leaves_no_file(rows: StagedRows, folder: Path) -> Non
         raise RuntimeError("upstream")
 
     with pytest.raises(RuntimeError, match="upstream"):
-        rows.write(Job.new(), SCHEMA, failing())
-    assert list(folder.iterdir()) == []
+        rows.write(QUERY, SCHEMA, failing())
+    assert files(folder) == []
 
 
 def test_without_the_folder_that_the_planning_made_nothing_is_staged(tmp_path: Path) -> None:
     """As on an executor that does not share the table's location."""
     with pytest.raises(StreamingIOFailure, match="no such file or folder"):
-        StagedRows(f"file:{tmp_path}/elsewhere").write(Job.new(), SCHEMA, [batch(1)])
+        StagedRows(f"file:{tmp_path}/elsewhere").write(QUERY, SCHEMA, [batch(1)])
 
 
 def test_a_file_that_is_gone_is_named(rows: StagedRows) -> None:
@@ -87,29 +96,49 @@ def test_a_file_that_was_cut_off_is_an_error_and_no_missing_row(rows: StagedRows
 
 def test_the_end_of_a_job_removes_what_its_lost_attempts_left(rows: StagedRows, folder: Path) -> None:
     job, other = Job.new(), Job.new()
-    stage(rows, job, batch(1))
-    stage(rows, job, batch(1))
-    stage(rows, other, batch(2))
+    for _ in range(2):
+        stage(rows, job, batch(1))
+    kept = stage(rows, other, batch(2))
     rows.remove_finished(job, DAY)
-    assert [other.id in path.name for path in folder.iterdir()] == [True]
+    assert [str(path) for path in folder.rglob("*") if path.is_file()] == [kept.path]
+    assert [path.name for path in folder.iterdir()] == [other.folder]
+
+
+def test_an_attempt_that_comes_after_the_end_of_its_job_leaves_nothing(rows: StagedRows, folder: Path) -> None:
+    job = Job.new()
+    rows.make_folder(job)
+
+    def overtaken() -> Iterator[pa.RecordBatch]:
+        yield batch(1)
+        rows.remove_finished(job, DAY)
+        yield batch(2)
+
+    rows.write(job, SCHEMA, overtaken())
+    with pytest.raises(StreamingIOFailure, match="no such file or folder"):
+        rows.write(job, SCHEMA, [batch(1)])
+    assert list(folder.iterdir()) == []
 
 
 def test_a_committed_batch_ends_the_earlier_ones_of_its_query(rows: StagedRows, folder: Path) -> None:
     kept = [stage(rows, Job.of_query("4a-2b", 8), batch(1)), stage(rows, Job.of_query("4a-2c", 7), batch(1))]
     for number in (6, 7):
         stage(rows, Job.of_query("4a-2b", number), batch(1))
-    rows.remove_finished(Job.of_query("4a-2b", 7), DAY)
-    assert sorted(map(str, folder.iterdir())) == sorted(file.path for file in kept)
+    rows.remove_finished(QUERY, DAY)
+    assert files(folder) == sorted(file.path for file in kept)
 
 
-def test_what_is_older_than_the_retention_goes(rows: StagedRows, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("job", [Job.new, lambda: QUERY], ids=["batch write", "micro-batch"])
+def test_what_is_older_than_the_retention_goes(
+    rows: StagedRows, folder: Path, monkeypatch: pytest.MonkeyPatch, job: Callable[[], Job]
+) -> None:
     now = time.time()
     for age in (2 * DAY, DAY / 2):
         monkeypatch.setattr(time, "time", lambda age=age: now - age)
-        young = stage(rows, Job.new(), batch(1))
+        young = stage(rows, job(), batch(1))
     monkeypatch.setattr(time, "time", lambda: now)
     rows.remove_finished(Job.new(), DAY)
-    assert list(map(str, folder.iterdir())) == [young.path]
+    assert files(folder) == [young.path]
+    assert len(list(folder.iterdir())) == 1
 
 
 def test_hidden_files_of_transactions_are_left_alone(rows: StagedRows, folder: Path) -> None:
@@ -121,7 +150,7 @@ def test_hidden_files_of_transactions_are_left_alone(rows: StagedRows, folder: P
 def test_a_clean_up_that_fails_is_told_and_hides_nothing(
     rows: StagedRows, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    file = stage(rows, Job.new(), batch(1))
+    file = stage(rows, QUERY, batch(1))
     os.unlink(file.path)
     os.mkdir(file.path)
     with caplog.at_level(logging.WARNING):
