@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from hive_ingest.errors import MetastoreUnavailable
 from hive_ingest.faults import reach
@@ -15,7 +15,7 @@ class AnswerLost:
     """Wraps a client. `lose={"commit_txn": 2}` drops the answers to the first two calls of that name.
 
     `after` runs between the effect and the loss. The fault point `commit_before_answer` is reached each time a
-    `commit_txn` has taken effect.
+    `commit_txn` has taken effect. Clones count together.
     """
 
     def __init__(
@@ -29,6 +29,18 @@ class AnswerLost:
         self._lose = Counter(dict(lose or {}))
         self._after = after
         self.calls: Counter[str] = Counter()
+
+    def clone(self) -> AnswerLost:
+        """One for another thread, as unlucky as this one."""
+        other = AnswerLost(self._client.clone(), after=self._after)
+        other._lose, other.calls = self._lose, self.calls
+        return other
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._client, name)

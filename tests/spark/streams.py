@@ -1,0 +1,153 @@
+"""Streaming queries from one input into several tables, run by a driver of their own or in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import hive_ingest as hi
+from hive_ingest.streaming.spark import BatchStats, HiveSink
+from tests.spark.driver import Driver
+from tests.spark.installation import Installation
+from tests.spark.numbers import Input, Tables, assert_once
+
+SCRIPT = Path(__file__).with_name("stream_job.py")
+
+
+@dataclass
+class Stream:
+    """One query. It is held at `point` of batch `batch_id`, if there is one and a driver runs it."""
+
+    table: str
+    point: str | None = None
+    batch_id: int = 1
+    columns: str = "id, text, part"
+    checkpoint: str = ""
+
+    def __post_init__(self) -> None:
+        self.checkpoint = self.checkpoint or self.table
+
+
+class Streams:
+    """In `folder`: the input, the checkpoints, the warehouse, and the metastore unless it is elsewhere."""
+
+    def __init__(self, folder: Path, uri: str | None = None, **metastore_options: Any) -> None:
+        self.folder = folder
+        self.input = Input(folder / "input")
+        self._uri = uri or f"sqlite:///{folder}/metastore.db"
+        self._options = metastore_options
+        self.client = hi.connect_metastore(self._uri, warehouse=folder / "warehouse", **metastore_options)
+        self.tables = Tables(self.client)
+        self.streams: list[Stream] = []
+        self._jobs = 0
+
+    def close(self) -> None:
+        self.client.close()
+
+    def add(self, name: str, layout: str = "parts", **more: Any) -> Stream:
+        """A new table, and a query into it."""
+        stream = Stream(self.tables.create(name, layout), **more)
+        self.streams.append(stream)
+        return stream
+
+    # -- in a driver of its own -------------------------------------------------------------------
+
+    @property
+    def go_on(self) -> Path:
+        """Held queries go on when this is a file."""
+        return self.folder / "go-on"
+
+    def drive(
+        self,
+        start_driver: Callable[..., Driver],
+        installation: Installation,
+        *,
+        conf: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] | None = None,
+        sink: Mapping[str, Any] | None = None,
+    ) -> Driver:
+        """Run all queries in one driver, at the same time."""
+        self._jobs += 1
+        path = self.folder / f"job-{self._jobs}.json"
+        job = {
+            "metastore": self._uri,
+            "warehouse": str(self.folder / "warehouse"),
+            "metastore_options": self._options,
+            "go_on": str(self.go_on),
+            "conf": dict(conf or {}),
+            "streams": [self._spec(stream, dict(sink or {})) for stream in self.streams],
+        }
+        path.write_text(json.dumps(job))
+        return start_driver(installation, SCRIPT, path, environ=environ)
+
+    def _spec(self, stream: Stream, sink: dict[str, Any]) -> dict[str, Any]:
+        hold = {"point": stream.point, "batch_id": stream.batch_id} if stream.point is not None else {}
+        return {
+            "table": stream.table,
+            "input": str(self.input.folder),
+            "checkpoint": self.checkpoint(stream),
+            "columns": stream.columns,
+            "sink": sink,
+            **hold,
+        }
+
+    def wait_until_held(self, driver: Driver) -> None:
+        """Fails by name when a query never comes to its point."""
+        for stream in self.streams:
+            if stream.point is not None:
+                driver.wait_for(f"held {stream.table} {stream.point}")
+
+    # -- in this process ---------------------------------------------------------------------------
+
+    def start(self, spark: SparkSession, stream: Stream, **options: Any) -> StreamingQuery:
+        rows = self.input.read_stream(spark, stream.columns)
+        sink = HiveSink(metastore=self.client, table=stream.table, **options)
+        return sink.start(rows, checkpoint=self.checkpoint(stream), trigger={"availableNow": True})
+
+    def run(self, spark: SparkSession, stream: Stream, **options: Any) -> list[BatchStats]:
+        """One query, until its input is used up; raises what it fails with."""
+        batches: list[BatchStats] = []
+        self.start(spark, stream, on_batch=batches.append, **options).awaitTermination()
+        return batches
+
+    def run_all(self, spark: SparkSession, **options: Any) -> None:
+        """All queries, at the same time."""
+        for query in [self.start(spark, stream, **options) for stream in self.streams]:
+            query.awaitTermination()
+
+    # -- what is there -----------------------------------------------------------------------------
+
+    def checkpoint(self, stream: Stream) -> str:
+        return str(self.folder / "checkpoints" / stream.checkpoint)
+
+    def forget_last_commit(self, stream: Stream) -> int:
+        """As if Spark had died before it noted its last batch as done; returns that batch."""
+        commits = Path(self.checkpoint(stream), "commits")
+        last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+        for name in (str(last), f".{last}.crc"):
+            (commits / name).unlink()
+        return last
+
+    def ids(self, stream: Stream) -> list[int]:
+        return self.tables.ids(stream.table)
+
+    def assert_all_once(self) -> None:
+        for stream in self.streams:
+            assert_once(self.ids(stream), self.input.ids)
+
+
+@contextmanager
+def streams_in(folder: Path, uri: str | None = None, **metastore_options: Any) -> Iterator[Streams]:
+    folder.mkdir(exist_ok=True)
+    streams = Streams(folder, uri, **metastore_options)
+    try:
+        yield streams
+    finally:
+        streams.close()
