@@ -30,14 +30,28 @@ create_venv() {
     "$1" -m venv --clear "$VENV" >/dev/null 2>&1 || "$1" -m venv --clear --without-pip "$VENV"
 }
 
+# pyspark comes as source, 450 MB that hardly compress: its wheel is only a way to put it in place.
 pip_install() {
-    local python=$1 options=(install --quiet --disable-pip-version-check --no-input --no-compile)
+    local python=$1 options=(
+        install --disable-pip-version-check --no-input --no-compile --config-settings=--build-option=--compression=stored
+    )
     shift
     if "$VENV_PYTHON" -m pip --version >/dev/null 2>&1; then
         "$VENV_PYTHON" -m pip "${options[@]}" "$@"
     else
         "$python" -m pip --python "$VENV_PYTHON" "${options[@]}" "$@"
-    fi
+    fi | show_steps
+}
+
+# What takes long, out of all that pip tells; its errors go their own way.
+show_steps() {
+    local line
+    while IFS= read -r line; do
+        case "$line" in
+            *Downloading*" MB)"*) echo "  ${line#"${line%%[! ]*}"}" ;;
+            *Building*pyspark*started | Installing\ collected*) echo "  ${line%%:*} ..." ;;
+        esac
+    done >&2
 }
 
 # The version of a Python, empty when there is none.

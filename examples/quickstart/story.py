@@ -83,8 +83,7 @@ class Story:
                 first.wait_until_started()
                 arrivals.begin()
                 first.wait_until_stopped()
-                seen = self._look_at_the_open_transaction(client)
-            self._say("Killed it with SIGKILL, and started it again.")
+            seen = self._look_at_the_open_transaction(client)
             with WriterProcess(self._job.writer, self._demo, on_rows) as second:
                 arrivals.wait()
                 second.wait_until_done()
@@ -103,14 +102,14 @@ class Story:
             yield show
 
     def _look_at_the_open_transaction(self, client: MetastoreClient) -> int:
-        """The writer stands between publish and commit: its files are there, and no reader sees them."""
+        """The writer died between publish and commit: its files are there, and no reader sees them."""
         snapshot = client.get_valid_write_ids([NAME])[0]
         on_disk = [path for write_id in snapshot.open for path in self._delta_folders(write_id)]
         rows = hi.read_table(client, str(NAME), columns=["row_number"], row_ids=True)
         seen = pc.is_in(pc.struct_field(rows["row__id"], "writeid"), pa.array(snapshot.open, pa.int64()))
         self._say(
-            f"The writer is stopped inside a transaction: {len(on_disk)} delta folders are published, the commit is "
-            f"not. A reader sees {rows.num_rows:,} rows."
+            f"Killed by kill -9 inside a transaction: {len(on_disk)} delta folders are published, the commit is not. "
+            f"A reader sees {rows.num_rows:,} rows. Starting it again."
         )
         self._check("the killed transaction had published files and was not committed", bool(on_disk))
         self._check("no reader saw a row of it", not pc.any(seen).as_py())
