@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ import pytest
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 
 if TYPE_CHECKING:
+    from tests.parts.metastore import RealMetastore
     from tests.parts.postgres import PostgresServer
 
 
@@ -34,10 +37,106 @@ def postgres_uri(postgres_server: PostgresServer) -> Iterator[str]:
         yield uri
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def metastore_uri(request: pytest.FixtureRequest) -> str:
-    """An empty metastore on SQLite, then one on PostgreSQL."""
-    uri: str = request.getfixturevalue(f"{request.param}_uri")
+@pytest.fixture(scope="session")
+def listening_postgres() -> Iterator[PostgresServer]:
+    """One that Java reaches."""
+    from tests.parts.postgres import running_server
+
+    with running_server(listens=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def real_metastores(
+    listening_postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], RealMetastore]]:
+    """Real Hive Metastores by version, each started when a test first asks for it."""
+    from tests.parts.metastore import RealMetastore
+
+    with contextlib.ExitStack() as stack:
+
+        @functools.cache
+        def running(version: str) -> RealMetastore:
+            database = stack.enter_context(listening_postgres.database_name())
+            home = tmp_path_factory.mktemp(f"metastore-{version}")
+            return stack.enter_context(RealMetastore(version, home, listening_postgres, database))
+
+        yield running
+
+
+@pytest.fixture
+def hive313_metastore(real_metastores: Callable[[str], RealMetastore]) -> RealMetastore:
+    """Hive 3.1.3's, emptied."""
+    metastore = real_metastores("3.1.3")
+    metastore.reset()
+    return metastore
+
+
+@pytest.fixture
+def hive401_metastore(real_metastores: Callable[[str], RealMetastore]) -> RealMetastore:
+    """Hive 4.0.1's, emptied."""
+    metastore = real_metastores("4.0.1")
+    metastore.reset()
+    return metastore
+
+
+@pytest.fixture
+def hive313_uri(hive313_metastore: RealMetastore) -> str:
+    return hive313_metastore.uri
+
+
+@pytest.fixture
+def hive401_uri(hive401_metastore: RealMetastore) -> str:
+    return hive401_metastore.uri
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--metastores",
+        choices=["embedded", "real"],
+        default="embedded",
+        help="what the suites that take any metastore run on: SQLite and PostgreSQL, or Hive's own 3.1.3 and 4.0.1",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "only_on(kinds, because): promised by these kinds of metastores alone")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    chosen = [item for item in items if _is_wanted(item, config.getoption("--metastores"))]
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = chosen
+
+
+def _is_wanted(item: pytest.Item, metastores: str) -> bool:
+    """On real metastores run what takes any metastore, and their own room."""
+    kind = (
+        item.callspec.params.get("metastore_kind")
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        else None
+    )
+    if kind is None:
+        return metastores == "embedded" or "thrift" in item.path.parts
+    only = item.get_closest_marker("only_on")
+    return only is None or kind in only.args[0]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "metastore_kind" in metafunc.fixturenames:
+        metafunc.parametrize("metastore_kind", _KINDS[metafunc.config.getoption("--metastores")])
+
+
+_KINDS = {
+    "embedded": ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)],
+    "real": ["hive313", "hive401"],
+}
+
+
+@pytest.fixture
+def metastore_uri(request: pytest.FixtureRequest, metastore_kind: str) -> str:
+    """An empty metastore of each kind, one after the other."""
+    uri: str = request.getfixturevalue(f"{metastore_kind}_uri")
     return uri
 
 

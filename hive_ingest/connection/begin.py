@@ -51,8 +51,11 @@ class LockedTransaction:
     snapshots: dict[TableName, ValidWriteIdList]
 
     def may_be_overtaken(self, table: TableName) -> bool:
-        """Somebody took a higher write id before our lock, so a `base_N` above ours is possible."""
-        return self.snapshots[table].high_water_mark > self.write_ids[table]
+        """Somebody may have taken a higher write id before our lock, so a `base_N` above ours is possible.
+
+        Hive 4 may tell a mark below our own write id: its lowest exception, while nothing uncompacted is committed.
+        """
+        return self.snapshots[table].high_water_mark != self.write_ids[table]
 
 
 class TransactionOpener:

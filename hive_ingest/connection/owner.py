@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 import socket
@@ -10,6 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+#: Of HL_AGENT_INFO and TXN_AGENT_INFO in Hive: a longer one makes the metastore refuse the lock.
+MAX_AGENT_INFO = 128
+_LONGEST_HOST = 40
+#: Of the boot's 32: so many tell boots of one host apart.
+_BOOT_DIGITS = 12
 _incarnations = itertools.count()
 
 
@@ -30,26 +36,21 @@ class Owner:
     @classmethod
     def of_this_process(cls, sink: str) -> Self:
         pid = os.getpid()
-        return cls(sink, socket.gethostname(), _boot(), pid, _start_time(pid), next(_incarnations))
+        return cls(sink, _host(), _boot(), pid, _start_time(pid), next(_incarnations))
 
     def to_agent_info(self, agent_info: str) -> str:
-        """Readable in SHOW LOCKS, and parsed back by `parse`."""
-        facts = f"sink={self.sink} host={self.host} boot={self.boot} pid={self.pid} start={self.start}"
-        return f"{agent_info} {facts} incarnation={self.incarnation}".strip()
+        """Readable in SHOW LOCKS, and parsed back by `parse`; as long as Hive's column at most."""
+        owner = f"owner={self.host}/{self.boot}/{self.pid}/{self.start}/{self.incarnation}"
+        sink = f"sink={self.sink}"[: MAX_AGENT_INFO - len(owner) - 1]
+        return f"{sink} {owner} {agent_info}"[:MAX_AGENT_INFO].rstrip()
 
     @classmethod
     def parse(cls, agent_info: str) -> Self | None:
-        """None for the agent info of anybody else."""
+        """None for the agent info of anybody else. A long name of a sink comes back cut."""
         facts = dict(word.split("=", 1) for word in agent_info.split() if "=" in word)
         try:
-            return cls(
-                facts["sink"],
-                facts["host"],
-                facts["boot"],
-                int(facts["pid"]),
-                facts["start"],
-                int(facts["incarnation"]),
-            )
+            host, boot, pid, start, incarnation = facts["owner"].split("/")
+            return cls(facts["sink"], host, boot, int(pid), start, int(incarnation))
         except (KeyError, ValueError):
             return None
 
@@ -58,7 +59,7 @@ class Owner:
 
         Anybody else is presumed alive: only a time-out frees what it holds.
         """
-        if self.host != socket.gethostname() or not self.boot or not _boot():
+        if self.host != _host() or not self.boot or not _boot():
             return False
         mine, theirs = _boot().split("."), self.boot.split(".")
         if mine[0] != theirs[0]:
@@ -66,12 +67,18 @@ class Owner:
         return mine == theirs and _start_time(self.pid) != self.start
 
 
+def _host() -> str:
+    """The host's name; a long one by its beginning and a digest."""
+    name = socket.gethostname().replace("/", "_")
+    return name if len(name) <= _LONGEST_HOST else f"{name[:24]}~{hashlib.sha256(name.encode()).hexdigest()[:15]}"
+
+
 def _boot() -> str:
     if sys.platform != "linux":
         return ""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-        return f"{boot}.{os.stat('/proc/self/ns/pid').st_ino}"
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii")
+        return f"{boot.strip().replace('-', '')[:_BOOT_DIGITS]}.{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
         return ""
 

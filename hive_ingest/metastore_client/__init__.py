@@ -9,22 +9,36 @@ from hive_ingest.metastore_client.client import MetastoreClient
 __all__ = ["MetastoreClient", "connect_metastore"]
 
 
-def connect_metastore(uri: str, *, warehouse: str | os.PathLike[str], **options: object) -> MetastoreClient:
-    """Open a metastore, and make it first where there is none.
+def connect_metastore(
+    uri: str, *, warehouse: str | os.PathLike[str] | None = None, **options: object
+) -> MetastoreClient:
+    """Open a metastore; an embedded one is made first where there is none.
 
-    `uri` is `sqlite:///relative.db`, `sqlite:////absolute/path.db` or
+    **Embedded**: `sqlite:///relative.db`, `sqlite:////absolute/path.db` or
     `postgresql+psycopg://user:password@host:5432/database` (a password percent-encoded). `warehouse` is the folder in
     which databases lie: a local path or a `file:` URI, made if it is not there; with PostgreSQL also a remote URI.
-
     Options, each a number: `max_open_txns` (100000), `max_open_batch` (1000), `txn_timeout_seconds` (300),
     `aborted_txn_retention_seconds` (86400), `committed_txn_retention_seconds` (300), `housekeeping_interval_seconds`
     (60), `busy_timeout_seconds` (30).
 
+    **A real Hive Metastore**, 3.1 to 4.x: `thrift://host:9083`, several of them divided by commas, or `thrift://` alone
+    for those of `hive-site.xml` in `HIVE_CONF_DIR`. The server has its own warehouse; where `warehouse` is given,
+    databases made here without a location lie in it. Options: `connect_timeout_seconds` (10), `call_timeout_seconds`
+    (60), `retry_seconds` (30), `uri_selection` ("random"), `authentication` ("none", "plain" or "kerberos"), `user`,
+    `password`, `kerberos_principal`, `use_ssl`, `ssl_ca_file`: see docs/metastores.md.
+
     Raises ConfigurationError (an address, a warehouse or an option that cannot be meant), MetastoreSchemaError (the
-    database is foreign, or newer than this version), MetastoreUnavailable.
+    database is foreign, or newer than this version), MetastoreUnavailable, MetastoreError (the server refuses us),
+    UnsupportedFeature (a server before Hive 3).
     """
-    # Here, not above: importing the package loads no sqlalchemy.
+    # Here, not above: importing the package loads neither sqlalchemy nor a Thrift library.
+    place = None if warehouse is None else os.fspath(warehouse)
+    if uri.startswith("thrift://"):
+        from hive_ingest.metastore_client.locations import normal_location
+        from hive_ingest.metastore_client.thrift import ThriftMetastoreClient
+
+        return ThriftMetastoreClient.connect(uri, normal_location(place) if place else "", options)
     from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
     from hive_ingest.metastore_client.embedded.options import embedded_options
 
-    return EmbeddedMetastoreClient.connect(uri, os.fspath(warehouse), embedded_options(options))
+    return EmbeddedMetastoreClient.connect(uri, place or "", embedded_options(options))

@@ -226,6 +226,13 @@ class MetastoreClient(Protocol):
         """One list for each table, in order, as of the snapshot (or of now)."""
         ...
 
+    def add_write_ids_to_min_history(self, txn_id: TxnId, write_ids: Sequence[ValidWriteIdList]) -> None:
+        """Tell what a reader's snapshot still needs, so that no cleaner takes it (HIVE-24291).
+
+        Does nothing where the metastore remembers it by itself, when the transaction is opened.
+        """
+        ...
+
     def show_locks(self, table: str | TableName | None = None) -> list[LockInfo]: ...
 
     # -- life --------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from hive_ingest.errors import ConfigurationError, InvalidOperation
-from hive_ingest.model import Column, Table
+from hive_ingest.model import Column, Table, TableName
 from hive_ingest.schema import parse_type
 
 #: Hive gives these to a new managed table; `bucketing_version` 2 is the hash of Hive 3 and later.
@@ -17,6 +17,8 @@ _TRANSACTIONAL = {"transactional": "true", "transactional_properties": "default"
 _BUCKETING_VERSION = {"bucketing_version": "2"}
 #: Hive's DDL refuses them in column names (HIVE-10120), or uses them to divide names.
 _NOT_IN_COLUMN_NAMES = frozenset(".:,`")
+#: Of databases and tables (Hive: DBS.NAME, TBLS.TBL_NAME).
+MAX_NAME_LENGTH = 128
 #: What has a text form that a folder name can carry.
 _NO_PARTITION_KEY = ("array", "map", "struct", "binary")
 
@@ -106,3 +108,16 @@ def check_change(old: Table, new: Table) -> None:
     if old.is_transactional and not new.is_transactional:
         raise InvalidOperation(f"{old.name} is transactional and stays so: readers of its deltas depend on it")
     check_table(new)
+
+
+def database_name(name: str) -> str:
+    """In lower case. Raises ConfigurationError."""
+    checked = TableName(name, "t").database
+    check_length(checked)
+    return checked
+
+
+def check_length(name: str) -> None:
+    """Raises ConfigurationError for a name that Hive's columns cannot hold."""
+    if len(name) > MAX_NAME_LENGTH:
+        raise ConfigurationError(f"{name!r} has {len(name)} characters: a name has {MAX_NAME_LENGTH} at most")

@@ -52,6 +52,7 @@ class ReadTransaction:
             self.valid_txns: ValidTxnList = client.get_valid_txns(self.txn_id)
             self.valid_write_ids: ValidWriteIdList
             (self.valid_write_ids,) = client.get_valid_write_ids([table], self.valid_txns)
+            client.add_write_ids_to_min_history(self.txn_id, [self.valid_write_ids])
         except BaseException as error:
             self.abort(error)
             raise

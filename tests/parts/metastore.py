@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from xml.sax.saxutils import escape
 
 from tests.parts.cache import cache_root, once
@@ -169,9 +169,9 @@ class RealMetastore:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
 
-    def sql(self, *statements: str) -> None:
-        """Run statements on its database, behind its back."""
-        self._postgres.run(*statements, database=self._database)
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of one statement on its database, behind its back."""
+        return self._postgres.query(sql, database=self._database)
 
     def _listens(self) -> bool:
         with socket.socket() as probe:

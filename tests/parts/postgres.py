@@ -53,6 +53,13 @@ class PostgresServer:
             for sql in statements:
                 connection.execute(sql)  # type: ignore[arg-type]
 
+    def query(self, sql: str, *, database: str) -> list[tuple[Any, ...]]:
+        """The rows of one statement."""
+        with psycopg.connect(
+            host=str(self.socket_folder), user=self.user, dbname=database, port=self.port, autocommit=True
+        ) as connection:
+            return connection.execute(sql).fetchall()  # type: ignore[arg-type]
+
 
 _numbers = itertools.count(1)
 

@@ -15,12 +15,13 @@ from sqlalchemy import Table as SqlTable
 from hive_ingest.errors import AlreadyExists, NoSuchObject, UnsupportedFeature
 from hive_ingest.metastore_client.embedded import tables as t
 from hive_ingest.metastore_client.embedded.database import Row, Session
-from hive_ingest.metastore_client.embedded.databases import DatabaseCalls, check_length, matching, no_such_database
+from hive_ingest.metastore_client.embedded.databases import DatabaseCalls, matching, no_such_database
 from hive_ingest.metastore_client.embedded.folders import make_folders, move_folder
 from hive_ingest.metastore_client.embedded.sql import now_ms
 from hive_ingest.metastore_client.locations import local_path
 from hive_ingest.metastore_client.table_checks import (
     check_change,
+    check_length,
     check_table,
     is_external,
     with_default_properties,

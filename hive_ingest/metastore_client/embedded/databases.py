@@ -16,10 +16,8 @@ from hive_ingest.metastore_client.embedded.database import Row, Session
 from hive_ingest.metastore_client.embedded.folders import make_folders, remove_folder
 from hive_ingest.metastore_client.embedded.part import ClientPart
 from hive_ingest.metastore_client.locations import local_path, normal_location
+from hive_ingest.metastore_client.table_checks import database_name
 from hive_ingest.model import DEFAULT_DATABASE, Database, TableName
-
-#: Longest name of a database or table (Hive's schema: varchar(128)).
-MAX_NAME_LENGTH = 128
 
 _DB = t.DBS.c
 _GET = select(_DB.DB_NAME, _DB.DB_LOCATION_URI, _DB.DB_COMMENT, _DB.DB_PARAMS).where(
@@ -127,18 +125,6 @@ class DatabaseCalls(ClientPart):
         if self._db.backend.uri.is_sqlite and local_path(normal) is None:
             raise ConfigurationError(f"a SQLite metastore serves one machine, and {normal!r} is not on it")
         return normal
-
-
-def database_name(name: str) -> str:
-    """In lower case. Raises ConfigurationError."""
-    checked = TableName(name, "t").database
-    check_length(checked)
-    return checked
-
-
-def check_length(name: str) -> None:
-    if len(name) > MAX_NAME_LENGTH:
-        raise ConfigurationError(f"{name!r} has {len(name)} characters: a name has {MAX_NAME_LENGTH} at most")
 
 
 def no_such_database(name: str) -> NoSuchObject:

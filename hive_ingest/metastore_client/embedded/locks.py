@@ -32,12 +32,12 @@ from hive_ingest.metastore_client.embedded.transactions import (
     read_only,
     require_open,
 )
+from hive_ingest.metastore_client.lock_checks import check_component
 from hive_ingest.model import (
     DataOperationType,
     LockComponent,
     LockId,
     LockInfo,
-    LockLevel,
     LockRequest,
     LockResponse,
     LockState,
@@ -256,7 +256,7 @@ def _no_such_lock(lock_id: LockId) -> NoSuchLock:
 
 
 def _row(request: LockRequest, number: int, component: LockComponent) -> dict[str, Any]:
-    _check_component(request, component)
+    check_component(request, component)
     return {
         "internal_id": number,
         "txn_id": request.txn_id,
@@ -268,21 +268,6 @@ def _row(request: LockRequest, number: int, component: LockComponent) -> dict[st
         "host": request.hostname or this_host(),
         "agent_info": request.agent_info,
     }
-
-
-def _check_component(request: LockRequest, component: LockComponent) -> None:
-    has_table, has_partition = component.table is not None, component.partition_name is not None
-    wanted = (component.level >= LockLevel.TABLE, component.level == LockLevel.PARTITION)
-    if (has_table, has_partition) != wanted:
-        raise ConfigurationError(
-            f"{component}: a lock at {component.level.name} level names "
-            f"{('no table', 'a table')[wanted[0]]} and {('no partition', 'a partition')[wanted[1]]}"
-        )
-    if request.txn_id and component.is_transactional and component.operation_type is DataOperationType.UNSET:
-        raise ConfigurationError(
-            f"{component}: say what transaction {request.txn_id} does under this lock (operation_type); "
-            "NO_TXN if it touches no data"
-        )
 
 
 def _lower(name: str | None) -> str | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy import select
 
-from hive_ingest.acid.write_ids import ValidTxnList
+from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
 from hive_ingest.metastore_client.embedded import tables as t
 from hive_ingest.metastore_client.embedded.part import ClientPart, abort_reason
 from hive_ingest.metastore_client.embedded.sql import one_of
@@ -49,6 +51,9 @@ class SnapshotCalls(ClientPart):
             tuple(id_ for id_, state in found if state == TxnState.OPEN.value),
             tuple(id_ for id_, state in found if state == TxnState.ABORTED.value),
         )
+
+    def add_write_ids_to_min_history(self, txn_id: TxnId, write_ids: Sequence[ValidWriteIdList]) -> None:
+        """Nothing: MIN_HISTORY_LEVEL has had it since the transaction was opened."""
 
     def get_open_txns_info(self) -> OpenTxnsInfo:
         """All transactions that are open, or aborted and remembered."""

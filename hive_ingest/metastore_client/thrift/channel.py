@@ -153,9 +153,8 @@ def _retrying(seconds: float) -> Callable[[Callable[[], Any]], Any]:
     """Tries again after MetastoreUnavailable, for so long; the last error is the one that is raised."""
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(MetastoreUnavailable),
-        wait=tenacity.wait_exponential_jitter(
-            initial=_FIRST_PAUSE_SECONDS, max=_LONGEST_PAUSE_SECONDS, jitter=_FIRST_PAUSE_SECONDS
-        ),
+        wait=tenacity.wait_exponential(multiplier=_FIRST_PAUSE_SECONDS, max=_LONGEST_PAUSE_SECONDS)
+        + tenacity.wait_random(0, _FIRST_PAUSE_SECONDS),
         stop=tenacity.stop_after_delay(seconds) if seconds > 0 else tenacity.stop_after_attempt(1),
         before_sleep=tenacity.before_sleep_log(_log, logging.INFO),
         reraise=True,

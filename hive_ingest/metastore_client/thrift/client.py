@@ -65,6 +65,7 @@ class ThriftMetastoreClient(LockCalls, PartitionCalls):
         """Another client of the same metastore, for another thread; it connects at its first call."""
         other = type(self)(self._channel.addresses, self._warehouse, self._channel.options)
         other._txn_timeout_seconds = self._txn_timeout_seconds
+        other._uses_min_history = self._uses_min_history
         return other
 
     def close(self) -> None:

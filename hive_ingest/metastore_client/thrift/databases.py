@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from hive_ingest.errors import AlreadyExists, InvalidOperation, NoSuchObject
+from hive_ingest.metastore_client.table_checks import database_name
 from hive_ingest.metastore_client.thrift.convert import to_database
 from hive_ingest.metastore_client.thrift.idl import idl
 from hive_ingest.metastore_client.thrift.part import ClientPart
-from hive_ingest.model import DEFAULT_DATABASE, Database, TableName
+from hive_ingest.model import DEFAULT_DATABASE, Database
 
 
 class DatabaseCalls(ClientPart):
@@ -24,21 +26,30 @@ class DatabaseCalls(ClientPart):
         if_not_exists: bool = False,
     ) -> Database:
         """Raises AlreadyExists, ConfigurationError. Without `location` it lies where the server puts it."""
-        lower = _database_name(name)
+        lower = database_name(name)
         where = location or (f"{self._warehouse.rstrip('/')}/{lower}.db" if self._warehouse else None)
         new = idl().Database(name=lower, description=comment, locationUri=where, parameters=dict(properties or {}))
         if self._version.has_managed_locations:
             new.managedLocationUri = where
         try:
             self._channel.call("create_database", new, is_repeatable=if_not_exists)
-        except AlreadyExists:
+        except AlreadyExists as error:
             if not if_not_exists:
-                raise
+                raise AlreadyExists(
+                    f"database {lower!r} is there already: use it, or pass if_not_exists=True"
+                ) from error
         return self.get_database(lower)
 
     def get_database(self, name: str) -> Database:
         """Raises NoSuchObject."""
-        return to_database(self._channel.call("get_database", name.lower(), is_repeatable=True))
+        return to_database(self._get_database(name.lower()))
+
+    def _get_database(self, name: str) -> Any:
+        """As the server gives it."""
+        try:
+            return self._channel.call("get_database", name, is_repeatable=True)
+        except NoSuchObject as error:
+            raise NoSuchObject(f"there is no database {name!r}: create it first") from error
 
     def get_databases(self, pattern: str = "*") -> list[str]:
         """Names that match Hive's pattern (`*` any text, `|` alternatives), sorted."""
@@ -46,7 +57,7 @@ class DatabaseCalls(ClientPart):
 
     def alter_database(self, name: str, database: Database) -> None:
         """Replace comment and properties. Raises NoSuchObject, InvalidOperation (another name or location)."""
-        found = self._channel.call("get_database", name.lower(), is_repeatable=True)
+        found = self._get_database(name.lower())
         old = to_database(found)
         if (database.name.lower(), database.location.rstrip("/")) != (old.name, old.location.rstrip("/")):
             raise InvalidOperation(f"database {old.name!r} keeps its name and location {old.location}: make a new one")
@@ -55,16 +66,14 @@ class DatabaseCalls(ClientPart):
 
     def drop_database(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
         """Raises NoSuchObject, InvalidOperation when it still has tables and `cascade` is false, or is `default`."""
-        lower = _database_name(name)
+        lower = database_name(name)
         if lower == DEFAULT_DATABASE:
             raise InvalidOperation("the database 'default' cannot be dropped")
         try:
+            self._get_database(lower)  # Hive 3 fails inside when it is not there
             self._channel.call("drop_database", lower, True, cascade, is_repeatable=if_exists)
         except NoSuchObject:
             if not if_exists:
                 raise
-
-
-def _database_name(name: str) -> str:
-    """In lower case. Raises ConfigurationError."""
-    return TableName(name, "t").database
+        except InvalidOperation as error:
+            raise InvalidOperation(f"{error}: drop its tables first, or pass cascade=True") from error

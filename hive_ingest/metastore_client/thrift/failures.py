@@ -33,6 +33,7 @@ _ERRORS: dict[str, type[StreamingError]] = {
 }
 # A server wraps exceptions that a call does not declare into the text of another one.
 _WRAPPED = re.compile(r"\b(\w+Exception)\(message:(.*?)\)", re.DOTALL)
+_LONGEST_MESSAGE = 500
 _TOO_MANY_OPEN = "Maximum allowed number of open transactions"
 
 
@@ -72,8 +73,12 @@ def _named(name: str, message: str, call: str, server: str) -> StreamingError | 
     wrapped = _WRAPPED.search(message)
     if name not in _ERRORS and wrapped is not None:
         name, message = wrapped[1], wrapped[2]
+    if name == "NoSuchTxnException":
+        message += ": it was never opened, has ended, or is no longer remembered"
     return _ERRORS[name](_told(call, server, message)) if name in _ERRORS else None
 
 
 def _told(call: str, server: str, message: str) -> str:
-    return f"{call}: {message.strip() or 'refused without a word'} (says the metastore {server})"
+    # Only the first line is for people: a Java trace may follow.
+    first = next(iter(message.strip().splitlines()), "refused without a word")[:_LONGEST_MESSAGE]
+    return f"{call}: {first} (says the metastore {server})"

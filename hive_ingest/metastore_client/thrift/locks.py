@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 from hive_ingest.errors import ConfigurationError, NoSuchLock
+from hive_ingest.metastore_client.lock_checks import check_component
 from hive_ingest.metastore_client.thrift.convert import to_lock_info, to_lock_response
 from hive_ingest.metastore_client.thrift.idl import idl
-from hive_ingest.metastore_client.thrift.transactions import TransactionCalls
+from hive_ingest.metastore_client.thrift.transactions import MAX_TEXT, TransactionCalls
 from hive_ingest.metastore_client.thrift.versions import ServerVersion
 from hive_ingest.model import LockComponent, LockId, LockInfo, LockRequest, LockResponse, TableName, TxnId
 
@@ -22,12 +24,14 @@ class LockCalls(TransactionCalls):
         """
         if not request.components:
             raise ConfigurationError("a lock request without components: name at least one thing to lock")
+        for component in request.components:
+            check_component(request, component)
         wanted = idl().LockRequest(
             component=[_component(component, self._version) for component in request.components],
             txnid=request.txn_id or None,
-            user=request.user or self._channel.options.effective_user,
-            hostname=request.hostname,
-            agentInfo=request.agent_info,
+            user=(request.user or self._channel.options.effective_user)[:MAX_TEXT],
+            hostname=(request.hostname or socket.gethostname())[:MAX_TEXT],
+            agentInfo=request.agent_info[:MAX_TEXT],
         )
         # Asked for twice, a lock would wait in two places: the second would hold when the first is given up.
         return to_lock_response(self._channel.call("lock", wanted, is_repeatable=False))
@@ -39,6 +43,7 @@ class LockCalls(TransactionCalls):
 
     def unlock(self, lock_id: LockId) -> None:
         """Release a lock outside a transaction, or give up one that is WAITING. Idempotent. Raises TxnOpen."""
+        # Hive's own message tells the transaction's id, too.
         try:
             self._channel.call("unlock", idl().UnlockRequest(lockid=lock_id), is_repeatable=True)
         except NoSuchLock:

@@ -7,7 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hive_ingest.errors import AlreadyExists, InvalidOperation, NoSuchObject
-from hive_ingest.metastore_client.table_checks import check_change, check_table, is_external, with_default_properties
+from hive_ingest.metastore_client.table_checks import (
+    check_change,
+    check_length,
+    check_table,
+    is_external,
+    with_default_properties,
+)
 from hive_ingest.metastore_client.thrift.convert import change_table, from_new_table, to_table
 from hive_ingest.metastore_client.thrift.databases import DatabaseCalls
 from hive_ingest.metastore_client.thrift.idl import idl
@@ -47,13 +53,14 @@ class TableCalls(DatabaseCalls):
             table_type="EXTERNAL_TABLE" if is_external(properties or {}) else "MANAGED_TABLE",
             owner=owner or self._channel.options.effective_user,
         )
+        check_length(new.name.table)
         check_table(new)
         try:
             self._create(from_new_table(new), is_repeatable=if_not_exists)
-        except AlreadyExists:
+        except AlreadyExists as error:
             if not if_not_exists:
-                raise
-        except InvalidOperation:
+                raise AlreadyExists(f"table {new.name} is there already: use it, or pass if_not_exists=True") from error
+        except (InvalidOperation, NoSuchObject):
             self.get_database(new.name.database)  # Hive 3 calls a missing database an invalid object
             raise
         return self.get_table(new.name)
@@ -80,7 +87,10 @@ class TableCalls(DatabaseCalls):
             capabilities=t.ClientCapabilities(values=[t.ClientCapability.INSERT_ONLY_TABLES]),
             processorCapabilities=list(PROCESSOR_CAPABILITIES),
         )
-        return self._channel.call("get_table_req", request, is_repeatable=True).table
+        try:
+            return self._channel.call("get_table_req", request, is_repeatable=True).table
+        except NoSuchObject as error:
+            raise NoSuchObject(f"there is no table {name}: create it first, or correct the name") from error
 
     def get_tables(self, database: str, pattern: str = "*") -> list[str]:
         """Names that match Hive's pattern (`*` any text, `|` alternatives), sorted."""

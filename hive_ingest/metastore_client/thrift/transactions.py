@@ -28,16 +28,22 @@ from hive_ingest.model import (
     OpenTxnsInfo,
     TableName,
     TxnId,
+    TxnState,
     TxnToWriteId,
     TxnType,
     WriteId,
 )
 
 _KEY_PREFIX = "_meta"
+_MIN_HISTORY = "hive.txn.use.minhistorywriteid"
+#: Of the columns for users, hosts and agents: a longer text makes the server fail.
+MAX_TEXT = 128
 
 
 class TransactionCalls(ClientPart):
     """The calls about transactions, what they write, and what readers see."""
+
+    _uses_min_history: bool | None = None
 
     def open_txns(
         self,
@@ -55,15 +61,17 @@ class TransactionCalls(ClientPart):
             raise ConfigurationError(f"count={count}: open at least one transaction")
         request = idl().OpenTxnRequest(
             num_txns=count,
-            user=user or self._channel.options.effective_user,
-            hostname=socket.gethostname(),
-            agentInfo=agent_info,
+            user=(user or self._channel.options.effective_user)[:MAX_TEXT],
+            hostname=socket.gethostname()[:MAX_TEXT],
+            agentInfo=agent_info[:MAX_TEXT],
             txn_type=int(txn_type),
         )
         return [TxnId(id_) for id_ in self._channel.call("open_txns", request, is_repeatable=False).txn_ids]
 
     def allocate_table_write_ids(self, table: str | TableName, txn_ids: Sequence[TxnId]) -> list[TxnToWriteId]:
-        """Idempotent for each transaction. Raises NoSuchTxn, TxnAborted."""
+        """Idempotent for each transaction; lower transactions get lower ids. Raises NoSuchTxn, TxnAborted."""
+        if not txn_ids:
+            return []
         name = TableName.of(table)
         request = idl().AllocateTableWriteIdsRequest(dbName=name.database, tableName=name.table, txnIds=list(txn_ids))
         try:
@@ -73,16 +81,18 @@ class TransactionCalls(ClientPart):
         except MetastoreError as error:
             # Servers tell of a transaction that is not open only as an internal error, or by hanging up.
             raise self._not_open(txn_ids) or error from error
-        given = {entry.txnId: WriteId(entry.writeId) for entry in answer.txnToWriteIds}
-        return [TxnToWriteId(txn_id, given[txn_id]) for txn_id in txn_ids]
+        return sorted(
+            (TxnToWriteId(TxnId(entry.txnId), WriteId(entry.writeId)) for entry in answer.txnToWriteIds),
+            key=lambda entry: entry.txn_id,
+        )
 
     def _not_open(self, txn_ids: Sequence[TxnId]) -> StreamingError | None:
         """The error of the first one that is not open."""
-        snapshot = self.get_valid_txns()
+        states = {info.id: info.state for info in self.get_open_txns_info().transactions}
         for txn_id in txn_ids:
-            if snapshot.is_aborted(txn_id):
+            if states.get(txn_id) is TxnState.ABORTED:
                 return TxnAborted(f"transaction {txn_id} is aborted: nothing of it is visible, begin a new one")
-            if txn_id not in snapshot.open:
+            if txn_id not in states:
                 return NoSuchTxn(f"transaction {txn_id} is not open: it was never opened, or has ended")
         return None
 
@@ -215,3 +225,20 @@ class TransactionCalls(ClientPart):
         answer = self._channel.call("get_valid_write_ids", request, is_repeatable=True)
         found = {each.table: each for each in map(to_valid_write_ids, answer.tblValidWriteIds)}
         return [found[name] for name in names]
+
+    def add_write_ids_to_min_history(self, txn_id: TxnId, write_ids: Sequence[ValidWriteIdList]) -> None:
+        """Tell what a reader's snapshot still needs (HIVE-24291), where the server goes by it; 4.2 does unless told.
+
+        All others keep what an open transaction may need by the transaction's own id.
+        """
+        if not write_ids or not self._goes_by_min_history():
+            return
+        lowest = {str(each.table): each.min_open or each.high_water_mark + 1 for each in write_ids}
+        self._channel.call("add_write_ids_to_min_history", txn_id, lowest, is_repeatable=True)
+
+    def _goes_by_min_history(self) -> bool:
+        if self._uses_min_history is None:
+            self._uses_min_history = self._version.has_min_history and (
+                self._channel.call("get_config_value", _MIN_HISTORY, "false", is_repeatable=True).lower() == "true"
+            )
+        return self._uses_min_history

@@ -8,6 +8,8 @@ import ssl
 from typing import Any, Self
 
 from thriftpy2.protocol import TCyBinaryProtocolFactory
+from thriftpy2.protocol.cybin import ProtocolError
+from thriftpy2.protocol.exc import TProtocolException
 from thriftpy2.thrift import TClient, TException
 from thriftpy2.transport import TCyBufferedTransportFactory, TSocket, TTransportException
 
@@ -61,9 +63,9 @@ class Wire:
             raise HungUp(f"{self.address} did not answer {name} within {timeout_seconds:g} s") from error
         except OSError as error:
             raise HungUp(f"the connection to {self.address} broke during {name}: {error}") from error
+        except (ProtocolError, TProtocolException) as error:
+            raise HungUp(f"{self.address} answered {name} with something that is not Thrift: {error}") from error
         except TException as error:
-            if type(error).__name__ == "TProtocolException":
-                raise HungUp(f"{self.address} answered {name} with something that is not Thrift: {error}") from error
             raise server_error(name, str(self.address), error) from error
 
     def is_stale(self) -> bool:

@@ -81,6 +81,7 @@ def test_a_commit_whose_answer_was_lost_is_asked_for_again(ms: MetastoreClient) 
     assert ids(ms) == [1]
 
 
+@pytest.mark.only_on(["sqlite", "postgres"], because="its tables are changed by hand")
 def test_progress_decides_when_the_metastore_has_forgotten_the_commit(ms: MetastoreClient, metastore_uri: str) -> None:
     lossy = AnswerLost(ms, {"commit_txn": 1}, after=lambda: forget_commits(metastore_uri))
     with connect(lossy, sink="s", sources=["a"]) as conn:
@@ -91,6 +92,7 @@ def test_progress_decides_when_the_metastore_has_forgotten_the_commit(ms: Metast
     assert ids(ms) == [1]
 
 
+@pytest.mark.only_on(["sqlite", "postgres"], because="its tables are changed by hand")
 def test_without_a_sink_a_forgotten_commit_is_unknown_and_nothing_is_removed(
     ms: MetastoreClient, metastore_uri: str
 ) -> None:
@@ -142,6 +144,7 @@ def test_an_error_after_the_commit_removes_nothing(ms: MetastoreClient) -> None:
 
 
 @pytest.mark.parametrize("table", ["t", "p"])
+@pytest.mark.only_on(["sqlite", "postgres"], because="the clock is moved")
 def test_rows_published_and_never_committed_stay_invisible_for_ever(
     metastore_uri: str, tmp_path: Path, table: str, ms: MetastoreClient
 ) -> None:

@@ -249,6 +249,9 @@ def test_a_position_that_is_no_json_is_refused(ms: MetastoreClient) -> None:
         conn.abort_transaction()
 
 
+@pytest.mark.only_on(
+    ["sqlite", "postgres", "hive401"], because="Hive 3 has no table ids: the second table is of the same second"
+)
 def test_a_sink_that_belongs_to_another_table_is_refused(ms: MetastoreClient) -> None:
     ms.create_table("web.u", columns={"id": "int"})
     with connect(ms, "a") as conn:

@@ -41,6 +41,7 @@ def folder(location: str) -> Path:
 # -- databases ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.only_on(["sqlite", "postgres"], because="folders are the server's business")
 def test_the_default_database_lies_in_the_warehouse_itself(metastore: MetastoreClient, tmp_path: Path) -> None:
     assert metastore.get_database("default").location == f"file:{tmp_path}/warehouse"
     table = metastore.create_table("t", columns=COLUMNS)
@@ -115,11 +116,8 @@ def test_a_bad_name_is_refused(metastore: MetastoreClient, name: str) -> None:
 
 def test_a_table_is_transactional_unless_said_otherwise(ms: MetastoreClient) -> None:
     table = ms.create_table("web.t", columns=COLUMNS)
-    assert table.properties == {
-        "transactional": "true",
-        "transactional_properties": "default",
-        "bucketing_version": "2",
-    }
+    expected = {"transactional": "true", "transactional_properties": "default", "bucketing_version": "2"}
+    assert table.properties.items() >= expected.items()
     assert table.is_transactional
     assert table.table_type == "MANAGED_TABLE"
     plain = ms.create_table("web.plain", columns=COLUMNS, properties={"transactional": "false"})
@@ -147,6 +145,7 @@ def test_what_was_created_is_what_is_got(ms: MetastoreClient) -> None:
     assert folder(made.location).is_dir()
 
 
+@pytest.mark.only_on(["sqlite", "postgres", "hive401"], because="Hive 3 has no table ids")
 def test_table_ids_are_never_given_out_again(ms: MetastoreClient) -> None:
     first = ms.create_table("web.t", columns=COLUMNS)
     ms.drop_table("web.t")
@@ -279,6 +278,7 @@ def test_a_dropped_table_may_leave_its_data(ms: MetastoreClient, alerts: Table) 
     assert folder(alerts.location).is_dir()
 
 
+@pytest.mark.only_on(["sqlite", "postgres"], because="folders are the server's business")
 def test_dropping_removes_no_folder_that_holds_something_else(metastore: MetastoreClient, tmp_path: Path) -> None:
     for name, location in (("a", tmp_path / "warehouse"), ("b", tmp_path), ("c", tmp_path / "shared")):
         metastore.create_table(name, columns=COLUMNS, location=str(location))
@@ -289,6 +289,7 @@ def test_dropping_removes_no_folder_that_holds_something_else(metastore: Metasto
     assert (tmp_path / "shared" / "inner").is_dir()
 
 
+@pytest.mark.only_on(["sqlite", "postgres"], because="folders are the server's business")
 def test_a_symbolic_link_is_not_followed_when_a_table_is_dropped(ms: MetastoreClient, tmp_path: Path) -> None:
     (tmp_path / "precious").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "precious")
@@ -298,6 +299,7 @@ def test_a_symbolic_link_is_not_followed_when_a_table_is_dropped(ms: MetastoreCl
     assert (tmp_path / "precious" / "file").exists()
 
 
+@pytest.mark.only_on(["sqlite", "postgres"], because="Hive forgets the write ids of a table that is dropped")
 def test_a_late_writer_of_a_dropped_table_cannot_meet_its_write_id_again(ms: MetastoreClient, alerts: Table) -> None:
     late, next_ = ms.open_txns(2)
     assert ms.allocate_table_write_ids("web.alerts", [late])[0].write_id == 1
@@ -308,6 +310,7 @@ def test_a_late_writer_of_a_dropped_table_cannot_meet_its_write_id_again(ms: Met
     assert ms.get_valid_write_ids(["web.alerts"])[0].aborted == (1,)
 
 
+@pytest.mark.only_on(["sqlite", "postgres"], because="folders are the server's business")
 def test_a_folder_that_cannot_be_made_is_an_error_and_leaves_no_table(ms: MetastoreClient, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StreamingIOFailure, match="cannot make folder"):
@@ -389,7 +392,9 @@ def test_a_partition_changes_its_columns_and_properties_only(ms: MetastoreClient
     (partition,) = ms.add_partitions("web.alerts", [["Asia", "India"]])
     changed = replace(partition, properties={"rows": "7"})
     ms.alter_partition("web.alerts", changed)
-    assert ms.get_partition("web.alerts", ["Asia", "India"]) == changed
+    found = ms.get_partition("web.alerts", ["Asia", "India"])
+    assert found.properties.items() >= {"rows": "7"}.items()
+    assert replace(found, properties={}) == replace(changed, properties={})
     with pytest.raises(InvalidOperation, match="keeps its location"):
         ms.alter_partition("web.alerts", replace(partition, location="file:/elsewhere"))
     with pytest.raises(NoSuchObject):

@@ -6,7 +6,9 @@ import dataclasses
 import subprocess
 import sys
 
-from hive_ingest.connection.owner import Owner
+import pytest
+
+from hive_ingest.connection.owner import MAX_AGENT_INFO, Owner
 
 ME = Owner.of_this_process("flights")
 
@@ -15,9 +17,24 @@ def test_an_owner_survives_the_way_through_a_locks_agent_info() -> None:
     assert Owner.parse(ME.to_agent_info("my job, run 7")) == ME
 
 
+@pytest.mark.parametrize("host", ["h", "h" * 64])
+@pytest.mark.parametrize("sink", ["s", "s" * 100])
+def test_the_agent_info_fits_into_hives_column_and_loses_nothing_that_tells_who_is_dead(
+    sink: str, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: host)
+    owner = dataclasses.replace(Owner.of_this_process(sink), pid=4_194_304, start="123456789012", incarnation=99_999)
+    text = owner.to_agent_info("a job with a long name " * 9)
+    assert len(text) <= MAX_AGENT_INFO
+    parsed = Owner.parse(text)
+    assert parsed is not None
+    assert dataclasses.replace(parsed, sink=sink) == owner
+
+
 def test_the_agent_info_of_others_is_no_owner() -> None:
     assert Owner.parse("HiveServer2 query=1") is None
-    assert Owner.parse("sink=a host=b boot=c pid=x start=1 incarnation=0") is None
+    assert Owner.parse("sink=a owner=b/c/x/1/0") is None
+    assert Owner.parse("sink=a owner=b") is None
 
 
 def test_a_living_process_is_not_dead() -> None:

@@ -37,7 +37,6 @@ def test_an_absolute_path_stays() -> None:
 @pytest.mark.parametrize(
     "uri",
     [
-        "thrift://host:9083",
         "mysql+pymysql://host/db",
         "postgresql://host/db",
         "postgres://host/db",

@@ -1,0 +1,88 @@
+"""Real metastores by version, and one that wants TLS and a password."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hive_ingest.metastore_client import MetastoreClient, connect_metastore
+from tests.parts.fetch import java_home
+from tests.parts.metastore import RealMetastore
+from tests.parts.postgres import PostgresServer
+
+USER, PASSWORD = "streamer", "s3cret"
+TIMEOUT_SECONDS = 4.0
+
+
+@pytest.fixture(params=["3.1.3", "4.0.1"])
+def real_metastore(request: pytest.FixtureRequest, real_metastores: Callable[[str], RealMetastore]) -> RealMetastore:
+    """Hive 3.1.3's, then 4.0.1's, emptied."""
+    metastore = real_metastores(request.param)
+    metastore.reset()
+    return metastore
+
+
+@pytest.fixture
+def client(real_metastore: RealMetastore) -> Iterator[MetastoreClient]:
+    with connect_metastore(real_metastore.uri) as client:
+        yield client
+
+
+@dataclass(frozen=True, slots=True)
+class SecuredMetastore:
+    """Hive 4.0.1's with TLS and SASL PLAIN, a short time-out, and readers' snapshots remembered (HIVE-24291)."""
+
+    server: RealMetastore
+    ca_file: Path
+
+    def options(self) -> dict[str, Any]:
+        """Those with which it lets us in."""
+        return {
+            "use_ssl": True,
+            "ssl_ca_file": str(self.ca_file),
+            "authentication": "plain",
+            "user": USER,
+            "password": PASSWORD,
+        }
+
+
+@pytest.fixture(scope="session")
+def secured_metastore(
+    listening_postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SecuredMetastore]:
+    home = tmp_path_factory.mktemp("secured")
+    keystore, ca_file = make_certificate(home)
+    properties = {
+        "metastore.use.SSL": "true",
+        "metastore.keystore.path": str(keystore),
+        "metastore.keystore.password": PASSWORD,
+        "metastore.keystore.type": "PKCS12",
+        "metastore.authentication": "CONFIG",
+        "metastore.authentication.config.username": USER,
+        "metastore.authentication.config.password": PASSWORD,
+        "metastore.txn.use.minhistorywriteid": "true",
+        "metastore.txn.timeout": f"{TIMEOUT_SECONDS:.0f}s",
+        "metastore.acid.housekeeper.start": "1s",
+        "metastore.acid.housekeeper.interval": "1s",
+    }
+    with (
+        listening_postgres.database_name() as database,
+        RealMetastore("4.0.1", home, listening_postgres, database, properties=properties) as server,
+    ):
+        yield SecuredMetastore(server, ca_file)
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """A key store for 127.0.0.1, and its certificate as PEM; made by the keytool of pip's Java."""
+    keystore, pem = folder / "key.p12", folder / "certificate.pem"
+    keytool = str(java_home() / "bin" / "keytool")
+    store = ["-keystore", str(keystore), "-storetype", "PKCS12", "-storepass", PASSWORD, "-alias", "metastore"]
+    names = ["-dname", "CN=127.0.0.1", "-ext", "san=ip:127.0.0.1"]
+    subprocess.run([keytool, "-genkeypair", "-keyalg", "RSA", *store, *names], check=True, capture_output=True)
+    subprocess.run([keytool, "-exportcert", "-rfc", "-file", str(pem), *store], check=True, capture_output=True)
+    return keystore, pem

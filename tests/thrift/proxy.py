@@ -1,0 +1,147 @@
+"""A TCP proxy before a metastore that breaks one call on purpose: before, within or after it took effect."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import socket
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+_STRICT_CALL = b"\x80\x01\x00\x01"
+_CHUNK = 1 << 16
+
+
+class Fault(enum.Enum):
+    """What happens to a call; afterwards the connection is closed."""
+
+    REQUEST_CUT = "the server never sees the request"
+    REQUEST_HALF = "the server sees half of the request"
+    ANSWER_CUT = "the client sees nothing of the answer"
+    ANSWER_HALF = "the client sees half of the answer"
+    ANSWER_LATE = "the answer comes after the client's time-out"
+
+
+class FaultyProxy:
+    """Passes everything on to `port` of this machine until a fault is armed; each fault happens once."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._armed: tuple[str, Fault] | None = None
+        self._connections: list[socket.socket] = []
+        #: The calls that were seen, in order.
+        self.calls: list[str] = []
+        #: The call that a fault has hit.
+        self.hit: str | None = None
+        self.refuses = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def uri(self) -> str:
+        return f"thrift://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def arm(self, call: str, fault: Fault) -> None:
+        """Break the next `call`."""
+        self._armed, self.hit = (call, fault), None
+
+    def cut(self) -> None:
+        """Close all connections, and refuse new ones until `mend`."""
+        self.refuses = True
+        for connection in self._connections:
+            _close(connection)
+
+    def mend(self) -> None:
+        self.refuses = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.cut()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            if self.refuses:
+                _close(client)
+                continue
+            server = socket.create_connection(("127.0.0.1", self._target))
+            self._connections += [client, server]
+            link = _Link(self, client, server)
+            threading.Thread(target=link.pass_requests, daemon=True).start()
+            threading.Thread(target=link.pass_answers, daemon=True).start()
+
+    def take_fault(self, call: str) -> Fault | None:
+        """The fault for this call, which is disarmed by it."""
+        self.calls.append(call)
+        if self._armed is None or self._armed[0] != call:
+            return None
+        (_, fault), self._armed, self.hit = self._armed, None, call
+        return fault
+
+
+class _Link:
+    """One connection through the proxy."""
+
+    def __init__(self, proxy: FaultyProxy, client: socket.socket, server: socket.socket) -> None:
+        self._proxy, self._client, self._server = proxy, client, server
+        self._on_answer: Fault | None = None
+
+    def pass_requests(self) -> None:
+        try:
+            while data := self._client.recv(_CHUNK):
+                fault = self._proxy.take_fault(_call_of(data)) if data.startswith(_STRICT_CALL) else None
+                if fault is Fault.REQUEST_CUT:
+                    break
+                if fault is Fault.REQUEST_HALF:
+                    self._server.sendall(data[: len(data) // 2])
+                    break
+                self._on_answer = fault
+                self._server.sendall(data)
+        except OSError:
+            pass
+        self._close()
+
+    def pass_answers(self) -> None:
+        try:
+            while data := self._server.recv(_CHUNK):
+                fault = self._on_answer
+                if fault is Fault.ANSWER_CUT:
+                    break
+                if fault is Fault.ANSWER_HALF:
+                    self._client.sendall(data[: len(data) // 2])
+                    break
+                if fault is Fault.ANSWER_LATE:
+                    time.sleep(LATE_SECONDS)
+                self._client.sendall(data)
+        except OSError:
+            pass
+        self._close()
+
+    def _close(self) -> None:
+        _close(self._client)
+        _close(self._server)
+
+
+#: More than the call time-out of the clients under test.
+LATE_SECONDS = 1.6
+
+
+def _call_of(request: bytes) -> str:
+    length = int.from_bytes(request[4:8])
+    return request[8 : 8 + length].decode()
+
+
+def _close(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it is closed already
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
