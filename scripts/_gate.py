@@ -74,6 +74,22 @@ STAGES = (
         tests=("tests/kafka",),
     ),
     Stage("interop", (_python("-m", "tests.parts.fetch"),), tests=("tests/interop",)),
+    # Real metastores: their own room, and of the suites that take any metastore what fits into six minutes.
+    Stage(
+        "thrift",
+        (_python("-m", "tests.parts.fetch", "hive-3.1.3", "hive-4.0.1", "metastore"),),
+        tests=(
+            "tests/thrift",
+            *(f"tests/acceptance/metastore/test_{name}.py" for name in ("transactions", "write_ids", "locks")),
+            *(f"tests/acceptance/connection/test_{name}.py" for name in ("outcomes", "progress")),
+            "--metastores=real",
+        ),
+    ),
+    Stage(
+        "metastores",
+        tests=("tests/acceptance/metastore", "tests/acceptance/connection", "--metastores=real"),
+        gates=False,
+    ),
     Stage("soak", tests=("tests/soak",), gates=False),
 )
 
@@ -92,7 +108,7 @@ def _parse(arguments: Sequence[str]) -> tuple[list[Stage], list[str]]:
     own, _, rest = _partition(list(arguments), "--")
     parser = argparse.ArgumentParser(prog="scripts/test", epilog="what follows -- goes to pytest")
     names = [stage.name for stage in STAGES]
-    parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"{', '.join(names)}; default: all but soak")
+    parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"{', '.join(names)}; default: all that gate")
     chosen = parser.parse_args(own).stages
     if unknown := sorted(set(chosen) - set(names)):
         parser.error(f"there is no stage {unknown[0]}; there are {', '.join(names)}")
