@@ -1,0 +1,220 @@
+"""Commits and aborts of the data source in all the orders that Spark may ask for them, without a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import StructField, StructType
+
+import hive_ingest as hi
+from hive_ingest.connection.staging import STAGING_FOLDER
+from hive_ingest.errors import ConfigurationError, SinkConflict, StreamingIOFailure
+from hive_ingest.faults import set_hook
+from hive_ingest.metastore_client import MetastoreClient, connect_metastore
+from hive_ingest.model import TxnState
+from hive_ingest.streaming.spark import source_writer
+from hive_ingest.streaming.spark.data_source import HiveDataSource
+from hive_ingest.streaming.spark.types import spark_type
+from hive_ingest.testing.faults import CrashPoint, FaultError, faults
+
+SCHEMA = StructType([StructField("id", spark_type("bigint"))])
+QUERY = "5f0c-11"
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[MetastoreClient]:
+    with connect_metastore(f"sqlite:///{tmp_path}/metastore.db", warehouse=tmp_path / "warehouse") as client:
+        client.create_database("web")
+        client.create_table("web.t", columns={"id": "bigint"})
+        yield client
+    set_hook(None)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Callable[..., HiveDataSource]:
+    def make(**more: object) -> HiveDataSource:
+        place = {"metastore": f"sqlite:///{tmp_path}/metastore.db", "warehouse": f"{tmp_path}/warehouse"}
+        given = {**place, "table": "web.t", **{name: str(value) for name, value in more.items()}}
+        return HiveDataSource(CaseInsensitiveDict(given))
+
+    return make
+
+
+class Batch:
+    """One attempt of a driver at a micro-batch: its tasks have run, its commit or abort is still to come."""
+
+    def __init__(self, source: HiveDataSource, number: int, *tasks: list[int], query: str = QUERY) -> None:
+        self._source, self._number = source, number
+        self.messages: list[Any] = [self._run(query, ids) for ids in tasks]
+
+    def _run(self, query: str, ids: list[int]) -> Any:
+        properties = {"sql.streaming.queryId": query, "streaming.sql.batchId": str(self._number)}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(source_writer.TaskContext, "get", lambda: Task(properties))
+            return self._source.streamWriter(SCHEMA, False).write(iter([rows(*ids)]))
+
+    def commit(self) -> None:
+        self._source.streamWriter(SCHEMA, False).commit(self.messages, self._number)
+
+    def abort(self) -> None:
+        self._source.streamWriter(SCHEMA, False).abort(self.messages, self._number)
+
+
+class Task:
+    """What Spark tells a task of the query that it runs for."""
+
+    def __init__(self, properties: dict[str, str]) -> None:
+        self.getLocalProperty = properties.get
+
+
+def rows(*ids: int) -> pa.RecordBatch:
+    return pa.record_batch({"id": pa.array(ids, pa.int64())})
+
+
+def ids(client: MetastoreClient) -> list[int]:
+    return sorted(hi.read_table(client, "web.t")["id"].to_pylist())
+
+
+def leftovers(client: MetastoreClient) -> list[Any]:
+    folder = Path(client.get_table("web.t").location.removeprefix("file:"), STAGING_FOLDER)
+    open_txns = [txn for txn in client.get_open_txns_info().transactions if txn.state is TxnState.OPEN]
+    return [*folder.iterdir(), *open_txns]
+
+
+# -- streams ---------------------------------------------------------------------------------------
+
+
+def test_all_tasks_of_a_batch_become_visible_at_once(client: MetastoreClient, source: Any) -> None:
+    batch = Batch(source(), 0, [1, 2], [], [3])
+    assert ids(client) == []
+    batch.commit()
+    assert ids(client) == [1, 2, 3]
+    assert leftovers(client) == []
+
+
+def test_a_batch_without_rows_is_progress_too(client: MetastoreClient, source: Any) -> None:
+    Batch(source(), 0, []).commit()
+    Batch(source(), 1, [1]).commit()
+    Batch(source(), 1, [1]).commit()
+    assert ids(client) == [1]
+    assert hi.read_table(client, "web.t__progress").num_rows == 2
+
+
+def test_an_abort_after_a_commit_harms_nothing(client: MetastoreClient, source: Any) -> None:
+    """Spark asks for it when the answer to the commit was lost."""
+    batch = Batch(source(), 0, [1], [2])
+    batch.commit()
+    batch.abort()
+    assert ids(client) == [1, 2]
+    assert leftovers(client) == []
+
+
+def test_an_abort_removes_what_the_tasks_staged_that_did_not_fail(client: MetastoreClient, source: Any) -> None:
+    batch = Batch(source(), 0, [1])
+    batch.messages.append(None)
+    batch.abort()
+    assert ids(client) == []
+    assert leftovers(client) == []
+
+
+def test_a_driver_that_comes_second_with_a_batch_skips_it(client: MetastoreClient, source: Any) -> None:
+    """Also one whose staged rows the first one has removed."""
+    zombie, driver = Batch(source(), 0, [1]), Batch(source(), 0, [1])
+    driver.commit()
+    zombie.commit()
+    assert ids(client) == [1]
+    assert leftovers(client) == []
+
+
+def test_an_abort_of_one_driver_leaves_the_rows_of_the_other(client: MetastoreClient, source: Any) -> None:
+    zombie, driver = Batch(source(), 0, [1]), Batch(source(), 0, [1])
+    zombie.abort()
+    driver.commit()
+    assert ids(client) == [1]
+
+
+def test_another_query_is_refused_and_its_rows_are_removed(client: MetastoreClient, source: Any) -> None:
+    Batch(source(), 0, [1]).commit()
+    other = Batch(source(), 0, [1], query="7a-22")
+    with pytest.raises(SinkConflict, match="sinks adopt"):
+        other.commit()
+    other.abort()
+    assert ids(client) == [1]
+    assert leftovers(client) == []
+
+
+def test_a_commit_whose_rows_are_gone_commits_nothing(client: MetastoreClient, source: Any) -> None:
+    batch = Batch(source(), 0, [1], [2])
+    batch.abort()
+    with pytest.raises(StreamingIOFailure, match=r"Run the job again"):
+        batch.commit()
+    assert ids(client) == []
+    assert leftovers(client) == []
+
+
+@pytest.mark.parametrize(
+    ("point", "is_committed"), [("after_lock_acquired", False), ("after_publish", False), ("after_commit_txn", True)]
+)
+def test_a_commit_that_breaks_off_is_repeated_without_loss_or_double(
+    client: MetastoreClient, source: Any, point: str, is_committed: bool
+) -> None:
+    """As Spark goes on: abort, and the same batch again after a restart."""
+    batch = Batch(source(), 0, [1], [2])
+    with faults(CrashPoint(point)), pytest.raises(FaultError):
+        batch.commit()
+    assert ids(client) == ([1, 2] if is_committed else [])
+    batch.abort()
+    again = Batch(source(), 0, [1], [2])
+    again.commit()
+    assert ids(client) == [1, 2]
+    assert leftovers(client) == []
+
+
+def test_at_least_once_keeps_no_progress(client: MetastoreClient, source: Any) -> None:
+    for _ in range(2):
+        Batch(source(delivery="at-least-once"), 0, [1]).commit()
+    assert ids(client) == [1, 1]
+    assert client.get_tables("web") == ["t"]
+
+
+def test_tasks_of_two_queries_are_no_batch(client: MetastoreClient, source: Any) -> None:
+    batch, other = Batch(source(), 0, [1]), Batch(source(), 0, [1], query="7a-22")
+    batch.messages += other.messages
+    with pytest.raises(ConfigurationError, match="name 2 queries"):
+        batch.commit()
+
+
+# -- batch writes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_batch_write_is_one_transaction(client: MetastoreClient, source: Any, overwrite: bool) -> None:
+    hi.append(client, "web.t", rows(0))
+    writer = source().writer(SCHEMA, overwrite)
+    messages = [writer.write(iter([rows(*ids)])) for ids in ([1, 2], [], [3])]
+    assert ids(client) == [0]
+    writer.commit(messages)
+    writer.abort(messages)
+    assert ids(client) == ([1, 2, 3] if overwrite else [0, 1, 2, 3])
+    assert leftovers(client) == []
+
+
+def test_an_overwrite_without_rows_empties_the_table(client: MetastoreClient, source: Any) -> None:
+    hi.append(client, "web.t", rows(0))
+    writer = source().writer(SCHEMA, True)
+    writer.commit([writer.write(iter([]))])
+    assert ids(client) == []
+
+
+def test_a_task_that_outlives_its_job_leaves_nothing(client: MetastoreClient, source: Any) -> None:
+    writer = source().writer(SCHEMA, False)
+    writer.write(iter([rows(1)]))
+    writer.abort([None])
+    with pytest.raises(StreamingIOFailure):
+        writer.write(iter([rows(1)]))
+    assert leftovers(client) == []
