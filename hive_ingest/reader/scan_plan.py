@@ -27,7 +27,7 @@ from hive_ingest.reader.scan import (
 )
 from hive_ingest.storage.filesystem import open_store
 
-DEFAULT_SPLIT_BYTES = 128 << 20
+DEFAULT_SPLIT_BYTES = 32 << 20
 #: What a file costs beside its bytes, so that a split has no thousands of tiny ones.
 _OPEN_COST_BYTES = 1 << 20
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from pathlib import Path
 
 import pytest
 
 from hive_ingest.config import StreamingSettings
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.model import TableName
-from hive_ingest.streaming.spark.source_options import read_options, stream_options, write_options
+from hive_ingest.streaming.spark.source_options import (
+    ReadOptions,
+    StreamOptions,
+    read_options,
+    stream_options,
+    write_options,
+)
 
 PLACE = {"metastore": "sqlite:////data/metastore.db", "warehouse": "/data/warehouse", "table": "web.alerts"}
 
@@ -119,3 +127,18 @@ def test_at_least_once_is_only_by_name_and_keeps_no_progress() -> None:
 def test_a_password_is_not_shown() -> None:
     options = read_options({**PLACE, "metastore": "postgresql+psycopg://user:geheim@db/hive"})
     assert "geheim" not in repr(options)
+
+
+def test_every_option_is_documented_with_its_default() -> None:
+    text = (Path(__file__).parents[4] / "docs" / "spark.md").read_text("utf-8")
+    section = text.partition("### Options of the data source")[2].partition("\n## ")[0]
+    documented = dict(re.findall(r"^\| `([\w.<>]+)` \| ([^|]*?) ?\|", section, re.MULTILINE))
+    options = {
+        option.name: option.default
+        for kind in (ReadOptions, StreamOptions)
+        for option in dataclasses.fields(kind)
+        if option.name not in ("settings", "metastore_options")
+    }
+    assert documented.keys() == options.keys() | {"metastore.<name>"}
+    shown = {name: str(value).lower() for name, value in options.items() if isinstance(value, str | int | float)}
+    assert {name: documented[name] for name in shown} == shown
