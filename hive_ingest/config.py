@@ -131,13 +131,23 @@ def hive_site_properties(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-_UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-_TIME = re.compile(r"(\d+)\s*(?:(ms|us|ns|[dhms])[a-z]*)?", re.IGNORECASE)
+#: Hive's `TimeValidator` and `HiveConf.unitFor`; most also with "s" behind.
+_SECONDS_OF_UNIT = {
+    **dict.fromkeys(("d", "day"), 86400.0),
+    **dict.fromkeys(("h", "hour"), 3600.0),
+    **dict.fromkeys(("m", "min", "minute"), 60.0),
+    **dict.fromkeys(("", "s", "sec", "second"), 1.0),
+    **dict.fromkeys(("ms", "msec", "millisecond"), 1e-3),
+    **dict.fromkeys(("us", "usec", "microsecond"), 1e-6),
+    **dict.fromkeys(("ns", "nsec", "nanosecond"), 1e-9),
+}
+_TIME = re.compile(r"(\d+)\s*([a-z]*)")
 
 
 def parse_seconds(text: str) -> float:
     """One of Hive's times: "300s", "5 min", "1day"; seconds without a unit. Raises ConfigurationError."""
-    found = _TIME.fullmatch(text.strip().lower().replace("sec", "s").replace("msec", "ms").replace("usec", "us"))
-    if found is None:
+    found = _TIME.fullmatch(text.strip().lower())
+    unit = found[2] if found and found[2] in _SECONDS_OF_UNIT else (found[2].removesuffix("s") if found else None)
+    if found is None or unit not in _SECONDS_OF_UNIT:
         raise ConfigurationError(f"{text!r} is no time: write it as Hive does, as in 300s")
-    return int(found[1]) * _UNITS[found[2] or "s"]
+    return int(found[1]) * _SECONDS_OF_UNIT[unit]
