@@ -16,34 +16,37 @@ _thread = threading.local()
 
 
 class HeldSink(HiveSink):
-    """Stops in batch `batch_id` at `point`, the first time that it comes there, as long as `go_on` is no file.
+    """Stops in batch `batch_id`, or in each, the first time that it comes to `point`: see `Streams.let_go`.
 
-    Prints "held <table> <point>" there. Each batch runs on one thread, so several sinks of a process are held each at
-    a point of its own.
+    Prints "held <table> <point> <batch>" there. Each batch runs on one thread, so several sinks of a process are held
+    each at a point of its own.
     """
 
-    def __init__(self, *, point: str, batch_id: int, go_on: Path, **options: Any) -> None:
+    def __init__(self, *, point: str, batch_id: int | None, go_on: Path, **options: Any) -> None:
         super().__init__(**options)
         assert point in ALL_FAULT_POINTS
         self._point, self._held_batch, self._go_on = point, batch_id, go_on
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        _thread.sink = self if batch_id == self._held_batch else None
+        is_held = self._held_batch is None or batch_id == self._held_batch
+        _thread.held = (self, batch_id) if is_held else None
         super().__call__(df, batch_id)
 
-    def hold(self, point: str) -> None:
+    def hold(self, point: str, batch_id: int) -> None:
         if point != self._point:
             return
-        _thread.sink = None
-        print("held", self._target.table, point, flush=True)
-        while not self._go_on.exists():
+        _thread.held = None
+        print("held", self._target.table, point, batch_id, flush=True)
+        signs = (self._go_on, self._go_on.with_name(f"{self._go_on.name}-{batch_id}"))
+        while not any(sign.exists() for sign in signs):
             time.sleep(0.02)
 
 
 def _reached(point: str) -> None:
-    sink = getattr(_thread, "sink", None)
-    if sink is not None:
-        sink.hold(point)
+    held = getattr(_thread, "held", None)
+    if held is not None:
+        sink, batch_id = held
+        sink.hold(point, batch_id)
 
 
 def arm() -> None:

@@ -23,11 +23,11 @@ SCRIPT = Path(__file__).with_name("stream_job.py")
 
 @dataclass
 class Stream:
-    """One query. It is held at `point` of batch `batch_id`, if there is one and a driver runs it."""
+    """One query. Run by a driver, it is held at `point` of batch `batch_id`, or of each; without a point it is not."""
 
     table: str
     point: str | None = None
-    batch_id: int = 1
+    batch_id: int | None = 1
     columns: str = "id, text, part"
     checkpoint: str = ""
 
@@ -38,9 +38,11 @@ class Stream:
 class Streams:
     """In `folder`: the input, the checkpoints, the warehouse, and the metastore unless it is elsewhere."""
 
-    def __init__(self, folder: Path, uri: str | None = None, **metastore_options: Any) -> None:
+    def __init__(
+        self, folder: Path, uri: str | None = None, *, rows_per_file: int = 20, **metastore_options: Any
+    ) -> None:
         self.folder = folder
-        self.input = Input(folder / "input")
+        self.input = Input(folder / "input", rows_per_file)
         self._uri = uri or f"sqlite:///{folder}/metastore.db"
         self._options = metastore_options
         self.client = hi.connect_metastore(self._uri, warehouse=folder / "warehouse", **metastore_options)
@@ -61,7 +63,7 @@ class Streams:
 
     @property
     def go_on(self) -> Path:
-        """Held queries go on when this is a file."""
+        """Held queries go on when this is a file, or `go-on-<batch>`."""
         return self.folder / "go-on"
 
     def drive(
@@ -102,7 +104,12 @@ class Streams:
         """Fails by name when a query never comes to its point."""
         for stream in self.streams:
             if stream.point is not None:
-                driver.wait_for(f"held {stream.table} {stream.point}")
+                driver.wait_for(f"held {stream.table} {stream.point} {stream.batch_id}")
+
+    def let_go(self, batch_id: int | None = None) -> None:
+        """What is held goes on; with `batch_id`, what is held in that batch."""
+        sign = self.go_on if batch_id is None else self.go_on.with_name(f"{self.go_on.name}-{batch_id}")
+        sign.touch()
 
     # -- in this process ---------------------------------------------------------------------------
 
@@ -144,9 +151,9 @@ class Streams:
 
 
 @contextmanager
-def streams_in(folder: Path, uri: str | None = None, **metastore_options: Any) -> Iterator[Streams]:
+def streams_in(folder: Path, uri: str | None = None, **options: Any) -> Iterator[Streams]:
     folder.mkdir(exist_ok=True)
-    streams = Streams(folder, uri, **metastore_options)
+    streams = Streams(folder, uri, **options)
     try:
         yield streams
     finally:
