@@ -47,9 +47,10 @@ pip_install() {
 show_steps() {
     local line
     while IFS= read -r line; do
+        line=${line#"${line%%[! ]*}"}
         case "$line" in
-            *Downloading*" MB)"*) echo "  ${line#"${line%%[! ]*}"}" ;;
-            *Building*pyspark*started | Installing\ collected*) echo "  ${line%%:*} ..." ;;
+            Downloading*\([0-9][0-9]*" MB)" | Installing\ collected*) echo "  ${line%%:*}" ;;
+            Building\ wheel*pyspark*started) echo "  ${line% (*}" ;;
         esac
     done >&2
 }

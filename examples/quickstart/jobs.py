@@ -56,7 +56,7 @@ class SparkJob:
     transactions: int = 7
     what_it_does: str = "a transaction for each micro-batch of Spark"
     caption: str = "Spark Structured Streaming into a Hive ACID table; driver and JVM are killed and started again"
-    seconds_between_files: float = 0.4
+    seconds_between_files: float = 0.5
 
     def prepare(self, source: pa.Table, demo: Path) -> tuple[str, Arrivals]:
         files = flights.write_weeks(source, places.prepared_folder(demo))

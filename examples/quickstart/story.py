@@ -134,9 +134,10 @@ class Story:
         self._title("What landed")
         reports = list(partition_deltas(client, NAME, small_bytes=0, count_rows=False))
         rows, seconds = timeline.rows, timeline.seconds
+        speed = "" if timeline.arrivals else f", {rows / seconds:,.0f} rows/s"  # else it is that of the files
         deltas, aborted = sum(report.deltas for report in reports), sum(report.aborted for report in reports)
         self._say(f"{rows:,} rows, {len(timeline.commits)} transactions, {len(reports)} partitions, {deltas} deltas")
-        self._say(f"{seconds:.1f} s, {rows / seconds:,.0f} rows/s, the kill and the restart included")
+        self._say(f"{seconds:.1f} s{speed}, the kill and the restart included")
         self._say(f"{aborted} delta folders of the killed transaction are left: aborted, read by nobody")
 
     def _conclude(self) -> int:
