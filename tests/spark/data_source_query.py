@@ -1,4 +1,4 @@
-"""A driver script: one streaming query through the data source, until its input is used up.
+"""A driver script: one streaming query through the data source, until its input is used up; then the table is read.
 
 Arguments: the options of the data source (JSON), the folder of input files, the checkpoint, and a folder for marks.
 The first attempt at the first task fails half-way. With PAUSE_AT in the environment, the second transaction to pass
@@ -60,6 +60,8 @@ def main(options: dict[str, str], source: str, checkpoint: str, marks: Path) -> 
         .start()
     )
     query.awaitTermination()
+    place = {name: options[name] for name in ("metastore", "warehouse", "table")}
+    print(sorted(row.id for row in spark.read.format("hive_ingest").options(**place).load().collect()))
     spark.stop()
 
 
