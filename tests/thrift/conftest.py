@@ -83,6 +83,10 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     keytool = str(java_home() / "bin" / "keytool")
     store = ["-keystore", str(keystore), "-storetype", "PKCS12", "-storepass", PASSWORD, "-alias", "metastore"]
     names = ["-dname", "CN=127.0.0.1", "-ext", "san=ip:127.0.0.1"]
-    subprocess.run([keytool, "-genkeypair", "-keyalg", "RSA", *store, *names], check=True, capture_output=True)
+    subprocess.run(
+        [keytool, "-genkeypair", "-keyalg", "EC", "-groupname", "secp256r1", *store, *names],
+        check=True,
+        capture_output=True,
+    )
     subprocess.run([keytool, "-exportcert", "-rfc", "-file", str(pem), *store], check=True, capture_output=True)
     return keystore, pem

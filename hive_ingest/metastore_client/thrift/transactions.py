@@ -122,7 +122,7 @@ class TransactionCalls(ClientPart):
     def commit_txn(
         self, txn_id: TxnId, *, key_value: CommitKeyValue | None = None, excl_write_enabled: bool = True
     ) -> None:
-        """Idempotent while the commit is remembered: within seconds on Hive 4, hardly at all on Hive 3.
+        """Idempotent while the commit is remembered; one that wrote nothing is forgotten within seconds, or at once.
 
         Sent once: whoever calls again after MetastoreUnavailable must know that NoSuchTxn then proves nothing.
         Raises NoSuchTxn, TxnAborted, InvalidOperation (a key_value that does not fit; the transaction stays open),

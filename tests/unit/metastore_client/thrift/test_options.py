@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,13 @@ def site(folder: Path, **properties: str) -> dict[str, str]:
 
 def test_the_defaults_need_no_file() -> None:
     assert ThriftOptions.load({}, environ={}) == ThriftOptions()
+
+
+def test_every_option_is_in_the_page_with_its_default() -> None:
+    text = (Path(__file__).parents[4] / "docs" / "metastores.md").read_text("utf-8")
+    table = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", text, re.MULTILINE))
+    for option in dataclasses.fields(ThriftOptions):
+        assert table[option.name].strip() == (str(option.default) or "empty"), option.name
 
 
 def test_hive_3_and_hive_4_names_of_hive_site_are_read(tmp_path: Path) -> None:
