@@ -72,7 +72,7 @@ class Driver:
         deadline = time.monotonic() + timeout_seconds
         try:
             self._wait_until(lambda: self.process.poll() is not None, deadline, "is still running")
-            self._wait_until(lambda: not self._members(), deadline, "left processes behind")
+            self._wait_until(lambda: not self.processes(), deadline, "left processes behind")
         finally:
             self.close()
         return Finished(self.process.returncode, self.out, self.err)
@@ -91,42 +91,52 @@ class Driver:
 
         self._wait_until(printed, time.monotonic() + timeout_seconds, f"has not printed {line!r}")
 
+    def suspend(self) -> None:
+        """SIGSTOP of all that runs in it, until `resume`."""
+        for member in self.processes():
+            member.suspend()
+
+    def resume(self) -> None:
+        for member in self.processes():
+            member.resume()
+
     def kill(self) -> None:
         """kill -9 of the driver: its Python and its JVM, which can do nothing between the one and the other.
 
         Executors and Python workers live until they notice it themselves.
         """
-        driver = [member for member in self._members() if member.pid == self.process.pid or _runs(member, _DRIVER)]
+        driver = [member for member in self.processes() if member.pid == self.process.pid or _runs(member, _DRIVER)]
         for signalled in (psutil.Process.suspend, psutil.Process.kill):
             for member in driver:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     signalled(member)
         self.process.wait()
 
+    def processes(self) -> list[psutil.Process]:
+        """All that runs of it: its Python, its JVM, executors and Python workers."""
+        return list(_session(self.process.pid))
+
     def executors(self) -> list[psutil.Process]:
         """The JVMs of a local cluster's executors; none with `local[…]`, where the driver's JVM runs the tasks."""
-        return [member for member in self._members() if _runs(member, _EXECUTOR)]
+        return [member for member in self.processes() if _runs(member, _EXECUTOR)]
 
     def python_workers(self) -> list[psutil.Process]:
         """The daemons that Python tasks run in, and their children."""
-        return [member for member in self._members() if _runs(member, "pyspark.daemon")]
+        return [member for member in self.processes() if _runs(member, "pyspark.daemon")]
 
     def close(self) -> None:
         """Kill what is left of it. Idempotent."""
-        for member in self._members():
+        for member in self.processes():
             with contextlib.suppress(psutil.NoSuchProcess):
                 member.kill()
         self.process.wait()
         assert self.process.stdin is not None
         self.process.stdin.close()
 
-    def _members(self) -> list[psutil.Process]:
-        return list(_session(self.process.pid))
-
     def _wait_until(self, done: Callable[[], bool], deadline: float, otherwise: str) -> None:
         while not done():
             if time.monotonic() > deadline:
-                raise AssertionError(f"the driver {otherwise}: {self._members()}\n{self.out}\n{self.err}")
+                raise AssertionError(f"the driver {otherwise}: {self.processes()}\n{self.out}\n{self.err}")
             time.sleep(0.05)
 
     def _path(self, suffix: str) -> Path:

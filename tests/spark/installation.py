@@ -1,8 +1,7 @@
 """Spark for tests: small, quiet, and gone when its test is.
 
-An `Installation` is a SPARK_HOME of a test's own: links to what the package pyspark holds, beside settings, logs
-and working files. A driver script started from it is an ordinary one, `SparkSession.builder.getOrCreate()`:
-master, memory and time zone come from the installation's `spark-defaults.conf`.
+An `Installation` is a folder with Spark's properties, logs and working files. A driver script started from it is
+an ordinary one, `SparkSession.builder.getOrCreate()`: master, memory and time zone are said by the properties.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import pyspark
 
 from hive_ingest.streaming.spark.java import find_java
 from tests.parts.spark_versions import pyspark_folder
+from tests.spark.class_archive import archive_options
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,7 +27,8 @@ LOCAL = "local[2]"
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 
 # Start-up is most of what a test waits for: no second compiler, no threads that collect garbage.
-_JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+# What a JVM has to say of itself goes to standard error: a script's output is its own.
+JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xlog:disable -Xlog:all=error:stderr"
 
 _LOG4J = """\
 rootLogger.level = warn
@@ -42,28 +43,32 @@ appender.file.layout.pattern = %d{{HH:mm:ss.SSS}} %pid %p %c{{1}}: %m%n%ex
 
 @dataclass(frozen=True)
 class Installation:
-    """`folder` holds everything; `version` is that of pyspark, the installed one where none is said."""
+    """`folder` holds everything; `version` is that of pyspark, the installed one where none is said.
+
+    `conf` adds to Spark's properties, or replaces some; `jvm_options` is for driver and executors.
+    """
 
     folder: Path
     master: str = LOCAL
     time_zone: str = "UTC"
     conf: Mapping[str, str] = field(default_factory=dict)
     version: str | None = None
+    jvm_options: str | None = None
 
     def __post_init__(self) -> None:
-        settings = self.home / "conf"
-        settings.mkdir(parents=True)
-        for part in (self._packages / "pyspark").iterdir():
-            if part.name not in ("conf", "work"):
-                (self.home / part.name).symlink_to(part)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.master.startswith("local-cluster"):
+            self._link_home()
         lines = [f"{key} {value}\n" for key, value in (self._defaults() | dict(self.conf)).items()]
-        (settings / "spark-defaults.conf").write_text("".join(lines))
-        (settings / "log4j2.properties").write_text(_LOG4J.format(log=self.log))
+        (self.folder / "spark.properties").write_text("".join(lines))
+        (self.folder / "log4j2.properties").write_text(_LOG4J.format(log=self.log))
 
-    @property
-    def home(self) -> Path:
-        """Executors of a local cluster work in `home / "work"`; without a home of their own, inside the package."""
-        return self.folder / "spark"
+    def _link_home(self) -> None:
+        """Workers of a local cluster write into their SPARK_HOME: one of their own keeps the package clean."""
+        self._home.mkdir()
+        for part in self._package.iterdir():
+            if part.name not in ("conf", "work"):
+                (self._home / part.name).symlink_to(part)
 
     @property
     def log(self) -> Path:
@@ -75,25 +80,31 @@ class Installation:
         """What the environment of a driver must say."""
         return {
             "JAVA_HOME": str(_java_home()),
-            "SPARK_HOME": str(self.home),
-            "SPARK_CONF_DIR": str(self.home / "conf"),
+            "SPARK_HOME": str(self._home),
+            # None that is there: it comes first on the class path, where a folder bars the class archive.
+            "SPARK_CONF_DIR": str(self.folder / "conf"),
+            "PYSPARK_SUBMIT_ARGS": f"--properties-file {self.folder}/spark.properties pyspark-shell",
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": os.pathsep.join([str(self._packages), str(ROOT)] if self.version else [str(ROOT)]),
+            "PYTHONPATH": os.pathsep.join([str(self._package.parent), str(ROOT)] if self.version else [str(ROOT)]),
         }
 
     @property
-    def _packages(self) -> Path:
-        """The folder that pyspark is imported from."""
-        return pyspark_folder(self.version) if self.version else Path(pyspark.__file__).parents[1]
+    def _home(self) -> Path:
+        return self.folder / "spark" if self.master.startswith("local-cluster") else self._package
+
+    @property
+    def _package(self) -> Path:
+        return pyspark_folder(self.version) / "pyspark" if self.version else Path(pyspark.__file__).parent
 
     def _defaults(self) -> dict[str, str]:
+        jvm_options = f"{self._jvm_options()} -Dlog4j2.configurationFile={self.folder}/log4j2.properties"
         return {
             "spark.master": self.master,
             "spark.driver.memory": "512m",
-            "spark.driver.extraJavaOptions": _JVM_OPTIONS,
+            "spark.driver.extraJavaOptions": jvm_options,
             "spark.executor.memory": "512m",
-            "spark.executor.extraJavaOptions": _JVM_OPTIONS,
+            "spark.executor.extraJavaOptions": jvm_options,
             "spark.local.dir": f"{self.folder}/local",
             "spark.sql.warehouse.dir": f"{self.folder}/spark-warehouse",
             "spark.sql.session.timeZone": self.time_zone,
@@ -102,6 +113,11 @@ class Installation:
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
         }
+
+    def _jvm_options(self) -> str:
+        if self.jvm_options is not None:
+            return self.jvm_options
+        return JVM_OPTIONS if self.version else f"{JVM_OPTIONS} {archive_options(JVM_OPTIONS)}"
 
 
 @functools.cache

@@ -154,12 +154,11 @@ def test_a_driver_whose_parent_is_killed_ends_with_all_that_it_started(
     parent = f"""
         import sys, time
         from pathlib import Path
-        from tests.parts.spark_versions import LOWEST
-from tests.spark.driver import Driver
+        from tests.spark.driver import Driver
         from tests.spark.installation import Installation
         driver = Driver(Installation(Path({str(tmp_path / "inner")!r})), Path({str(script(WAITS))!r}))
         driver.wait_for("ready")
-        print(*(member.pid for member in driver._members()), flush=True)
+        print(*(member.pid for member in driver.processes()), flush=True)
         time.sleep(600)
     """
     with subprocess.Popen(
