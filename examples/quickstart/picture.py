@@ -60,11 +60,13 @@ class _Panel:
         self._name_the_lines()
 
     def _tell_of_the_kill(self) -> None:
+        """Under the line of the committed rows where there is room for three lines of text, else above it."""
+        rows = sum(commit.rows for commit in self._timeline.commits if commit.at < self._timeline.runs.killed)
+        share = rows / self._timeline.rows
         self._axes.annotate(
             f"kill -9\ncommits again\nafter {self._back - self._killed:.0f} s",
-            (self._killed, 0.04),
+            (self._killed, (0.04 if share > 0.3 else share + 0.04) * self._timeline.rows),
             (6, 0),
-            xycoords=("data", "axes fraction"),
             textcoords="offset points",
             color=_KILL,
         )
