@@ -88,15 +88,6 @@ def test_what_may_not_be_repeated_is_sent_once(real_metastore: RealMetastore) ->
         assert client.get_databases() == ["default", "once"]
 
 
-def test_a_metastore_that_is_killed_and_started_again_is_found_again(real_metastore: RealMetastore) -> None:
-    with connect_metastore(real_metastore.uri, retry_seconds=60) as client:
-        (txn_id,) = client.open_txns()
-        real_metastore.stop()
-        real_metastore.launch()
-        assert client.get_valid_txns().open == (txn_id,)
-        client.commit_txn(txn_id)
-
-
 def test_a_clone_has_a_connection_of_its_own(real_metastore: RealMetastore) -> None:
     with FaultyProxy(real_metastore.port) as proxy, connect_metastore(proxy.uri) as client:
         with client.clone() as other:

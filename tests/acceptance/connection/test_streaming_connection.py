@@ -209,7 +209,7 @@ def test_transactions_fetched_ahead_are_given_back_after_a_while(ms: MetastoreCl
         with conn.transaction():
             conn.write(record(1))
         for _ in range(100):
-            if conn.remaining_transactions == 0:
+            if ms.get_valid_txns().open == ():
                 break
             threading.Event().wait(0.1)
         assert conn.remaining_transactions == 0
@@ -467,6 +467,9 @@ def test_a_dropped_or_retyped_column_stops_the_connection(
     assert ms.show_locks() == []
 
 
+@pytest.mark.only_on(
+    ["sqlite", "postgres", "hive401"], because="Hive 3 has no table ids: the second table is of the same second"
+)
 def test_a_table_dropped_and_made_again_stops_the_connection(ms: MetastoreClient, conn: StreamingConnection) -> None:
     ms.drop_table("web.plain")
     ms.create_table("web.plain", columns={"id": "int", "msg": "string"})

@@ -1,0 +1,64 @@
+"""The metastore is killed and started again while rows are streamed."""
+
+from __future__ import annotations
+
+import threading
+
+import hive_ingest as hi
+from hive_ingest.errors import StreamingError
+from hive_ingest.metastore_client import MetastoreClient, connect_metastore
+from tests.parts.metastore import RealMetastore
+
+ROWS = 30
+KILLED_AT = 10
+
+
+def test_a_metastore_killed_in_the_middle_loses_and_doubles_nothing(real_metastore: RealMetastore) -> None:
+    reached = threading.Event()
+
+    def restart() -> None:
+        reached.wait()
+        real_metastore.stop()
+        real_metastore.launch()
+
+    with connect_metastore(real_metastore.uri, retry_seconds=60) as client:
+        client.create_database("web")
+        client.create_table("web.t", columns={"id": "int"}, partition_keys={"part": "int"})
+        killer = threading.Thread(target=restart)
+        killer.start()
+        stream(client, reached)
+        killer.join()
+        assert sorted(hi.read_table(client, "web.t").column("id").to_pylist()) == list(range(ROWS))
+
+
+def stream(client: MetastoreClient, reached: threading.Event) -> None:
+    """Row by row, each from where the sink's progress is. Sets `reached` shortly before one of the commits."""
+    errors: list[StreamingError] = []
+    while len(errors) < 10:
+        try:
+            with hi.StreamingConnection.connect(
+                client,
+                database="web",
+                table="t",
+                record_writer=hi.StrictJsonWriter(),
+                sink="numbers",
+                sources=["a"],
+                settings={"commit_retry_seconds": 60.0},
+            ) as connection:
+                while (number := begin(connection)) < ROWS:
+                    connection.write(f'{{"id": {number}, "part": {number % 3}}}'.encode())
+                    if number == KILLED_AT:
+                        reached.set()
+                    connection.commit_transaction(positions={"a": number})
+                connection.abort_transaction()
+                return
+        except StreamingError as error:
+            errors.append(error)
+    raise AssertionError(f"no way through: {errors}")
+
+
+def begin(connection: hi.StreamingConnection) -> int:
+    """Begins a transaction; the row that comes next."""
+    connection.begin_transaction()
+    last = connection.progress["a"]
+    return last.position + 1 if last else 0
