@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -43,6 +44,7 @@ class Input:
         self.folder = folder
         self._rows = rows
         self._files = 0
+        self._first_time = time.time() - 3600
         folder.mkdir()
 
     def add_batches(self, batches: int) -> None:
@@ -51,6 +53,8 @@ class Input:
             text = "".join(f"{json.dumps(row(number))}\n" for number in numbers)
             hidden = self.folder / f".{self._files}"
             hidden.write_text(text)
+            modified = self._first_time + self._files  # the source takes the oldest first
+            os.utime(hidden, (modified, modified))
             hidden.rename(self.folder / f"{self._files:04}.json")
             self._files += 1
 

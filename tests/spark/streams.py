@@ -104,7 +104,7 @@ class Streams:
         """Fails by name when a query never comes to its point."""
         for stream in self.streams:
             if stream.point is not None:
-                driver.wait_for(f"held {stream.table} {stream.point} {stream.batch_id}")
+                driver.wait_for(f"held {stream.table} {stream.point} {stream.batch_id}", 300)
 
     def let_go(self, batch_id: int | None = None) -> None:
         """What is held goes on; with `batch_id`, what is held in that batch."""
