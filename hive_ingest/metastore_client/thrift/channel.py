@@ -16,7 +16,7 @@ import tenacity
 
 from hive_ingest.errors import ConnectionMisuse, MetastoreError, MetastoreUnavailable, StreamingError
 from hive_ingest.metastore_client.thrift.addresses import Address
-from hive_ingest.metastore_client.thrift.failures import HungUp
+from hive_ingest.metastore_client.thrift.failures import AnswerLost, HungUp
 from hive_ingest.metastore_client.thrift.options import ThriftOptions
 from hive_ingest.metastore_client.thrift.versions import ServerVersion, parse_version
 from hive_ingest.metastore_client.thrift.wire import Wire
@@ -46,7 +46,7 @@ class Channel:
     @property
     def version(self) -> ServerVersion:
         """Of the server that is connected; connects if none is."""
-        self._connected(self.options.retry_seconds)
+        self._connected(self.options.retry_seconds, self.options.connect_timeout_seconds)
         assert self._version is not None
         return self._version
 
@@ -84,10 +84,10 @@ class Channel:
         return _retrying(retry)(attempt)
 
     def _once(self, name: str, arguments: tuple[Any, ...], timeout_seconds: float, retry_seconds: float) -> Any:
-        wire = self._connected(retry_seconds)
+        wire = self._connected(retry_seconds, min(timeout_seconds, self.options.connect_timeout_seconds))
         try:
             return wire.call(name, arguments, timeout_seconds)
-        except HungUp:
+        except AnswerLost:
             self._drop()
             raise
         except StreamingError:
@@ -98,7 +98,7 @@ class Channel:
 
     # -- connecting --------------------------------------------------------------------------------
 
-    def _connected(self, retry_seconds: float) -> Wire:
+    def _connected(self, retry_seconds: float, timeout_seconds: float) -> Wire:
         if self._is_closed:
             raise ConnectionMisuse("this metastore client is closed: connect again")
         if self._pid != os.getpid():
@@ -107,15 +107,15 @@ class Channel:
         if self._wire is not None and self._wire.is_stale():
             self._drop()
         if self._wire is None:
-            self._wire, self._version = _retrying(retry_seconds)(self._open_any)
+            self._wire, self._version = _retrying(retry_seconds)(lambda: self._open_any(timeout_seconds))
         return self._wire
 
-    def _open_any(self) -> tuple[Wire, ServerVersion]:
+    def _open_any(self, timeout_seconds: float) -> tuple[Wire, ServerVersion]:
         """Each server once, the one that answered last first."""
         failures = []
         for address in list(self._order):
             try:
-                found = self._open(address)
+                found = self._open(address, timeout_seconds)
             except MetastoreUnavailable as error:
                 failures.append(error)
                 self._order.append(self._order.pop(0))
@@ -126,14 +126,13 @@ class Channel:
             f"no metastore can be reached: {told}. Check the addresses, and that the service runs"
         ) from failures[-1]
 
-    def _open(self, address: Address) -> tuple[Wire, ServerVersion]:
-        wire = Wire.open(address, self.options)
+    def _open(self, address: Address, timeout_seconds: float) -> tuple[Wire, ServerVersion]:
+        wire = Wire.open(address, self.options, timeout_seconds)
         try:
-            timeout = self.options.connect_timeout_seconds
             if self.options.authentication == "none":
                 # With metastore.execute.setugi the server makes folders as this user.
-                wire.call("set_ugi", (self.options.effective_user, []), timeout)
-            return wire, parse_version(wire.call("getVersion", (), timeout))
+                wire.call("set_ugi", (self.options.effective_user, []), timeout_seconds)
+            return wire, parse_version(wire.call("getVersion", (), timeout_seconds))
         except BaseException:
             wire.close()
             raise

@@ -41,8 +41,12 @@ class ServerFailed(MetastoreError):
     """The server answered that the call failed inside it: nothing of the call is under way any more."""
 
 
-class HungUp(MetastoreUnavailable):
-    """The connection ended after the call was sent: whether it took effect is not known."""
+class AnswerLost(MetastoreUnavailable):
+    """The call was sent and no answer came: whether it took effect is not known."""
+
+
+class HungUp(AnswerLost):
+    """The connection ended instead."""
 
 
 class UnknownCall(UnsupportedFeature):

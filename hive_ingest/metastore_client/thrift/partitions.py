@@ -13,7 +13,6 @@ from hive_ingest.metastore_client.thrift.convert import (
     from_new_partition,
     to_columns,
     to_partition,
-    to_table,
 )
 from hive_ingest.metastore_client.thrift.idl import idl
 from hive_ingest.metastore_client.thrift.tables import TableCalls
@@ -71,7 +70,7 @@ class PartitionCalls(TableCalls):
             batch = list(names[first : first + _BATCH])
             where = (name.database, name.table, batch)
             found += self._channel.call("get_partitions_by_names", *where, is_repeatable=True)
-        return self._sorted(name, found)
+        return _sorted(found)
 
     def list_partitions(self, table: str | TableName, *, max_parts: int = -1) -> list[Partition]:
         """All, or the first `max_parts`, sorted by name."""
@@ -79,7 +78,7 @@ class PartitionCalls(TableCalls):
         if max_parts >= 0:
             return self.get_partitions_by_names(name, self.list_partition_names(name, max_parts=max_parts))
         found = self._channel.call("get_partitions", name.database, name.table, _ALL, is_repeatable=True)
-        return self._sorted(name, found)
+        return _sorted(found)
 
     def list_partition_names(self, table: str | TableName, *, max_parts: int = -1) -> list[str]:
         """All, or the first `max_parts`, sorted."""
@@ -100,7 +99,7 @@ class PartitionCalls(TableCalls):
         where = (name.database, name.table, filter, _ALL)
         try:
             found = self._channel.call("get_partitions_by_filter", *where, is_repeatable=True)
-            partitions = self._sorted(name, found)
+            partitions = _sorted(found)
         except MetastoreError:
             # Servers push down some comparisons of some types only, and each version others.
             partitions = self.list_partitions(name)
@@ -142,11 +141,12 @@ class PartitionCalls(TableCalls):
             if not if_exists:
                 raise NoSuchObject(f"{name} has no partition {partition!r} ({error})") from error
 
-    def _sorted(self, table: TableName, found: Sequence[Any]) -> list[Partition]:
-        if not found:
-            return []
-        keys = [key.name for key in to_table(self._get_table(table), self._version).partition_keys]
-        return sorted(map(to_partition, found), key=lambda partition: partition_name(keys, partition.values))
+
+def _sorted(found: Sequence[Any]) -> list[Partition]:
+    """By name; the names of the keys are the same in all of them, so any will do."""
+    return sorted(
+        map(to_partition, found), key=lambda each: partition_name(["key"] * len(each.values), list(each.values))
+    )
 
 
 def _name(name: TableName, table: Any, values: Sequence[str | None]) -> str:

@@ -18,7 +18,7 @@ from hive_ingest.errors import (
     UnsupportedFeature,
 )
 from hive_ingest.metastore_client.thrift.convert import to_txn_info, to_valid_txns, to_valid_write_ids
-from hive_ingest.metastore_client.thrift.failures import HungUp, ServerFailed
+from hive_ingest.metastore_client.thrift.failures import AnswerLost, ServerFailed
 from hive_ingest.metastore_client.thrift.idl import idl
 from hive_ingest.metastore_client.thrift.part import ClientPart
 from hive_ingest.model import (
@@ -167,7 +167,7 @@ class TransactionCalls(ClientPart):
         request = idl().AbortTxnRequest(txnid=txn_id)
         try:
             self._channel.call("abort_txn", request, is_repeatable=False)
-        except HungUp:
+        except AnswerLost:
             # Repeated by hand: once it is aborted, Hive may have forgotten it before it is asked again.
             try:
                 self._channel.call("abort_txn", request, is_repeatable=True)

@@ -15,7 +15,7 @@ from thriftpy2.transport import TCyBufferedTransportFactory, TSocket, TTransport
 
 from hive_ingest.errors import ConfigurationError, MetastoreError, MetastoreUnavailable
 from hive_ingest.metastore_client.thrift.addresses import Address
-from hive_ingest.metastore_client.thrift.failures import HungUp, server_error
+from hive_ingest.metastore_client.thrift.failures import AnswerLost, HungUp, server_error
 from hive_ingest.metastore_client.thrift.idl import idl
 from hive_ingest.metastore_client.thrift.kerberos import Gssapi
 from hive_ingest.metastore_client.thrift.options import ThriftOptions
@@ -34,9 +34,9 @@ class Wire:
         self._client = client
 
     @classmethod
-    def open(cls, address: Address, options: ThriftOptions) -> Self:
+    def open(cls, address: Address, options: ThriftOptions, timeout_seconds: float) -> Self:
         """Raises MetastoreUnavailable, MetastoreError (authentication refused), ConfigurationError (TLS, Kerberos)."""
-        connection = _connect(address, options)
+        connection = _connect(address, options, timeout_seconds)
         try:
             return cls(address, connection, _client(_transport(connection, address, options)))
         except (OSError, TTransportException) as error:
@@ -50,9 +50,9 @@ class Wire:
             raise
 
     def call(self, name: str, arguments: tuple[Any, ...], timeout_seconds: float) -> Any:
-        """The answer. Raises what the server says, HungUp when the connection ended, or no answer came in time.
+        """The answer. Raises what the server says, HungUp when the connection ended, AnswerLost when none came in time.
 
-        After HungUp the wire is of no more use: a late answer would be taken for that of the next call.
+        After either the wire is of no more use: a late answer would be taken for that of the next call.
         """
         self._socket.settimeout(timeout_seconds)
         try:
@@ -60,11 +60,11 @@ class Wire:
         except TTransportException as error:
             raise HungUp(f"{self.address} hung up during {name}") from error
         except TimeoutError as error:
-            raise HungUp(f"{self.address} did not answer {name} within {timeout_seconds:g} s") from error
+            raise AnswerLost(f"{self.address} did not answer {name} within {timeout_seconds:g} s") from error
         except OSError as error:
             raise HungUp(f"the connection to {self.address} broke during {name}: {error}") from error
         except (ProtocolError, TProtocolException) as error:
-            raise HungUp(f"{self.address} answered {name} with something that is not Thrift: {error}") from error
+            raise AnswerLost(f"{self.address} answered {name} with something that is not Thrift: {error}") from error
         except TException as error:
             raise server_error(name, str(self.address), error) from error
 
@@ -79,9 +79,9 @@ class Wire:
         self._socket.close()
 
 
-def _connect(address: Address, options: ThriftOptions) -> socket.socket:
+def _connect(address: Address, options: ThriftOptions, timeout_seconds: float) -> socket.socket:
     try:
-        connection = socket.create_connection((address.host, address.port), options.connect_timeout_seconds)
+        connection = socket.create_connection((address.host, address.port), timeout_seconds)
     except OSError as error:
         raise MetastoreUnavailable(f"{address} does not accept a connection: {error}") from error
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
