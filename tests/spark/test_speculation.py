@@ -1,0 +1,52 @@
+"""Two attempts of a task that both write: one of them counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.spark.arms import Arms
+from tests.spark.driver import Driver
+from tests.spark.installation import LOCAL_CLUSTER, Installation
+from tests.spark.standalone import standalone_cluster
+from tests.spark.streams import streams_in
+
+Install = Callable[..., Installation]
+Start = Callable[..., Driver]
+
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.minTaskRuntime": "100ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.5",
+    "spark.locality.wait": "0",
+}
+#: The executors share this machine's disk, whatever Spark thinks of their hosts.
+AS_LOCAL = {"spark.sql.legacy.setCommandRejectsSparkCoreConfs": "false", "spark.master": LOCAL_CLUSTER}
+
+
+def test_of_two_attempts_of_a_task_one_counts_and_nothing_is_left_of_the_other(
+    install_spark: Install, start_driver: Start, tmp_path: Path
+) -> None:
+    """The first attempt sleeps once it has prepared its files (batch 0), and before it does so (batch 1)."""
+    arms = Arms(tmp_path / "arms")
+    points = ("after_prepare", "before_prepare")
+    with standalone_cluster(install_spark()) as master, streams_in(tmp_path / "streams") as streams:
+        streams.add("numbers", "plain", columns="id, text", point="before_batch", batch_id=None)
+        streams.input.add_batches(3)
+        installation = install_spark(master=master, conf=arms.conf | SPECULATION)
+        driver = streams.drive(start_driver, installation, conf=AS_LOCAL)
+        for batch_id, point in enumerate(points):
+            driver.wait_for(f"held web.numbers before_batch {batch_id}")
+            arms.arm(point, "sleep")
+            streams.let_go(batch_id)
+            driver.wait_for(f"batch web.numbers {batch_id} committed")
+            assert arms.is_hit(point), f"no attempt came to {point}"
+            arms.wake(point)
+        streams.let_go()
+
+        assert driver.wait().returncode == 0
+        streams.assert_all_once()
+        assert len(streams.tables.files("web.numbers")) == 2 * 3, "of each batch and task one file"
+        assert streams.tables.hidden("web.numbers") == []

@@ -1,0 +1,121 @@
+"""Two drivers on one checkpoint: live ones, and one that was taken for dead and wakes up late."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from hive_ingest.acid.names import DeltaName
+from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.model import LockState
+from tests.spark.arms import Arms
+from tests.spark.driver import Driver
+from tests.spark.installation import Installation
+from tests.spark.numbers import wait_until
+from tests.spark.streams import Streams, streams_in
+
+Install = Callable[..., Installation]
+Start = Callable[..., Driver]
+
+#: A driver is stopped here for longer than its transaction lives.
+PUBLISH_POINTS = (
+    "after_tasks",
+    "after_create_partitions",
+    "after_add_dynamic_partitions",
+    "after_commit_heartbeat",
+    "between_renames",
+    "after_publish",
+)
+TXN_TIMEOUT_SECONDS = 10.0
+TIMES = {"txn_timeout_seconds": TXN_TIMEOUT_SECONDS, "housekeeping_interval_seconds": 1.0}
+#: Either the zombie learns that its transaction is gone, or the file is that it was about to rename.
+LOST = re.compile("TxnAborted|StreamingIOFailure")
+
+
+def is_waiting(client: MetastoreClient, table: str) -> bool:
+    return any(lock.state is LockState.WAITING for lock in client.show_locks(f"{table}__progress"))
+
+
+def test_a_second_driver_on_a_checkpoint_is_refused_or_waits_and_every_row_is_there_once(
+    spark: SparkSession, install_spark: Install, start_driver: Start, tmp_path: Path
+) -> None:
+    with streams_in(tmp_path / "streams") as streams:
+        refused = streams.add("refused", point="after_tasks")
+        waiting = streams.add("waiting", point="after_tasks")
+        streams.input.add_batches(2)
+        driver = streams.drive(start_driver, install_spark())
+        streams.wait_until_held(driver)
+
+        with pytest.raises(StreamingQueryException, match=rf"(?s)SinkInUse.*/{driver.process.pid}/"):
+            streams.run(spark, refused, settings={"lock_wait_seconds": 0.5})
+        batches: list[Any] = []
+        query = streams.start(spark, waiting, on_batch=batches.append)
+        wait_until(lambda: is_waiting(streams.client, "web.waiting"), "the second driver has not come to its lock")
+        streams.let_go()
+        with contextlib.suppress(StreamingQueryException):  # Spark's own: one of the two comes late to its commit log
+            query.awaitTermination()
+
+        assert [(batch.batch_id, batch.is_skipped) for batch in batches] == [(1, True)]
+        driver.wait_for("ended web.refused")
+        driver.wait()
+        streams.assert_all_once()
+
+
+def told(out: str, beginning: str) -> str:
+    """The one line that begins so."""
+    [line] = [line for line in out.splitlines() if line.startswith(beginning)]
+    return line
+
+
+def take_over(spark: SparkSession, streams: Streams) -> None:
+    """While the other driver is stopped: its locks are free once it has timed out."""
+    time.sleep(TXN_TIMEOUT_SECONDS)
+    streams.run_all(spark)
+    streams.assert_all_once()
+
+
+def files_of_aborted(streams: Streams, table: str) -> list[str]:
+    """Files with a visible name whose transaction was aborted."""
+    [snapshot] = streams.client.get_valid_write_ids([table])
+    return [
+        file
+        for file in streams.tables.files(table)
+        if DeltaName.parse(file.split("/")[-2]).min_write_id in snapshot.aborted
+    ]
+
+
+def test_a_driver_that_wakes_up_after_its_time_out_commits_nothing(
+    spark: SparkSession, install_spark: Install, start_driver: Start, tmp_path: Path
+) -> None:
+    arms = Arms(tmp_path / "arms")
+    with streams_in(tmp_path / "streams", **TIMES) as streams:
+        for point in PUBLISH_POINTS:
+            streams.add(point, point=point, batch_id=1)
+        streams.add("in_tasks", point="before_batch", batch_id=2)
+        streams.input.add_batches(3)
+        driver = streams.drive(start_driver, install_spark(conf=arms.conf), environ=arms.environ)
+        streams.wait_until_held(driver)
+        arms.arm("before_prepare", "sleep")
+        streams.let_go(2)
+        wait_until(lambda: arms.is_hit("before_prepare"), "no task has come to before_prepare")
+
+        driver.suspend()
+        take_over(spark, streams)
+        arms.wake("before_prepare")
+        streams.let_go()
+        driver.resume()
+        ended = driver.wait()
+
+        assert ended.returncode == 0, ended.err
+        for stream in streams.streams:
+            assert LOST.search(told(ended.out, f"failed {stream.table} "))
+            assert files_of_aborted(streams, stream.table) == []
+        streams.assert_all_once()
