@@ -36,7 +36,7 @@ def write_dataframe(
     other writers wait meanwhile. A job that fails leaves nothing, and one that is run again appends again: for exactly
     once use `HiveSink`. The other arguments are those of `HiveSink`.
 
-    Raises InvalidTable or UnsupportedFeature (columns that do not fit, all of them named), ConfigurationError,
+    Raises InvalidTable, StreamingConnectionError (columns that do not fit, all of them named), ConfigurationError,
     LockTimeout, TxnAborted, CommitOutcomeUnknown, and what Spark raises when a task fails for good.
     """
     if mode not in ("append", "overwrite"):

@@ -16,12 +16,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection import CommitInfo, StreamingConnection
-from hive_ingest.errors import ConfigurationError
+from hive_ingest.errors import ConfigurationError, TxnAborted
 from hive_ingest.faults import reach
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
@@ -150,16 +151,19 @@ class HiveSink:
         return writer.options(**dict(options or {})).start()
 
     def check(self, df: DataFrame) -> None:
-        """Whether rows of `df` can go into the table. Raises InvalidTable, UnsupportedFeature, ConfigurationError."""
+        """Whether rows of `df` can go into the table.
+
+        Raises InvalidTable, StreamingConnectionError (columns that do not fit, all of them named), ConfigurationError.
+        """
         with self._target.connect_metastore() as client, self._connect(client) as connection:
             self._target.plan(df, connection.table)
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """One micro-batch, as `foreachBatch` calls it.
 
-        Raises SinkConflict (the progress is another query's), SinkInUse, LockTimeout, TxnAborted,
-        CommitOutcomeUnknown, and what Spark raises when a task fails for good; the batch is then not committed, or,
-        after an unknown outcome, found out when Spark repeats it.
+        Raises SinkConflict (the progress is another query's), SinkInUse, LockTimeout, TxnAborted (also when Spark
+        stops the query meanwhile), CommitOutcomeUnknown, and what Spark raises when a task fails for good; the batch
+        is then not committed, or, after an unknown outcome, found out when Spark repeats it.
         """
         reach("before_batch")
         query_id = self._query_id or streaming_query_id(df)
@@ -168,8 +172,12 @@ class HiveSink:
                 f"batch {batch_id} for {self._target.table} has no query id: call the sink from foreachBatch of a "
                 "streaming query, or give query_id=… (with Spark Connect, where it cannot be asked for)"
             )
-        with self._target.connect_metastore() as client:
-            stats = self._run(client, df, query_id, batch_id)
+        try:
+            with self._target.connect_metastore() as client:
+                stats = self._run(client, df, query_id, batch_id)
+        except Py4JJavaError as error:
+            _log.warning("batch %d for %s failed", batch_id, self._target.table, exc_info=True)
+            raise TxnAborted(_told_in_short(error, batch_id)) from None
         self._last_batch = stats
         _log.info("%s", stats)
         if self._on_batch is not None:
@@ -207,3 +215,17 @@ class HiveSink:
         if self._sink is None or query_id is None:
             return {}
         return {SPARK_SOURCE: position_of(query_id, batch_id)}
+
+
+def _told_in_short(error: Py4JJavaError, batch_id: int) -> str:
+    """Without Java's stack trace.
+
+    Spark looks for interruptions (SPARK-39218) in the text of what a `foreachBatch` function raises, by a regular
+    expression that overflows the stack of the query's thread when much text follows py4j's own words: the query
+    would then seem to have ended well.
+    """
+    words = f"{error.errmsg.strip().rstrip('.')}: {error.java_exception.toString()}"
+    return (
+        f"batch {batch_id} is not committed, its transaction is aborted: the query was stopped or Java failed "
+        f"(py4j.protocol.Py4JJavaError: {words}). The next start of the query writes it again"
+    )
