@@ -67,7 +67,11 @@ STAGES = (
     Stage("unit", tests=("tests/unit", "tests/parts")),
     Stage("acceptance", tests=("tests/acceptance", "tests/crash", "tests/property")),
     Stage("packaging", tests=("tests/packaging",)),
-    Stage("spark", (_python("-m", "tests.parts.spark_versions"),), tests=("tests/spark",)),
+    Stage(
+        "spark",
+        (_python("-m", "tests.parts.spark_versions"), _python("-m", "tests.spark.class_archive")),
+        tests=("tests/spark",),
+    ),
     Stage(
         "kafka",
         (_python("-m", "tests.parts.fetch", "kafka", "spark-kafka"), _python("-m", "tests.parts.spark_versions")),

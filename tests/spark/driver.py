@@ -64,7 +64,7 @@ class Driver:
         logged = log.read_text("utf-8", "replace") if log.exists() else ""
         return f"{self._path('err').read_text('utf-8', 'replace')}\n{logged}"
 
-    def wait(self, timeout_seconds: float = 120) -> Finished:
+    def wait(self, timeout_seconds: float = 240) -> Finished:
         """Until the script has ended and nothing that it started is left; after the time all is killed.
 
         Raises `AssertionError` with the driver's error output when the time is over.
@@ -77,7 +77,7 @@ class Driver:
             self.close()
         return Finished(self.process.returncode, self.out, self.err)
 
-    def wait_for(self, line: str, timeout_seconds: float = 120) -> None:
+    def wait_for(self, line: str, timeout_seconds: float = 240) -> None:
         """Until the script has printed `line`.
 
         Raises `AssertionError` when it ends before, or the time is over.

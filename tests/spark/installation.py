@@ -18,17 +18,13 @@ import pyspark
 
 from hive_ingest.streaming.spark.java import find_java
 from tests.parts.spark_versions import pyspark_folder
-from tests.spark.class_archive import archive_options
+from tests.spark.class_archive import JVM_OPTIONS, archived_jvm_options
 
 ROOT = Path(__file__).parents[2]
 
 LOCAL = "local[2]"
 #: Two workers of one core and 1024 MiB each: executors are processes of their own, as on a cluster.
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
-
-# Start-up is most of what a test waits for: no second compiler, no threads that collect garbage.
-# What a JVM has to say of itself goes to standard error: a script's output is its own.
-JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xlog:disable -Xlog:all=error:stderr"
 
 _LOG4J = """\
 rootLogger.level = warn
@@ -117,7 +113,7 @@ class Installation:
     def _jvm_options(self) -> str:
         if self.jvm_options is not None:
             return self.jvm_options
-        return JVM_OPTIONS if self.version else f"{JVM_OPTIONS} {archive_options(JVM_OPTIONS)}"
+        return JVM_OPTIONS if self.version else archived_jvm_options()
 
 
 @functools.cache
