@@ -60,6 +60,7 @@ def main(options: dict[str, str], source: str, checkpoint: str, marks: Path) -> 
         .start()
     )
     query.awaitTermination()
+    print(type(rows).__module__)
     place = {name: options[name] for name in ("metastore", "warehouse", "table")}
     print(sorted(row.id for row in spark.read.format("hive_ingest").options(**place).load().collect()))
     spark.stop()

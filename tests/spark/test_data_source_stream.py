@@ -151,7 +151,7 @@ def test_kill_9_of_the_driver_within_a_commit_and_a_task_that_is_retried_leave_e
     """On the lowest version of Spark, where Python data sources are younger."""
     marks = tmp_path / "marks"
     marks.mkdir()
-    files.add(4)
+    files.add(3)
     arguments = [json.dumps(warehouse.options("web.numbers")), files.folder, tmp_path / "checkpoint", marks]
     installation = install_spark(master="local[2,3]", version=LOWEST)  # three attempts at a task
 
@@ -163,9 +163,31 @@ def test_kill_9_of_the_driver_within_a_commit_and_a_task_that_is_retried_leave_e
     finished = start_driver(installation, SCRIPT, *arguments).wait()
     assert finished.returncode == 0, finished.err
     assert (marks / "failed").exists()
-    assert warehouse.ids("web.numbers") == numbers(4)
-    assert finished.out.splitlines()[-1] == str(numbers(4))
+    assert warehouse.ids("web.numbers") == numbers(3)
+    assert finished.out.splitlines()[-1] == str(numbers(3))
     assert warehouse.leftovers("web.numbers") == []
+
+
+def test_a_spark_connect_session_streams_and_reads_too(
+    warehouse: Warehouse,
+    files: Files,
+    tmp_path: Path,
+    install_spark: Callable[..., Installation],
+    start_driver: Callable[..., Driver],
+) -> None:
+    """Its client knows no query id, the tasks do."""
+    files.add(2)
+    (tmp_path / "failed").touch()  # no attempt shall fail
+    arguments = [json.dumps(warehouse.options("web.numbers")), files.folder, tmp_path / "checkpoint", tmp_path]
+    remote = {"SPARK_REMOTE": "local[2]", "SPARK_TESTING": "1"}  # a server of its own, at a port of its own
+
+    finished = start_driver(install_spark(), SCRIPT, *arguments, environ=remote).wait(300)
+
+    assert finished.returncode == 0, finished.err
+    kind, read = finished.out.splitlines()[-2:]
+    assert kind.startswith("pyspark.sql.connect.")
+    assert read == str(numbers(2))
+    assert len(warehouse.rows("web.numbers__progress")) == 2
 
 
 def wait_for(path: Path, driver: Driver, timeout_seconds: float = 120) -> None:
