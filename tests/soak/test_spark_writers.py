@@ -1,0 +1,20 @@
+"""The long count of `tests/spark/test_parallel.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import hive_ingest as hi
+from tests.spark.numbers import Tables
+from tests.spark.test_parallel import check_that_4096_tasks_write
+
+
+@pytest.mark.timeout(3600)
+def test_five_thousand_tasks_write_an_unbucketed_table_with_all_its_bucket_numbers(
+    spark: SparkSession, sqlite_uri: str, tmp_path: Path
+) -> None:
+    with hi.connect_metastore(sqlite_uri, warehouse=tmp_path / "warehouse") as client:
+        check_that_4096_tasks_write(spark, client, Tables(client))

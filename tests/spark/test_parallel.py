@@ -1,0 +1,219 @@
+"""How many tasks write, what tells them apart, how many files they make, and how much memory each takes."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import hive_ingest as hi
+from hive_ingest.acid.bucket_codec import decode_bucket
+from hive_ingest.acid.bucketing import bucket_ids
+from hive_ingest.config import MIB
+from hive_ingest.connection import StreamingConnection
+from hive_ingest.errors import ConfigurationError
+from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.record_writer import ArrowWriter
+from hive_ingest.streaming.spark import BatchStats, HiveSink
+from hive_ingest.streaming.spark.spread import spread
+from tests.spark.numbers import Tables, assert_once, numbered
+
+#: `docs/guarantees.md`: memory is the buffer and at most so much.
+BEYOND_THE_BUFFER_BYTES = 300 * MIB
+
+
+@pytest.fixture
+def client(sqlite_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
+    with hi.connect_metastore(sqlite_uri, warehouse=tmp_path / "warehouse") as client:
+        yield client
+
+
+@pytest.fixture
+def tables(client: MetastoreClient) -> Tables:
+    return Tables(client)
+
+
+def write(client: MetastoreClient, table: str, df: DataFrame, **options: Any) -> BatchStats:
+    sink = HiveSink(metastore=client, table=table, query_id="q", **options)
+    sink(df, 0)
+    assert sink.last_batch is not None
+    return sink.last_batch
+
+
+def row_ids(client: MetastoreClient, table: str) -> list[tuple[int, ...]]:
+    """(bucket, statement, row id) of all rows."""
+    found = hi.read_table(client, table, row_ids=True)["row__id"].to_pylist()
+    properties = [decode_bucket(row["bucketid"]) for row in found]
+    return [(p.bucket_id, p.statement_id, row["rowid"]) for p, row in zip(properties, found, strict=True)]
+
+
+# -- more tasks than ids -----------------------------------------------------------------------------
+
+
+def sparse_rows(spark: SparkSession, tasks: int) -> DataFrame:
+    """A row in every tenth task."""
+    rows = spark.range(0, tasks, 1, tasks).where("id % 10 = 0")
+    return rows.selectExpr("id", "concat('row ', id) text")
+
+
+def test_five_thousand_tasks_share_the_bucket_numbers_of_an_unbucketed_table(
+    spark: SparkSession, client: MetastoreClient, tables: Tables
+) -> None:
+    """As Spark plans them; `scripts/test soak` runs them."""
+    table = tables.create("t", "plain")
+    with StreamingConnection.connect(client, database="web", table="t", record_writer=ArrowWriter()) as connection:
+        connection.begin_transaction()
+        shared = connection.share_transaction()
+        planned = spread(sparse_rows(spark, 5000), shared, cluster=None, max_writers=None)
+    assert (planned.most_tasks, planned.ids) == (4096, "bucket")
+    assert planned.rows.rdd.getNumPartitions() == 4096
+    assert tables.files(table) == []
+
+
+def check_that_4096_tasks_write(spark: SparkSession, client: MetastoreClient, tables: Tables) -> None:
+    table = tables.create("t", "plain")
+    stats = write(client, table, sparse_rows(spark, 5000))
+    assert stats.tasks == 4096
+    assert_once(tables.ids(table), list(range(0, 5000, 10)))
+    written = row_ids(client, table)
+    assert len(set(written)) == len(written) == 500
+    assert max(bucket for bucket, _, _ in written) <= 4095
+
+
+def test_five_thousand_tasks_are_at_most_a_hundred_statements_of_a_bucketed_table(
+    spark: SparkSession, client: MetastoreClient, tables: Tables
+) -> None:
+    table = tables.create("t", "buckets")
+    stats = write(client, table, sparse_rows(spark, 5000), cluster=False)
+    assert stats.tasks == 100
+    assert_once(tables.ids(table), list(range(0, 5000, 10)))
+    written = row_ids(client, table)
+    assert len({(bucket, statement, row) for bucket, statement, row in written}) == 500
+    assert {statement for _, statement, _ in written} <= set(range(100))
+
+
+@pytest.mark.parametrize("layout", ["plain", "parts", "buckets"])
+def test_no_more_tasks_write_than_max_writers(
+    spark: SparkSession, client: MetastoreClient, tables: Tables, layout: str
+) -> None:
+    table = tables.create("t", layout)
+    rows = numbered(spark, 0, 60, 6) if layout == "parts" else numbered(spark, 0, 60, 6).drop("part")
+    stats = write(client, table, rows, max_writers=3, cluster=False)
+    assert stats.tasks == 3
+    assert_once(tables.ids(table), list(range(60)))
+
+
+@pytest.mark.parametrize("most", [0, -1])
+def test_no_writers_at_all_are_refused(client: MetastoreClient, most: int) -> None:
+    with pytest.raises(ConfigurationError, match="max_writers"):
+        HiveSink(metastore=client, table="web.t", max_writers=most)
+
+
+# -- files -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("layout", "cluster", "files"),
+    [
+        ("plain", None, 4),  # of each task one
+        ("plain", True, 4),  # nothing to cluster by
+        ("parts", None, 3),  # of each partition one
+        ("parts", True, 3),
+        ("parts", False, 12),  # of each partition and task
+        ("buckets", None, 3),
+        ("buckets", False, 12),
+        ("both", None, 9),
+        ("both", False, 36),
+    ],
+)
+def test_rows_are_clustered_where_that_makes_fewer_files(
+    spark: SparkSession, client: MetastoreClient, tables: Tables, layout: str, cluster: bool | None, files: int
+) -> None:
+    table = tables.create("t", layout)
+    rows = numbered(spark, 0, 400, 4)
+    stats = write(client, table, rows if layout in ("parts", "both") else rows.drop("part"), cluster=cluster)
+    assert stats.commit is not None
+    assert (stats.commit.files, len(tables.files(table))) == (files, files)
+    assert_once(tables.ids(table), list(range(400)))
+    written = hi.read_table(client, table, row_ids=True).to_pylist()
+    unique = {(row.get("part"), *row["row__id"].values()) for row in written}
+    assert len(unique) == 400, "two rows of a partition have one ROW__ID"
+
+
+@pytest.mark.parametrize("cluster", [None, False])
+def test_buckets_are_those_that_hive_would_choose(
+    spark: SparkSession, client: MetastoreClient, tables: Tables, cluster: bool | None
+) -> None:
+    table = tables.create("t", "both")
+    write(client, table, numbered(spark, 0, 400, 4), cluster=cluster)
+    found = hi.read_table(client, table, row_ids=True)
+    expected = bucket_ids([found["id"]], ["bigint"], 3).tolist()
+    assert [decode_bucket(row["bucketid"]).bucket_id for row in found["row__id"].to_pylist()] == expected
+    by_file: dict[str, set[str]] = defaultdict(set)
+    for file in tables.files(table):
+        by_file[file.rpartition("/")[2]].add(file)
+    assert sorted(by_file) == ["bucket_00000", "bucket_00001", "bucket_00002"]
+
+
+# -- memory ------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def python_workers_watched() -> Iterator[list[int]]:
+    """Resident bytes of the largest Python worker, once it is over."""
+    peak = [0]
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.1):
+            peak[0] = max([peak[0], *map(_resident_bytes, psutil.Process().children(recursive=True))])
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield peak
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _resident_bytes(process: psutil.Process) -> int:
+    try:
+        return process.memory_info().rss if "pyspark.daemon" in process.cmdline() else 0
+    except psutil.Error:
+        return 0
+
+
+def test_a_task_of_600_megabytes_of_rows_takes_its_buffer_and_little_more(
+    spark: SparkSession, client: MetastoreClient, tables: Tables
+) -> None:
+    table = tables.create("t", "parts")
+    count, buffer = 1_500_000, 32 * MIB
+    rows = spark.range(0, count, 1, 1).selectExpr("id", f"concat(id, '{'x' * 400}') text", "concat('p', id % 5) part")
+    with python_workers_watched() as peak:
+        stats = write(client, table, rows, task_buffer_bytes=buffer, cluster=False)
+    assert (stats.rows, stats.tasks) == (count, 1)
+    assert 0 < peak[0] < buffer + BEYOND_THE_BUFFER_BYTES, f"{peak[0] / MIB:.0f} MiB"
+
+
+# -- where the warehouse is --------------------------------------------------------------------------
+
+
+def test_a_warehouse_on_this_machines_disk_is_refused_where_executors_run_elsewhere(
+    spark: SparkSession, client: MetastoreClient, tables: Tables
+) -> None:
+    table = tables.create("t", "parts")
+    spark.conf.set("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
+    spark.conf.set("spark.master", "spark://elsewhere:7077")
+    sink = HiveSink(metastore=client, table=table, query_id="q")
+    for refused in (lambda: sink.check(numbered(spark, 0, 1)), lambda: sink(numbered(spark, 0, 1), 0)):
+        with pytest.raises(ConfigurationError, match=r"spark://elsewhere:7077.*local-cluster\[…\]"):
+            refused()
+    assert tables.hidden(table) == []
