@@ -160,7 +160,7 @@ def test_kill_9_of_the_driver_within_a_commit_and_a_task_that_is_retried_leave_e
     assert warehouse.ids("web.numbers") == numbers(1)  # the second batch lies there, and nobody sees it
     driver.kill()
 
-    finished = start_driver(installation, SCRIPT, *arguments).wait()
+    finished = start_driver(installation, SCRIPT, *arguments).wait(240)
     assert finished.returncode == 0, finished.err
     assert (marks / "failed").exists()
     assert warehouse.ids("web.numbers") == numbers(3)
@@ -190,7 +190,7 @@ def test_a_spark_connect_session_streams_and_reads_too(
     assert len(warehouse.rows("web.numbers__progress")) == 2
 
 
-def wait_for(path: Path, driver: Driver, timeout_seconds: float = 120) -> None:
+def wait_for(path: Path, driver: Driver, timeout_seconds: float = 240) -> None:
     deadline = time.monotonic() + timeout_seconds
     while not path.exists():
         assert driver.process.poll() is None, driver.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 import hive_ingest as hi
@@ -30,6 +31,8 @@ class Warehouse:
 
     def close(self) -> None:
         self.client.close()
+        if SparkContext._jvm is not None:
+            SparkContext._jvm.SparkSession.clearActiveSession()
 
     def options(self, table: str, **more: object) -> dict[str, str]:
         return {**self._place, "table": table, **{name.replace("__", "."): str(value) for name, value in more.items()}}
