@@ -129,8 +129,19 @@ def test_a_password_is_not_shown() -> None:
     assert "geheim" not in repr(options)
 
 
+ROOT = Path(__file__).parents[4]
+
+
+def test_every_test_that_the_promises_name_is_there() -> None:
+    section = (ROOT / "docs" / "spark.md").read_text("utf-8").partition("## The data source")[2].partition("\n## ")[0]
+    sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_data_source*.py"))
+    named = set(re.findall(r"`(test_\w+)`", section))
+    assert len(named) >= 10
+    assert {name for name in named if f"def {name}(" not in sources} == set()
+
+
 def test_every_option_is_documented_with_its_default() -> None:
-    text = (Path(__file__).parents[4] / "docs" / "spark.md").read_text("utf-8")
+    text = (ROOT / "docs" / "spark.md").read_text("utf-8")
     section = text.partition("### Options of the data source")[2].partition("\n## ")[0]
     documented = dict(re.findall(r"^\| `([\w.<>]+)` \| ([^|]*?) ?\|", section, re.MULTILINE))
     options = {
