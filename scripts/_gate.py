@@ -59,19 +59,22 @@ def _python(*arguments: str) -> tuple[str, ...]:
     return (sys.executable, *arguments)
 
 
+# Many tests wait: for the device to sync, for a lock, for a JVM, for a time-out. A module stays in one process, and so
+# do the server or session that its tests share.
+_TWO_AT_A_TIME = ("-n", "2", "--dist", "loadfile")
+
 STAGES = (
     Stage("lint", (_python("-m", "ruff", "check", "."),)),
     Stage("format", (_python("-m", "ruff", "format", "--check", "."),)),
     Stage("types", (_python("-m", "mypy"),)),
     Stage("imports", ((str(_BIN / "lint-imports"), "--no-cache"),)),
     Stage("unit", tests=("tests/unit", "tests/parts")),
-    # Most of these wait: for the device to sync, for a lock, for a time-out. Two at a time take half as long.
-    Stage("acceptance", tests=("-n", "2", "tests/acceptance", "tests/crash", "tests/property")),
+    Stage("acceptance", tests=(*_TWO_AT_A_TIME, "tests/acceptance", "tests/crash", "tests/property")),
     Stage("packaging", tests=("tests/packaging",)),
     Stage(
         "spark",
         (_python("-m", "tests.parts.spark_versions"), _python("-m", "tests.spark.class_archive")),
-        tests=("tests/spark",),
+        tests=(*_TWO_AT_A_TIME, "tests/spark", "--ignore=tests/spark/test_harness.py"),
     ),
     Stage(
         "kafka",
@@ -95,6 +98,8 @@ STAGES = (
         tests=("tests/acceptance/metastore", "tests/acceptance/connection", "--metastores=real"),
         gates=False,
     ),
+    # What the tests of Spark stand on: to be run when that is changed.
+    Stage("harness", tests=("tests/spark/test_harness.py",), gates=False),
     Stage("soak", tests=("tests/soak",), gates=False),
 )
 
