@@ -59,9 +59,8 @@ def _python(*arguments: str) -> tuple[str, ...]:
     return (sys.executable, *arguments)
 
 
-# Many tests wait: for the device to sync, for a lock, for a JVM, for a time-out. A module stays in one process, and so
-# do the server or session that its tests share.
-_TWO_AT_A_TIME = ("-n", "2", "--dist", "loadfile")
+# Many tests wait: for the device to sync, for a lock, for a JVM, for a time-out.
+_TWO_AT_A_TIME = ("-n", "2")
 
 STAGES = (
     Stage("lint", (_python("-m", "ruff", "check", "."),)),
@@ -74,7 +73,8 @@ STAGES = (
     Stage(
         "spark",
         (_python("-m", "tests.parts.spark_versions"), _python("-m", "tests.spark.class_archive")),
-        tests=(*_TWO_AT_A_TIME, "tests/spark", "--ignore=tests/spark/test_harness.py"),
+        # A module stays in one process: what its tests share is made once.
+        tests=(*_TWO_AT_A_TIME, "--dist=loadfile", "tests/spark", "--ignore=tests/spark/test_harness.py"),
     ),
     Stage(
         "kafka",
