@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.model import Table
 
-#: Set by Spark around each call of a `foreachBatch` function.
-_QUERY_ID = "sql.streaming.queryId"
+#: Local properties that Spark sets around each call of a `foreachBatch` function, and in every task of a query.
+QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 def is_connect(df: DataFrame) -> bool:
@@ -34,7 +34,7 @@ def streaming_query_id(df: DataFrame) -> str | None:
     """Of the streaming query whose micro-batch `df` is; None where that cannot be known."""
     if is_connect(df):
         return None
-    return df.sparkSession.sparkContext.getLocalProperty(_QUERY_ID) or None
+    return df.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or None
 
 
 def refuse_unshared_warehouse(df: DataFrame, table: Table) -> None:

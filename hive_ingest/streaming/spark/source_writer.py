@@ -25,6 +25,7 @@ from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table
 from hive_ingest.record_writer import ArrowWriter, RecordSchema
 from hive_ingest.streaming.spark.progress import SPARK_SOURCE, is_new_batch, position_of
+from hive_ingest.streaming.spark.session import BATCH_ID, QUERY_ID
 from hive_ingest.streaming.spark.source_options import StreamOptions, WriteOptions
 from hive_ingest.streaming.spark.staged_rows import Job, StagedFile, StagedRows
 from hive_ingest.streaming.spark.types import plan_columns
@@ -40,8 +41,6 @@ except ImportError:
 _log = logging.getLogger(__name__)
 
 _AGENT_INFO = "hive-ingest spark data source"
-# Set by Spark in every task of a streaming query.
-_QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,11 +253,11 @@ def _query_id(messages: Iterable[WriterCommitMessage | None]) -> str:
 def _micro_batch() -> tuple[str, int]:
     """Query and batch of the task that asks."""
     context = TaskContext.get()
-    values: list[str | None] = [context.getLocalProperty(key) if context else None for key in (_QUERY_ID, _BATCH_ID)]
+    values: list[str | None] = [context.getLocalProperty(key) if context else None for key in (QUERY_ID, BATCH_ID)]
     query_id, batch_id = values
     if not query_id or not batch_id:
         raise ConfigurationError(
-            f"Spark tells no query id ({_QUERY_ID}) and batch id ({_BATCH_ID}) to this task: write with "
+            f"Spark tells no query id ({QUERY_ID}) and batch id ({BATCH_ID}) to this task: write with "
             "df.writeStream in micro-batches (no continuous trigger), or use HiveSink with query_id=…"
         )
     return query_id, int(batch_id)
