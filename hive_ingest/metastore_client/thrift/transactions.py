@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -189,9 +190,9 @@ class TransactionCalls(ClientPart):
         return HeartbeatTxnRange(frozenset(map(TxnId, answer.aborted)), frozenset(map(TxnId, answer.nosuch)))
 
     @property
+    @abstractmethod
     def txn_timeout_seconds(self) -> float:
         """How long a transaction lives without a heartbeat (`hive.txn.timeout`), as the server has it."""
-        raise NotImplementedError
 
     def _call_heartbeat(self, name: str, request: Any) -> Any:
         """A heartbeat must have failed early enough for others before the time-out."""
