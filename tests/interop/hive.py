@@ -8,7 +8,7 @@ import json
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,11 +16,10 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
 
 from tests.interop.runner import runner
+from tests.parts.metastore import RealMetastore
 
 #: Of the cleaner, half a second apart, before a compaction counts as stuck.
 _CLEANER_PASSES = 30
-
-Outcome = Literal["commit", "abort", "open"]
 
 
 class HiveError(Exception):
@@ -29,13 +28,6 @@ class HiveError(Exception):
     def __init__(self, message: str, trace: str = "") -> None:
         super().__init__(message)
         self.trace = trace
-
-
-class Allocated(NamedTuple):
-    """A transaction of Hive's metastore and the write id that it has for one table."""
-
-    txn_id: int
-    write_id: int
 
 
 class RowId(NamedTuple):
@@ -54,7 +46,7 @@ class AcidRow(NamedTuple):
 
 
 class RealHive:
-    """Hive `version` ("3.1.3" or "4.0.1") in a process of its own, with a metastore in Derby under `home`.
+    """Hive in a process of its own, of the version of `metastore`, with scratch files and its log in `home`.
 
     A cell arrives as Python's value: int, float, str, bool, None, bytes, `Decimal`, `date`, `datetime` (a
     timestamp finer than a microsecond stays Hive's text), an array as list, a map and a struct as dict.
@@ -62,14 +54,13 @@ class RealHive:
     Statements run in row mode until `vectorized` says otherwise. Not to be shared between threads.
     """
 
-    def __init__(self, version: str, home: Path, *, timezone: str = "UTC") -> None:
-        self.version = version
+    def __init__(self, metastore: RealMetastore, home: Path, *, timezone: str = "UTC") -> None:
+        self.metastore = metastore
+        self.version = metastore.version
         self.home = home
-        made = runner(version)
-        made.prepare_home(home)
         self._log = (home / "judge.log").open("wb")
         self._process = subprocess.Popen(
-            made.command(home, timezone=timezone),
+            runner(self.version).command(home, metastore.client_settings(), timezone=timezone),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -119,28 +110,6 @@ class RealHive:
     def set(self, key: str, value: str) -> None:
         """Set one of Hive's settings for all statements that follow."""
         self._call("set", key=key, value=value)
-
-    def add_partitions(self, table: str, locations: Mapping[tuple[str, ...], str]) -> None:
-        """Register partitions of `table` ("db.table"): locations by values, as text in the order of the keys."""
-        database, _, name = table.rpartition(".")
-        pairs = [{"values": values, "location": location} for values, location in locations.items()]
-        self._call("add_partitions", database=database, table=name, partitions=pairs)
-
-    def allocate(self, table: str, outcomes: Sequence[Outcome], *, partitions: Iterable[str] = ()) -> list[Allocated]:
-        """One transaction with one write id of `table` ("db.table") for each outcome, in that order.
-
-        With `partitions` ("a=1/b=2") each of them registers these as written, as a dynamic insert does.
-        An "open" one stays open until `finish`: Hive's time-out is a day here.
-        """
-        database, _, name = table.rpartition(".")
-        pairs = self._call(
-            "allocate", database=database, table=name, outcomes=list(outcomes), partitions=list(partitions)
-        )
-        return [Allocated(*pair) for pair in pairs]
-
-    def finish(self, txn_id: int, outcome: Literal["commit", "abort"]) -> None:
-        """End a transaction that `allocate` left open."""
-        self._call("finish", transaction=txn_id, outcome=outcome)
 
     def read_acid(
         self, folder: Path | str, columns: Mapping[str, str], *, write_ids: str, num_buckets: int = -1

@@ -1,7 +1,7 @@
 """A table with every type, streamed in five transactions of different fates, and what must be read from it.
 
 The expectation comes from the input alone: rows, their partition, their bucket by Hive's hash, and ROW__ID.
-Run as a script it is the writer that gets killed: `python streamed.py <uri> <warehouse> <table>`.
+Run as a script it is the writer that gets killed: `python streamed.py <uri> <table>`.
 """
 
 from __future__ import annotations
@@ -142,9 +142,9 @@ def connect(client: MetastoreClient, table: TableName) -> StreamingConnection:
     )
 
 
-def main(uri: str, warehouse: str, name: str) -> None:
+def main(uri: str, name: str) -> None:
     """Write one transaction and die of the fault that the environment names."""
-    with connect_metastore(uri, warehouse=warehouse) as client, connect(client, TableName.of(name)) as conn:
+    with connect_metastore(uri) as client, connect(client, TableName.of(name)) as conn:
         arm_from_environment()
         with conn.transaction():
             conn.write(batch(conn.table, KILLED_IDS))

@@ -2,62 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 
 from hive_ingest.acid.bucket_codec import encode_bucket
 from hive_ingest.acid.names import BucketFileName, DeltaName
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.model import Column, Table, WriteId
+from hive_ingest.model import (
+    DataOperationType,
+    LockComponent,
+    LockLevel,
+    LockRequest,
+    LockType,
+    Table,
+    TableName,
+    TxnId,
+    WriteId,
+)
 from hive_ingest.storage.filesystem import open_store
 from hive_ingest.storage.orc_file import AcidOrcWriter, write_acid_version
-from tests.interop.hive import Allocated, Outcome, RealHive
+from tests.interop.hive import RealHive
+
+Outcome = Literal["commit", "abort", "open"]
 
 
-def adopt(hive: RealHive, metastore: MetastoreClient, table: str) -> list[Allocated]:
-    """Tell Hive's metastore of a table of ours: same name, location, partitions, and fate of every write id.
+def orc_properties(hive: RealHive) -> dict[str, str]:
+    """What a table needs so that this Hive can read it."""
+    return {"orc.compress": "ZLIB" if hive.version == "3.1.3" else "ZSTD"}
 
-    Its database must be there. An open write id stays open in Hive until `hive.finish`.
+
+def folder_of(table: Table) -> Path:
+    return Path(table.location.removeprefix("file:"))
+
+
+def allocate(
+    client: MetastoreClient, table: TableName, outcomes: Sequence[Outcome], *, partitions: Sequence[str] = ()
+) -> list[TxnId]:
+    """One transaction with one write id of `table` for each outcome, in that order; their files come from elsewhere.
+
+    With `partitions` ("a=1/b=2") each of them registers these as written, as a dynamic insert does. An "open" one
+    stays open: for the server's time-out, 300 s.
     """
-    ours = metastore.get_table(table)
-    hive.sql(create_statement(ours))
-    partitions = {partition.values: partition.location for partition in metastore.list_partitions(table)}
-    if partitions:
-        hive.add_partitions(table, partitions)
-    return hive.allocate(table, _outcomes(metastore, table))
-
-
-def create_statement(table: Table) -> str:
-    """HiveQL for a table with the definition and the location of `table`."""
-    clauses = [f"create table {table.name} ({_definitions(table.columns)})"]
-    if table.partition_keys:
-        clauses.append(f"partitioned by ({_definitions(table.partition_keys)})")
-    if table.is_bucketed:
-        columns = ", ".join(f"`{name}`" for name in table.bucket_columns)
-        clauses.append(f"clustered by ({columns}) into {table.num_buckets} buckets")
-    properties = ", ".join(f"'{key}'='{value}'" for key, value in table.properties.items())
-    return " ".join([*clauses, f"stored as orc location '{table.location}' tblproperties ({properties})"])
-
-
-def _definitions(columns: tuple[Column, ...]) -> str:
-    return ", ".join(f"`{column.name}` {column.type}" for column in columns)
-
-
-def _outcomes(metastore: MetastoreClient, table: str) -> list[Outcome]:
-    [snapshot] = metastore.get_valid_write_ids([table], metastore.get_valid_txns())
-    outcomes: list[Outcome] = []
-    for write_id in range(1, snapshot.high_water_mark + 1):
-        if snapshot.is_aborted(WriteId(write_id)):
-            outcomes.append("abort")
-        else:
-            outcomes.append("commit" if snapshot.is_valid(WriteId(write_id)) else "open")
-    return outcomes
-
-
-def location_of(folder: Path) -> str:
-    """As Hive writes locations: nothing percent-encoded, as `Path.as_uri` does even to the = of a partition."""
-    return f"file://{folder}"
+    component = LockComponent(
+        *(LockType.SHARED_READ, LockLevel.TABLE, table.database, table.table),
+        operation_type=DataOperationType.INSERT,
+        is_dynamic_partition_write=bool(partitions),
+    )
+    txns = client.open_txns(len(outcomes))
+    for txn, outcome in zip(txns, outcomes, strict=True):
+        [allocated] = client.allocate_table_write_ids(table, [txn])
+        client.lock(LockRequest((component,), txn))
+        if partitions:
+            client.add_dynamic_partitions(txn, allocated.write_id, table, list(partitions))
+        if outcome == "commit":
+            client.commit_txn(txn)
+        elif outcome == "abort":
+            client.abort_txn(txn)
+    return txns
 
 
 def write_delta(

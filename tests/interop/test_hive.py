@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.hive import HiveError, RealHive
+from tests.parts.metastore import RealMetastore
 
 TYPES = (
     "bo boolean, ti tinyint, bi bigint, f float, d double, de decimal(10,3), s string, c char(4), vc varchar(9), "
@@ -72,8 +74,10 @@ def test_hive_deletes_updates_and_compacts(hive: RealHive, database: str) -> Non
     assert "/base_" in file
 
 
-def test_a_hive_that_died_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
-    with RealHive("3.1.3", tmp_path) as hive:
+def test_a_hive_that_died_is_reported_with_the_end_of_its_log(
+    real_metastores: Callable[[str], RealMetastore], tmp_path: Path
+) -> None:
+    with RealHive(real_metastores("3.1.3"), tmp_path) as hive:
         os.kill(hive.pid, signal.SIGKILL)
         with pytest.raises(HiveError, match=r"Hive 3\.1\.3 is gone; its log ends:\n.*Session ID"):
             hive.sql("select 1")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -10,33 +9,18 @@ import pytest
 
 import hive_ingest as hi
 from hive_ingest.connection import JoinedTransaction, StreamingConnection
-from hive_ingest.metastore_client import MetastoreClient, connect_metastore
+from hive_ingest.metastore_client import MetastoreClient
 from tests.interop.hive import RealHive
-from tests.interop.tables import adopt
+from tests.interop.tables import orc_properties
 
 WRITERS = 4
 EACH = 1000
 
 
-@pytest.fixture
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreClient]:
-    folder = tmp_path_factory.mktemp("joined")
-    with connect_metastore(f"sqlite:///{folder}/metastore.db", warehouse=folder / "warehouse") as client:
-        yield client
-
-
 def create(client: MetastoreClient, hive: RealHive, database: str, **layout: Any) -> str:
-    compression = "ZLIB" if hive.version == "3.1.3" else "ZSTD"
-    client.create_database(database)
     columns = {"id": "int", "msg": "string"}
-    client.create_table(f"{database}.t", columns=columns, properties={"orc.compress": compression}, **layout)
+    client.create_table(f"{database}.t", columns=columns, properties=orc_properties(hive), **layout)
     return f"{database}.t"
-
-
-def tell(hive: RealHive, client: MetastoreClient, table: str) -> None:
-    """From now on Hive knows the table, too."""
-    hive.sql(f"create database {table.split('.')[0]}")
-    adopt(hive, client, table)
 
 
 def rows(ids: range, **constant: str) -> pa.Table:
@@ -80,13 +64,12 @@ def test_hive_reads_changes_and_compacts_what_parallel_writers_wrote(
     hive: RealHive, database: str, client: MetastoreClient, layout: str
 ) -> None:
     buckets = {"bucket_columns": ["id"], "num_buckets": 3} if layout == "bucketed" else {}
-    table = create(client, hive, f"{database}_{layout}", **buckets)
+    table = create(client, hive, database, **buckets)
     key = "statement_id" if layout == "bucketed" else "writer_bucket"
     with connect(client, table) as conn:
         write_in_parallel(conn, key, range(WRITERS * EACH))
         with conn.transaction():
             conn.write(rows(range(90_000, 90_010)))
-    tell(hive, client, table)
     mine = read_by_us(client, table)
     assert len(mine) == WRITERS * EACH + 10
     assert read_by_hive(hive, table, vectorized=False) == mine
@@ -100,12 +83,11 @@ def test_hive_reads_changes_and_compacts_what_parallel_writers_wrote(
 
 
 def test_hive_reads_an_overwrite_and_what_came_after_it(hive: RealHive, database: str, client: MetastoreClient) -> None:
-    table = create(client, hive, f"{database}_over")
+    table = create(client, hive, database)
     hi.append(client, table, rows(range(5)))
     with connect(client, table, overwrite=True) as conn:
         write_in_parallel(conn, "writer_bucket", range(100, 100 + WRITERS))
     hi.append(client, table, rows(range(10, 12)))
-    tell(hive, client, table)
     mine = read_by_us(client, table)
     assert sorted(mine.values()) == [10, 11, *range(100, 100 + WRITERS)]
     assert read_by_hive(hive, table, vectorized=False) == mine
@@ -117,11 +99,10 @@ def test_hive_reads_an_overwrite_and_what_came_after_it(hive: RealHive, database
 def test_hive_finds_a_table_empty_after_an_overwrite_without_rows(
     hive: RealHive, database: str, client: MetastoreClient
 ) -> None:
-    table = create(client, hive, f"{database}_empty")
+    table = create(client, hive, database)
     hi.append(client, table, rows(range(5)))
     with connect(client, table, overwrite=True) as conn, conn.transaction():
         pass
-    tell(hive, client, table)
     assert hive.sql(f"select id from {table}") == []
     hive.sql(f"insert into {table} values (7, 'm7')")
     assert hive.sql(f"select id from {table}") == [[7]]
@@ -130,11 +111,10 @@ def test_hive_finds_a_table_empty_after_an_overwrite_without_rows(
 def test_hive_sees_only_the_partitions_replaced_that_were_written(
     hive: RealHive, database: str, client: MetastoreClient
 ) -> None:
-    table = create(client, hive, f"{database}_parts", partition_keys={"part": "string"})
+    table = create(client, hive, database, partition_keys={"part": "string"})
     for part in "ab":
         hi.append(client, table, rows(range(3), part=part))
     with connect(client, table, overwrite=True) as conn:
         write_in_parallel(conn, "writer_bucket", range(50, 50 + WRITERS), part="b")
-    tell(hive, client, table)
     found = hive.sql(f"select part, id from {table}")
     assert sorted(map(tuple, found)) == [*(("a", i) for i in range(3)), *(("b", 50 + i) for i in range(WRITERS))]

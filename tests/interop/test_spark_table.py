@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hive_ingest.metastore_client import connect_metastore
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import DEFAULT_PARTITION_NAME, Table
 from tests.interop import streamed
 from tests.interop.hive import RealHive
 from tests.interop.streamed import COLUMNS, NUM_BUCKETS, PARTITION_KEYS
-from tests.interop.tables import adopt
+from tests.interop.tables import orc_properties
 from tests.interop.test_streamed_table import as_read, strip_char
 from tests.spark.driver import Driver
 from tests.spark.installation import Installation
@@ -25,30 +25,26 @@ BATCHES = [range(400), range(400, 1000)]
 @pytest.mark.parametrize("layout", ["clustered", "plain"])
 def test_hive_selects_every_row_that_spark_streamed_once_and_cell_by_cell(
     hive: RealHive,
+    client: MetastoreClient,
+    database: str,
     install_spark: Callable[..., Installation],
     start_driver: Callable[..., Driver],
     tmp_path: Path,
     layout: str,
 ) -> None:
-    uri, warehouse = f"sqlite:///{tmp_path}/metastore.db", str(tmp_path / "warehouse")
-    database = f"spark_{layout}"
-    with connect_metastore(uri, warehouse=warehouse) as client:
-        client.create_database(database)
-        buckets = {"bucket_columns": ["id"], "num_buckets": NUM_BUCKETS} if layout == "clustered" else {}
-        table = client.create_table(
-            f"{database}.everything",
-            columns=COLUMNS,
-            partition_keys=PARTITION_KEYS,
-            properties={"orc.compress": "ZLIB" if hive.version == "3.1.3" else "ZSTD"},
-            **buckets,
-        )
-        write_parquet(table, tmp_path / "input")
-        script = Path(__file__).with_name("spark_writer.py")
-        arguments = (tmp_path / "input", tmp_path / "checkpoint", uri, warehouse, table.name)
-        done = start_driver(install_spark(), script, *arguments).wait()
-        assert done.returncode == 0, done.err
-        hive.sql(f"create database {database}")
-        adopt(hive, client, str(table.name))
+    buckets = {"bucket_columns": ["id"], "num_buckets": NUM_BUCKETS} if layout == "clustered" else {}
+    table = client.create_table(
+        f"{database}.everything",
+        columns=COLUMNS,
+        partition_keys=PARTITION_KEYS,
+        properties=orc_properties(hive),
+        **buckets,
+    )
+    write_parquet(table, tmp_path / "input")
+    script = Path(__file__).with_name("spark_writer.py")
+    arguments = (tmp_path / "input", tmp_path / "checkpoint", hive.metastore.uri, table.name)
+    done = start_driver(install_spark(), script, *arguments).wait()
+    assert done.returncode == 0, done.err
 
     names = ", ".join(f"`{name}`" for name in COLUMNS)
     expected = {row.cells["id"]: row for ids in BATCHES for row in streamed.expected(table, {1: ids})}

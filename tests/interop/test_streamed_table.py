@@ -15,66 +15,46 @@ import pyarrow.orc as orc
 import pytest
 
 from hive_ingest.connection import StreamingConnection
-from hive_ingest.metastore_client import MetastoreClient, connect_metastore
-from hive_ingest.model import DEFAULT_PARTITION_NAME, Table
+from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.model import DEFAULT_PARTITION_NAME, Table, TxnId
 from hive_ingest.testing import CrashPoint, FaultError, faults
 from tests.interop import streamed
 from tests.interop.hive import RealHive
 from tests.interop.streamed import COLUMNS, NUM_BUCKETS, PARTITION_KEYS, ExpectedRow
-from tests.interop.tables import adopt
+from tests.interop.tables import folder_of, orc_properties
 
 REPOSITORY = Path(__file__).parents[2]
 
 
 @dataclass
 class Streamed:
-    """A table in five transactions: committed, committed with spills, killed and aborted, open, committed.
-
-    Hive knows it by the same name, with the same fate of every write id; `open_txn` is Hive's id of the open one.
-    """
+    """A table in five transactions: committed, committed with spills, killed and aborted, open, committed."""
 
     client: MetastoreClient
     table: Table
     expected: list[ExpectedRow]
-    open_txn: int
-
-
-@pytest.fixture(scope="module", params=["hive313", "hive401"])
-def hive(request: pytest.FixtureRequest) -> RealHive:
-    """Here for a module, so that the table is written once for each version."""
-    version: RealHive = request.getfixturevalue(request.param)
-    return version
+    open_txn: TxnId
 
 
 @pytest.fixture(scope="module")
-def written(hive: RealHive, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Streamed]:
-    folder = tmp_path_factory.mktemp("streamed")
-    uri, warehouse = f"sqlite:///{folder}/metastore.db", str(folder / "warehouse")
+def written(hive: RealHive, client: MetastoreClient, module_database: str) -> Iterator[Streamed]:
     small, large, last = range(50), range(1000, 6000), range(20_000, 20_030)
-    with connect_metastore(uri, warehouse=warehouse) as client:
-        table = create_table(client, "ZLIB" if hive.version == "3.1.3" else "ZSTD")
-        with streamed.connect(client, table.name) as conn, streamed.connect(client, table.name) as still_open:
-            commit(conn, table, small)
-            commit_with_spills(conn, table, large)
-            kill_after_publish(uri, warehouse, client, table)
-            publish_and_leave_open(still_open, table)
-            commit(conn, table, last)
-            hive.sql(f"create database {table.name.database}")
-            allocated = adopt(hive, client, str(table.name))
-            ids = {1: small, 2: large, 5: last}
-            yield Streamed(client, table, streamed.expected(table, ids), allocated[3].txn_id)
-
-
-def create_table(client: MetastoreClient, compression: str) -> Table:
-    client.create_database("judged_streamed")
-    return client.create_table(
-        "judged_streamed.everything",
+    table = client.create_table(
+        f"{module_database}.everything",
         columns=COLUMNS,
         partition_keys=PARTITION_KEYS,
         bucket_columns=["id"],
         num_buckets=NUM_BUCKETS,
-        properties={"orc.compress": compression},
+        properties=orc_properties(hive),
     )
+    with streamed.connect(client, table.name) as conn, streamed.connect(client, table.name) as still_open:
+        commit(conn, table, small)
+        commit_with_spills(conn, table, large)
+        kill_after_publish(client, hive.metastore.uri, table)
+        open_txn = publish_and_leave_open(still_open, table)
+        commit(conn, table, last)
+        ids = {1: small, 2: large, 5: last}
+        yield Streamed(client, table, streamed.expected(table, ids), open_txn)
 
 
 def commit(conn: StreamingConnection, table: Table, ids: range) -> None:
@@ -91,26 +71,29 @@ def commit_with_spills(conn: StreamingConnection, table: Table, ids: range) -> N
 
 
 def deltas(table: Table, write_id: int) -> list[Path]:
-    root = Path(table.location.removeprefix("file:"))
-    return sorted(root.glob(f"*/*/delta_{write_id:07d}_{write_id:07d}_0000/bucket_*"))
+    return sorted(folder_of(table).glob(f"*/*/delta_{write_id:07d}_{write_id:07d}_0000/bucket_*"))
 
 
-def kill_after_publish(uri: str, warehouse: str, client: MetastoreClient, table: Table) -> None:
+def kill_after_publish(client: MetastoreClient, uri: str, table: Table) -> None:
+    before = set(client.get_valid_txns().open)
     crash = CrashPoint("after_publish", 1, signal.SIGKILL).to_environment()
-    command = [sys.executable, "-m", "tests.interop.streamed", uri, warehouse, str(table.name)]
+    command = [sys.executable, "-m", "tests.interop.streamed", uri, str(table.name)]
     killed = subprocess.run(command, cwd=REPOSITORY, env=os.environ | crash, check=False)
     assert killed.returncode == -signal.SIGKILL
-    (txn_id,) = client.get_valid_txns().open
+    (txn_id,) = set(client.get_valid_txns().open) - before
     client.abort_txn(txn_id, reason="its writer was killed")
     assert deltas(table, 3), "the killed writer left no delta: the test tests nothing"
 
 
-def publish_and_leave_open(conn: StreamingConnection, table: Table) -> None:
+def publish_and_leave_open(conn: StreamingConnection, table: Table) -> TxnId:
     conn.begin_transaction()
+    txn_id = conn.txn_id
+    assert txn_id is not None
     conn.write(streamed.batch(table, range(800_000, 800_020)))
     with faults(CrashPoint("after_publish")), pytest.raises(FaultError):
         conn.commit_transaction()
     assert deltas(table, 4), "the open transaction has published nothing: the test tests nothing"
+    return txn_id
 
 
 def comparable(value: Any) -> Any:
@@ -184,6 +167,6 @@ def test_an_open_transaction_becomes_visible_to_hive_with_its_commit_and_an_abor
 ) -> None:
     count = f"select count(*) from {written.table.name} where id >= 700000"
     assert hive.sql(count) == [[0]]
-    hive.finish(written.open_txn, "commit")
+    written.client.commit_txn(written.open_txn)
     assert hive.sql(count) == [[20]]
     assert hive.sql(f"select min(id), max(id) from {written.table.name} where id >= 700000") == [[800_000, 800_019]]

@@ -130,6 +130,15 @@ class RealMetastore:
     def uri(self) -> str:
         return f"thrift://127.0.0.1:{self.port}"
 
+    def client_settings(self) -> dict[str, str]:
+        """For Hive on this metastore; its compactor goes to the database itself."""
+        shared = _shared_settings(self, self._postgres.port, self._database)
+        # Where a table has no partitions, the cleaner of 4.0.1 asks whether an untyped parameter is null, which
+        # PostgreSQL takes only in the text of a statement.
+        shared["javax.jdo.option.ConnectionURL"] += "?preferQueryMode=simple"
+        warehouse = {f"hive.{key}": value for key, value in shared.items() if key.startswith("metastore.warehouse.")}
+        return {"hive.metastore.uris": self.uri, **shared, **warehouse}
+
     def start(self) -> None:
         """Start it and wait until it listens; what it needs to answer is made before that."""
         self.launch()
@@ -212,13 +221,8 @@ class RealMetastore:
 
 def _settings(version: str, metastore: RealMetastore, postgres_port: int, database: str) -> dict[str, str]:
     return {
-        "javax.jdo.option.ConnectionURL": f"jdbc:postgresql://127.0.0.1:{postgres_port}/{database}",
-        "javax.jdo.option.ConnectionDriverName": "org.postgresql.Driver",
-        "javax.jdo.option.ConnectionUserName": "postgres",
-        "javax.jdo.option.ConnectionPassword": "unused",
+        **_shared_settings(metastore, postgres_port, database),
         "metastore.thrift.bind.host": "127.0.0.1",
-        "metastore.warehouse.dir": metastore.warehouse.as_uri(),
-        "metastore.warehouse.external.dir": (metastore.home / "warehouse_external").as_uri(),
         "datanucleus.schema.autoCreateAll": "false",
         "metastore.schema.verification": "true",
         "metastore.support.concurrency": "true",
@@ -236,6 +240,17 @@ def _settings(version: str, metastore: RealMetastore, postgres_port: int, databa
         "metastore.execute.setugi": "false",
         "metastore.metrics.enabled": "false",
         "metastore.async.log.enabled": "false",
+    }
+
+
+def _shared_settings(metastore: RealMetastore, postgres_port: int, database: str) -> dict[str, str]:
+    return {
+        "javax.jdo.option.ConnectionURL": f"jdbc:postgresql://127.0.0.1:{postgres_port}/{database}",
+        "javax.jdo.option.ConnectionDriverName": "org.postgresql.Driver",
+        "javax.jdo.option.ConnectionUserName": "postgres",
+        "javax.jdo.option.ConnectionPassword": "unused",
+        "metastore.warehouse.dir": metastore.warehouse.as_uri(),
+        "metastore.warehouse.external.dir": (metastore.home / "warehouse_external").as_uri(),
     }
 
 

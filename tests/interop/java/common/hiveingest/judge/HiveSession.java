@@ -13,24 +13,16 @@ import org.apache.hadoop.hive.ql.DriverFactory;
 import org.apache.hadoop.hive.ql.IDriver;
 import org.apache.hadoop.hive.ql.session.SessionState;
 
-/** One session of Hive on a metastore in Derby under its home folder, with the local job runner. */
+/** One session of Hive on a metastore elsewhere, with the local job runner; its home folder holds scratch files. */
 final class HiveSession {
-  private static final String ONE_DAY = "86400s";
-
   private final SessionState session;
 
-  HiveSession(Path home) throws Exception {
-    session = SessionState.start(configuration(home));
+  HiveSession(Path home, Map<String, String> settings) throws Exception {
+    session = SessionState.start(configuration(home, settings));
   }
 
   HiveConf conf() {
     return session.getConf();
-  }
-
-  static String databaseUrl(Path home) {
-    System.setProperty("derby.system.home", home.toString());
-    System.setProperty("derby.stream.error.file", home.resolve("derby.log").toString());
-    return "jdbc:derby:;databaseName=" + home.resolve("metastore_db") + ";create=true";
   }
 
   String set(String key, String value) {
@@ -71,19 +63,11 @@ final class HiveSession {
     return parts;
   }
 
-  private static HiveConf configuration(Path home) throws Exception {
+  private static HiveConf configuration(Path home, Map<String, String> settings) throws Exception {
     Path scratch = Files.createDirectories(home.resolve("tmp"));
-    String url = databaseUrl(home);
-    System.setProperty("javax.jdo.option.ConnectionURL", url);
     HiveConf conf = new HiveConf(HiveSession.class);
-    conf.set("javax.jdo.option.ConnectionURL", url);
-    conf.set("javax.jdo.option.ConnectionDriverName", "org.apache.derby.jdbc.EmbeddedDriver");
-    conf.set("datanucleus.schema.autoCreateAll", "false");  // the schema script has made all
     conf.set("hive.metastore.schema.verification", "false");
-    conf.set("hive.metastore.event.db.notification.api.auth", "false");
     conf.set("hive.metastore.execute.setugi", "false");
-    conf.set("hive.metastore.warehouse.dir", home.resolve("warehouse").toUri().toString());
-    conf.set("hive.metastore.warehouse.external.dir", home.resolve("warehouse_external").toUri().toString());
     conf.set("hive.exec.scratchdir", scratch.resolve("scratch").toString());
     conf.set("hive.exec.local.scratchdir", scratch.resolve("local").toString());
     conf.set("hive.downloaded.resources.dir", scratch.resolve("resources").toString());
@@ -101,8 +85,6 @@ final class HiveSession {
     conf.set("mapreduce.client.completion.pollinterval", "50");  // and the compactor's
     conf.set("hive.support.concurrency", "true");
     conf.set("hive.txn.manager", "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager");
-    conf.set("hive.txn.timeout", ONE_DAY);  // a transaction that a test leaves open stays open
-    conf.set("metastore.txn.timeout", ONE_DAY);
     conf.set("hive.exec.dynamic.partition.mode", "nonstrict");
     conf.set("hive.stats.autogather", "false");
     conf.set("hive.compute.query.using.stats", "false");  // a count must come from the files,
@@ -110,6 +92,7 @@ final class HiveSession {
     conf.set("hive.vectorized.execution.enabled", "false");
     conf.set("list.sink.output.formatter", CellFormatter.class.getName());
     Compat.configure(conf);
+    settings.forEach(conf::set);
     return conf;
   }
 }

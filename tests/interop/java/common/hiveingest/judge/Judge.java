@@ -15,8 +15,7 @@ import java.util.Map;
  * on standard output, everything else that Hive prints on standard error.
  *
  * <p>Request: {"call": name, ...}. Answer: {"result": ...} or {"error": message, "trace": stack}.
- * Arguments: the home folder, and optionally "init" and a schema script, which makes the metastore's
- * database and ends.
+ * Arguments: the home folder, then settings of Hive as key=value, which say where the metastore is.
  */
 public final class Judge {
   /** One thing that can be asked of Hive. */
@@ -29,12 +28,8 @@ public final class Judge {
   private final Map<String, Call> calls = new LinkedHashMap<>();
 
   private Judge(HiveSession hive) {
-    WriteIds writeIds = new WriteIds(hive.conf());
     calls.put("sql", request -> hive.sql(request.get("statement").asText()));
     calls.put("set", request -> hive.set(request.get("key").asText(), request.get("value").asText()));
-    calls.put("add_partitions", new Partitions(hive.conf())::add);
-    calls.put("allocate", writeIds::allocate);
-    calls.put("finish", writeIds::finish);
     calls.put("read_acid", request -> new AcidReader(hive.conf()).read(request));
     calls.put("dump", request -> OrcDump.dump(request.get("file").asText()));
     calls.put("compactor_pass", request -> Compat.compactorPass(hive.conf(), request.get("thread").asText()));
@@ -45,13 +40,7 @@ public final class Judge {
     System.setOut(System.err);
     try {
       Path home = Path.of(args[0]).toAbsolutePath();
-      if (args.length > 1 && args[1].equals("init")) {
-        SchemaScript.run(HiveSession.databaseUrl(home), Path.of(args[2]));
-        new HiveSession(home).sql("show databases");  // the metastore adds its first rows at the first use
-        SchemaScript.closeDatabases();
-        Runtime.getRuntime().halt(0);
-      }
-      Judge judge = new Judge(new HiveSession(home));
+      Judge judge = new Judge(new HiveSession(home, settings(args)));
       answers.println(JSON.writeValueAsString(Map.of("result", "ready")));
       judge.serve(answers);
       System.exit(0);
@@ -59,6 +48,15 @@ public final class Judge {
       failure.printStackTrace();
       Runtime.getRuntime().halt(1);  // Hive's own threads would keep the process alive
     }
+  }
+
+  private static Map<String, String> settings(String[] args) {
+    Map<String, String> settings = new LinkedHashMap<>();
+    for (int i = 1; i < args.length; i++) {
+      int at = args[i].indexOf('=');
+      settings.put(args[i].substring(0, at), args[i].substring(at + 1));
+    }
+    return settings;
   }
 
   private void serve(PrintStream answers) throws Exception {
