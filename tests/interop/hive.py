@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import base64
-import contextlib
-import json
 import re
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
-from tests.interop.runner import runner
+from tests.interop.judge import HiveError, Judge
 from tests.parts.metastore import RealMetastore
+
+__all__ = ["AcidRow", "HiveError", "RealHive", "RowId"]
 
 #: Of the cleaner, half a second apart, before a compaction counts as stuck.
 _CLEANER_PASSES = 30
-
-
-class HiveError(Exception):
-    """Hive refused or failed; the message is Hive's, `trace` its Java stack."""
-
-    def __init__(self, message: str, trace: str = "") -> None:
-        super().__init__(message)
-        self.trace = trace
 
 
 class RowId(NamedTuple):
@@ -45,7 +35,7 @@ class AcidRow(NamedTuple):
     cells: tuple[Any, ...]
 
 
-class RealHive:
+class RealHive(Judge):
     """Hive in a process of its own, of the version of `metastore`, with scratch files and its log in `home`.
 
     A cell arrives as Python's value: int, float, str, bool, None, bytes, `Decimal`, `date`, `datetime` (a
@@ -55,31 +45,12 @@ class RealHive:
     """
 
     def __init__(self, metastore: RealMetastore, home: Path, *, timezone: str = "UTC") -> None:
+        super().__init__(metastore.version, home, metastore.client_settings(), timezone=timezone)
         self.metastore = metastore
-        self.version = metastore.version
-        self.home = home
-        self._log = (home / "judge.log").open("wb")
-        self._process = subprocess.Popen(
-            runner(self.version).command(home, metastore.client_settings(), timezone=timezone),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            cwd=home,
-        )
-        try:
-            self._answer()
-        except HiveError:
-            self.close()
-            raise
-
-    @property
-    def pid(self) -> int:
-        """Of Hive's process."""
-        return self._process.pid
 
     def sql(self, statement: str) -> list[list[Any]]:
         """The rows of one statement of HiveQL, none for one that gives no rows. Raises `HiveError`."""
-        result = self._call("sql", statement=statement)
+        result = self.call("sql", statement=statement)
         return [[_cell(cell) for cell in row] for row in result["rows"]]
 
     def select(self, query: str, *, vectorized: bool) -> list[list[Any]]:
@@ -109,7 +80,7 @@ class RealHive:
 
     def set(self, key: str, value: str) -> None:
         """Set one of Hive's settings for all statements that follow."""
-        self._call("set", key=key, value=value)
+        self.call("set", key=key, value=value)
 
     def read_acid(
         self, folder: Path | str, columns: Mapping[str, str], *, write_ids: str, num_buckets: int = -1
@@ -119,7 +90,7 @@ class RealHive:
         `columns` maps names to Hive's types; `write_ids` is a ValidWriteIdList in Hive's text form
         ("db.table:high water mark:lowest open:open ids:aborted ids").
         """
-        result = self._call(
+        result = self.call(
             "read_acid",
             folder=str(folder),
             columns=",".join(columns),
@@ -132,7 +103,7 @@ class RealHive:
 
     def dump(self, orc_file: Path | str) -> str:
         """What `hive --orcfiledump` says about a file."""
-        text = self._call("dump", file=str(orc_file))
+        text = self.call("dump", file=str(orc_file))
         assert isinstance(text, str)
         return text
 
@@ -143,10 +114,10 @@ class RealHive:
         """
         where = f" partition ({partition})" if partition else ""
         self.sql(f"alter table {table}{where} compact '{kind}'")
-        self._call("compactor_pass", thread="worker")
+        self.call("compactor_pass", thread="worker")
         newest: dict[str, Any] = {}
         for _ in range(_CLEANER_PASSES):
-            self._call("compactor_pass", thread="cleaner")
+            self.call("compactor_pass", thread="cleaner")
             newest = self._newest_compaction()
             if newest["State"] != "ready for cleaning":  # a pass may come while a transaction is still ending
                 break
@@ -157,51 +128,6 @@ class RealHive:
     def _newest_compaction(self) -> dict[str, Any]:
         listed = self.sql("show compactions")
         return dict(zip(listed[0], max(listed[1:], key=_compaction_id), strict=True))
-
-    def close(self) -> None:
-        """Stop the process."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # a request that failed may be left in the buffer
-            self._process.stdin.close()
-        try:
-            self._process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        self._log.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _call(self, call: str, **arguments: object) -> Any:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps({"call": call, **arguments}).encode() + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError as error:
-            raise self._gone() from error
-        return self._answer()
-
-    def _answer(self) -> Any:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise self._gone()
-        answer = json.loads(line)
-        if "error" in answer:
-            raise HiveError(answer["error"], answer["trace"])
-        return answer["result"]
-
-    def _gone(self) -> HiveError:
-        log = (self.home / "judge.log").read_text(errors="replace")
-        return HiveError(f"Hive {self.version} is gone; its log ends:\n{log[-4000:]}")
 
 
 def _compaction_id(row: list[Any]) -> int:

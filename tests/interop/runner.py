@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,9 @@ from tests.parts.fetch import fetch, java
 VERSIONS = ("3.1.3", "4.0.1")
 
 _SOURCES = Path(__file__).parent / "java"
+
+#: A judge is young all its life: the second compiler would cost more time than it saves.
+YOUNG_JVM = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 # Hive and Hadoop reach into Java's own classes, which Java 8 let them do.
 _OPENED = (
@@ -30,18 +33,22 @@ class Runner:
     version: str
     class_path: str
 
-    def command(self, home: Path, settings: Mapping[str, str], *, timezone: str) -> list[str]:
-        """The command line of a judge that keeps its scratch files in `home`."""
+    def command(
+        self, home: Path, settings: Mapping[str, str], *, timezone: str, jvm: Sequence[str] = YOUNG_JVM
+    ) -> list[str]:
+        """The command line of a judge that keeps its scratch files in `home`; `jvm` are options of Java's."""
+        arguments = [str(home), *(f"{key}={value}" for key, value in settings.items())]
+        return self.java_command("Judge", arguments, jvm=[*jvm, f"-Duser.timezone={timezone}"])
+
+    def java_command(self, main: str, arguments: Sequence[str], *, jvm: Sequence[str] = YOUNG_JVM) -> list[str]:
+        """The command line of one of the judge's classes."""
         opened = [option for name in _OPENED for option in ("--add-opens", f"java.base/{name}=ALL-UNNAMED")]
         return [
-            # A judge is young all its life: the second compiler would cost more time than it saves.
-            *(str(java()), "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *opened),
-            *("-Dfile.encoding=UTF-8", f"-Duser.timezone={timezone}"),
+            *(str(java()), *jvm, *opened, "-Dfile.encoding=UTF-8"),
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
             "-Dspring.jdbc.getParameterType.ignore=true",  # PostgreSQL ends a transaction that asks for it
             "-Djava.system.class.loader=hiveingest.judge.SystemLoader",
-            *("-cp", self.class_path, "hiveingest.judge.Judge", str(home)),
-            *(f"{key}={value}" for key, value in settings.items()),
+            *("-cp", self.class_path, f"hiveingest.judge.{main}", *arguments),
         ]
 
 

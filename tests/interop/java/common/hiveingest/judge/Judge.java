@@ -33,6 +33,7 @@ public final class Judge {
     calls.put("read_acid", request -> new AcidReader(hive.conf()).read(request));
     calls.put("dump", request -> OrcDump.dump(request.get("file").asText()));
     calls.put("compactor_pass", request -> Compat.compactorPass(hive.conf(), request.get("thread").asText()));
+    calls.putAll(Compat.calls(hive.conf()));
   }
 
   public static void main(String[] args) {

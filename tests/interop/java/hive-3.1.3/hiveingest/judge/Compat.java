@@ -1,6 +1,7 @@
 package hiveingest.judge;
 
 import java.lang.reflect.Method;
+import java.util.HashMap;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -20,6 +21,13 @@ final class Compat {
   private Compat() {}
 
   static void configure(HiveConf conf) {}
+
+  /** Hive Streaming, which only this version has. */
+  static Map<String, Judge.Call> calls(HiveConf conf) {
+    Map<String, Judge.Call> calls = new HashMap<>(new Streams(conf).calls());
+    calls.put("stream_file", request -> StreamedFile.stream(conf, request));
+    return calls;
+  }
 
   static void run(IDriver driver, String statement) throws Exception {
     CommandProcessorResponse response = driver.run(statement);
