@@ -85,7 +85,7 @@ STAGES = (
     # Real metastores: their own room, and of the suites that take any metastore what fits into six minutes.
     Stage(
         "thrift",
-        (_python("-m", "tests.parts.fetch", "hive-3.1.3", "hive-4.0.1", "metastore"),),
+        (_python("-m", "tests.parts.fetch", "compiler", "hive-3.1.3", "hive-4.0.1", "metastore"),),
         tests=(
             "tests/thrift",
             *(f"tests/acceptance/metastore/test_{name}.py" for name in ("transactions", "write_ids")),

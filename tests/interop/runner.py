@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.parts.cache import cache_root, once
 from tests.parts.fetch import fetch, java
+from tests.parts.javac import class_path, compiled, java_files, stand_ins
 
 VERSIONS = ("3.1.3", "4.0.1")
 
@@ -55,34 +53,7 @@ class Runner:
 def runner(version: str) -> Runner:
     """The runner of Hive `version`, fetched and built if this machine has not got it. Raises `PartUnavailable`."""
     jars = fetch(f"hive-{version}")
-    sources = _java_files(version)
-    target = cache_root() / "judge" / f"{version}-{_key(jars, sources)}"
-    classes = once(target, lambda folder: _compile(sources, jars, folder))
-    # The judge's own classes come first: one of them stands before a class of Hive's.
-    return Runner(version, f"{classes}:{_class_path(jars)}:{_class_path(fetch('metastore'))}")
-
-
-def _compile(sources: list[Path], jars: Path, classes: Path) -> None:
-    compiler = next(fetch("compiler").glob("ecj-*.jar"))
-    command = [
-        *(str(java()), "-jar", str(compiler), "-17", "-nowarn", "-proc:none", "-encoding", "UTF-8"),
-        *("-cp", _class_path(jars), "-d", str(classes), *map(str, sources)),
-    ]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    if run.returncode:
-        raise RuntimeError(f"cannot compile the judge:\n{run.stdout[-4000:]}{run.stderr[-4000:]}")
-
-
-def _class_path(jars: Path) -> str:
-    return ":".join(map(str, sorted(jars.glob("*.jar"))))
-
-
-def _java_files(version: str) -> list[Path]:
-    return sorted(path for part in ("common", f"hive-{version}") for path in (_SOURCES / part).rglob("*.java"))
-
-
-def _key(jars: Path, sources: list[Path]) -> str:
-    digest = hashlib.sha256(jars.name.encode())
-    for path in [Path(__file__), *sources]:
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+    sources = [path for part in ("common", f"hive-{version}") for path in java_files(_SOURCES / part)]
+    classes = compiled(f"judge-{version}", sources, jars)
+    paths = [*map(str, stand_ins(version)), str(classes), class_path(jars), class_path(fetch("metastore"))]
+    return Runner(version, ":".join(paths))

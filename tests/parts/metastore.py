@@ -18,6 +18,7 @@ from xml.sax.saxutils import escape
 
 from tests.parts.cache import cache_root, once
 from tests.parts.fetch import fetch, java
+from tests.parts.javac import stand_ins
 from tests.parts.postgres import PostgresServer, free_port
 
 VERSIONS = ("3.1.3", "4.0.1")
@@ -235,7 +236,7 @@ def _settings(version: str, metastore: RealMetastore, postgres_port: int, databa
         "metastore.compactor.cleaner.on": "false",
         "metastore.compactor.worker.threads": "0",
         "metastore.task.threads.always": "org.apache.hadoop.hive.metastore.events.EventCleanerTask",
-        "metastore.expression.proxy": "org.apache.hadoop.hive.metastore.DefaultPartitionExpressionProxy",
+        "metastore.expression.proxy": "org.apache.hadoop.hive.ql.optimizer.ppr.PartitionExpressionForMetastore",
         "metastore.server.min.threads": "4",
         "metastore.execute.setugi": "false",
         "metastore.metrics.enabled": "false",
@@ -260,6 +261,7 @@ def _distribution(version: str) -> _Distribution:
     folder = once(cache_root() / "metastore" / jars.name, lambda made: _unpack(version, jars, made))
     extra = fetch("metastore")
     paths = [
+        *stand_ins(version),
         *_jars(jars, but=_NOT_FROM_SET),
         *_jars(folder / "lib", but=_NOT_FROM_DISTRIBUTION),
         *_jars(extra),
