@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -81,6 +82,15 @@ class RealHive(Judge):
     def set(self, key: str, value: str) -> None:
         """Set one of Hive's settings for all statements that follow."""
         self.call("set", key=key, value=value)
+
+    @contextlib.contextmanager
+    def in_timezone(self, zone: str) -> Iterator[None]:
+        """Hive's process in `zone`, then in UTC again."""
+        self.call("timezone", zone=zone)
+        try:
+            yield
+        finally:
+            self.call("timezone", zone="UTC")
 
     def read_acid(
         self, folder: Path | str, columns: Mapping[str, str], *, write_ids: str, num_buckets: int = -1
