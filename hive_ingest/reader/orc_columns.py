@@ -6,7 +6,7 @@ Arrow's schema of a file loses what matters here: that a string is a CHAR, and t
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hive_ingest.errors import CorruptFile, UnsupportedFeature
@@ -24,10 +24,9 @@ class OrcKind(enum.IntEnum):
     TIMESTAMP_INSTANT = 18
 
 
-#: Milliseconds since 1970 that fit an Arrow timestamp in nanoseconds (years 1677 to 2262), a day kept clear on
-#: either side for the time zone of a writer.
-_DAY_MS = 86_400_000
-_SMALLEST_MS, _LARGEST_MS = -(2**63) // 1_000_000 + _DAY_MS, 2**63 // 1_000_000 - _DAY_MS
+#: Nanoseconds since 1970 that fit an Arrow timestamp (years 1677 to 2262).
+_NANOSECONDS = range(-(2**63), 2**63)
+_DAY_NS = 86_400_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ class OrcColumn:
     def extremes(self, kind: OrcKind) -> tuple[int, int] | None:
         """Smallest and largest value below this column among those of a kind; None when there is no value.
 
-        Dates are in days, timestamps in milliseconds since 1970. Raises UnsupportedFeature when the writer left
+        Dates are in days, timestamps in nanoseconds since 1970. Raises UnsupportedFeature when the writer left
         the statistics out.
         """
         found = [_extremes(column) for column in self.walk() if column.kind == kind]
@@ -76,7 +75,7 @@ def check_timestamps(column: OrcColumn, path: str) -> None:
     """
     for kind in (OrcKind.TIMESTAMP, OrcKind.TIMESTAMP_INSTANT):
         extremes = _told_where(column, kind, path)
-        if extremes and (extremes[0] < _SMALLEST_MS or extremes[1] > _LARGEST_MS):
+        if extremes and not (extremes[0] in _NANOSECONDS and extremes[1] in _NANOSECONDS):
             raise UnsupportedFeature(
                 f"column {column.name!r} of {path!r} holds timestamps outside the years 1677 to 2262, which "
                 "nanoseconds cannot hold: leave the column out (columns=…), or read it with Hive"
@@ -130,9 +129,8 @@ def _numbers(field: Field) -> list[int]:
     return found
 
 
-#: Field numbers in `ColumnStatistics`, and of (minimum, maximum) in each; a timestamp's own ones are in UTC first.
+#: Field numbers in `ColumnStatistics`.
 _VALUES, _DATES, _TIMESTAMPS = 1, 7, 9
-_EXTREMES = {_DATES: ((1, 2),), _TIMESTAMPS: ((3, 4), (1, 2))}
 
 
 def _extremes(column: OrcColumn) -> tuple[int, int] | None:
@@ -142,8 +140,24 @@ def _extremes(column: OrcColumn) -> tuple[int, int] | None:
         return None
     if wanted not in fields:
         raise WireError("no smallest and largest value")
-    numbers = {field.number: field.as_signed for field in read_fields(fields[wanted].as_bytes)}
-    for low, high in _EXTREMES[wanted]:
-        if low in numbers and high in numbers:
-            return numbers[low], numbers[high]
-    raise WireError("no smallest and largest value")
+    typed = {field.number: field for field in read_fields(fields[wanted].as_bytes)}
+    found = _pair(typed, 1) if wanted == _DATES else _timestamps(typed)
+    if found is None:
+        raise WireError("no smallest and largest value")
+    return found
+
+
+def _timestamps(typed: Mapping[int, Field]) -> tuple[int, int] | None:
+    """From milliseconds in UTC, or of some time zone: then a day is kept clear on either side."""
+    in_utc = _pair(typed, 3)
+    if in_utc is not None:
+        below = typed[6].as_int - 1 if 6 in typed else 999_999  # nanoseconds below the largest millisecond
+        return in_utc[0] * 1_000_000, in_utc[1] * 1_000_000 + below
+    in_zone = _pair(typed, 1)
+    return in_zone and (in_zone[0] * 1_000_000 - _DAY_NS, (in_zone[1] + 1) * 1_000_000 + _DAY_NS)
+
+
+def _pair(typed: Mapping[int, Field], number: int) -> tuple[int, int] | None:
+    if number in typed and number + 1 in typed:
+        return typed[number].as_signed, typed[number + 1].as_signed
+    return None

@@ -12,6 +12,7 @@ from hive_ingest.model import columns_of
 from hive_ingest.reader.evolution import JULIAN_GREGORIAN, ColumnSource, column_sources, is_widening
 from hive_ingest.reader.orc_columns import OrcColumn, OrcKind, check_timestamps, column_tree
 from hive_ingest.schema import arrow_type, parse_type
+from hive_ingest.storage.orc_protobuf import bytes_field, int_field, signed_field
 from hive_ingest.storage.orc_tail import read_tail
 
 
@@ -181,6 +182,23 @@ def test_timestamps_that_nanoseconds_hold_are_read(tmp_path):
         {"t": pa.array([[dt.datetime(1678, 1, 1)], [dt.datetime(2262, 1, 1)], None], pa.list_(pa.timestamp("ns")))}
     )
     assert list(sources(tmp_path, file, {"t": "array<timestamp>"})) == ["t"]
+
+
+def test_the_first_and_the_last_timestamp_that_can_be_written_are_read(tmp_path):
+    ticks = [-9_223_372_036 * 10**9, 2**63 - 1]  # whole seconds before 1970
+    file = pa.table({"t": pa.array(ticks, pa.timestamp("ns"))})
+    assert list(sources(tmp_path, file, {"t": "timestamp"})) == ["t"]
+
+
+def test_a_day_is_kept_clear_where_statistics_are_of_an_unknown_time_zone():
+    def column(milliseconds: int) -> OrcColumn:
+        bounds = signed_field(1, 0) + signed_field(2, milliseconds)
+        return OrcColumn("t", OrcKind.TIMESTAMP, int_field(1, 2) + bytes_field(9, bounds))
+
+    largest, day = 2**63 // 1_000_000, 86_400_000
+    check_timestamps(column(largest - day - 1), "f")
+    with pytest.raises(UnsupportedFeature, match="1677 to 2262"):
+        check_timestamps(column(largest - day + 1), "f")
 
 
 @pytest.mark.parametrize("year", [1, 1600, 2300, 9999])
