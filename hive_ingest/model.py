@@ -7,6 +7,7 @@ Frozen values without behaviour beyond checking themselves. Names are those of H
 from __future__ import annotations
 
 import enum
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NewType
@@ -105,6 +106,16 @@ class Table:
     @property
     def is_transactional(self) -> bool:
         return self.properties.get("transactional", "").lower() == "true"
+
+    @property
+    def creation_id(self) -> int:
+        """Its `id` on a metastore that has none (Hive 3): made of the second of its creation, and its name."""
+        return self.create_time_seconds << 30 | zlib.crc32(str(self.name).encode()) & (1 << 30) - 1
+
+    @property
+    def known_ids(self) -> tuple[int, ...]:
+        """Its `id`, and the one from before the metastore was upgraded from Hive 3."""
+        return self.id, self.creation_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,7 +200,7 @@ class SinkProgress:
 
     def _refuse_other_table(self, rows: Mapping[str, tuple[SourceProgress, WriteId]]) -> None:
         for row, _ in rows.values():
-            if row.table_id != self._data.id:
+            if row.table_id not in self._data.known_ids:
                 raise SinkConflict(
                     f"sink {self.sink!r} has progress for another table (id {row.table_id}, {self._data.name} has "
                     f"{self._data.id}): the table was dropped and made again, or two tables share the sink's name; "

@@ -88,7 +88,7 @@ def list_sinks(client: MetastoreClient, database: str) -> list[Sink]:
     if not progress_tables:
         return []
     tables = [client.get_table(TableName(database, name)) for name in client.get_tables(database)]
-    by_id = {table.id: table.name for table in tables}
+    by_id = {table_id: table.name for table in tables for table_id in table.known_ids}
     return [_sink(client, table, by_id) for table in progress_tables]
 
 

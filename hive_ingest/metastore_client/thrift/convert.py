@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
@@ -88,7 +89,7 @@ def change_table(found: Any, new: Table) -> Any:
 
 def to_table(found: Any, version: ServerVersion) -> Table:
     sd = found.sd
-    return Table(
+    table = Table(
         name=TableName(found.dbName, found.tableName),
         columns=to_columns(sd.cols),
         partition_keys=to_columns(found.partitionKeys),
@@ -102,9 +103,10 @@ def to_table(found: Any, version: ServerVersion) -> Table:
         output_format=sd.outputFormat or "",
         serde=(sd.serdeInfo.serializationLib or "") if sd.serdeInfo else "",
         owner=found.owner or "",
-        id=(found.id if version.has_table_ids else found.createTime) or 0,
+        id=found.id or 0,
         create_time_seconds=found.createTime or 0,
     )
+    return table if version.has_table_ids else replace(table, id=table.creation_id)
 
 
 def from_new_partition(table: Any, values: Sequence[str], location: str) -> Any:

@@ -33,7 +33,7 @@ class ServerVersion:
 
     @property
     def has_table_ids(self) -> bool:
-        """`Table.id` (HIVE-20538); without it a table is told from a later one of its name by its creation time."""
+        """`Table.id` (HIVE-20538); without it `Table.creation_id` has to do."""
         return self.major >= 4
 
     @property
@@ -49,6 +49,11 @@ class ServerVersion:
     @property
     def has_min_history(self) -> bool:
         """`add_write_ids_to_min_history`; whether the server uses it is a setting of its own (HIVE-24291)."""
+        return self.major >= 4
+
+    @property
+    def has_write_notifications(self) -> bool:
+        """`add_write_notification_log`; whether the server wants them is a setting of its own (HIVE-19267)."""
         return self.major >= 4
 
     @property

@@ -36,12 +36,25 @@ def test_a_table_survives_the_way_there_and_back() -> None:
     assert to_table(sent, HIVE_4) == TABLE
 
 
-def test_a_table_without_an_id_is_known_by_its_creation() -> None:
+def test_a_table_without_an_id_is_known_by_its_name_and_the_second_of_its_creation() -> None:
     found = from_new_table(TABLE)
     found.createTime, found.id = 1_700_000_000, None
-    assert to_table(found, HIVE_3).id == 1_700_000_000
+    first = to_table(found, HIVE_3)
+    found.tableName = "another"
+    assert to_table(found, HIVE_3).id != first.id
+    found.tableName, found.createTime = TABLE.name.table, 1_700_000_001
+    assert to_table(found, HIVE_3).id != first.id
+    assert 0 < first.id < 1 << 63
+
+
+def test_a_table_is_known_after_an_upgrade_from_hive_3() -> None:
+    found = from_new_table(TABLE)
+    found.createTime, found.id = 1_700_000_000, None
+    before = to_table(found, HIVE_3)
     found.id = 17
-    assert to_table(found, HIVE_4).id == 17
+    after = to_table(found, HIVE_4)
+    assert after.id == 17
+    assert before.id in after.known_ids
 
 
 def test_a_change_keeps_what_this_package_does_not_know() -> None:
