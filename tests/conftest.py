@@ -6,11 +6,12 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
+from tests.parts.kinds import REAL, Address, embedded_timeout, server_timeout
 
 if TYPE_CHECKING:
     from tests.parts.metastore import RealMetastore
@@ -49,23 +50,29 @@ def listening_postgres() -> Iterator[PostgresServer]:
 @pytest.fixture(scope="session")
 def real_metastores(
     listening_postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], RealMetastore]]:
-    """Real Hive Metastores by version, each started when a test first asks for it."""
+) -> Iterator[Callable[..., RealMetastore]]:
+    """Real Hive Metastores by version, and time-out if another is asked for than Hive's.
+
+    Each is started when a test first asks for it.
+    """
     from tests.parts.metastore import RealMetastore
 
     with contextlib.ExitStack() as stack:
 
         @functools.cache
-        def running(version: str) -> RealMetastore:
+        def running(version: str, timeout_seconds: float | None = None) -> RealMetastore:
             database = stack.enter_context(listening_postgres.database_name())
             home = tmp_path_factory.mktemp(f"metastore-{version}")
-            return stack.enter_context(RealMetastore(version, home, listening_postgres, database))
+            properties = server_timeout(version, timeout_seconds) if timeout_seconds else {}
+            return stack.enter_context(
+                RealMetastore(version, home, listening_postgres, database, properties=properties)
+            )
 
         yield running
 
 
 @pytest.fixture
-def hive313_metastore(real_metastores: Callable[[str], RealMetastore]) -> RealMetastore:
+def hive313_metastore(real_metastores: Callable[..., RealMetastore]) -> RealMetastore:
     """Hive 3.1.3's, emptied."""
     metastore = real_metastores("3.1.3")
     metastore.reset()
@@ -73,7 +80,7 @@ def hive313_metastore(real_metastores: Callable[[str], RealMetastore]) -> RealMe
 
 
 @pytest.fixture
-def hive401_metastore(real_metastores: Callable[[str], RealMetastore]) -> RealMetastore:
+def hive401_metastore(real_metastores: Callable[..., RealMetastore]) -> RealMetastore:
     """Hive 4.0.1's, emptied."""
     metastore = real_metastores("4.0.1")
     metastore.reset()
@@ -101,6 +108,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "only_on(kinds, because): promised by these kinds of metastores alone")
+    config.addinivalue_line("markers", "one_embedded: of the embedded metastores SQLite alone, for the sake of time")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -124,13 +132,14 @@ def _is_wanted(item: pytest.Item, metastores: str) -> bool:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "metastore_kind" in metafunc.fixturenames:
-        metafunc.parametrize("metastore_kind", _KINDS[metafunc.config.getoption("--metastores")])
+        metafunc.parametrize("metastore_kind", _kinds(metafunc))
 
 
-_KINDS = {
-    "embedded": ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)],
-    "real": ["hive313", "hive401"],
-}
+def _kinds(metafunc: pytest.Metafunc) -> list[Any]:
+    if metafunc.config.getoption("--metastores") == "real":
+        return list(REAL)
+    is_one_enough = metafunc.definition.get_closest_marker("one_embedded") is not None
+    return ["sqlite"] if is_one_enough else ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 
 
 @pytest.fixture
@@ -138,6 +147,20 @@ def metastore_uri(request: pytest.FixtureRequest, metastore_kind: str) -> str:
     """An empty metastore of each kind, one after the other."""
     uri: str = request.getfixturevalue(f"{metastore_kind}_uri")
     return uri
+
+
+@pytest.fixture
+def metastore_timing_out(request: pytest.FixtureRequest, metastore_kind: str) -> Callable[[float], Address]:
+    """Gives an empty metastore of each kind whose transactions live for so many seconds without a heartbeat."""
+
+    def give(seconds: float) -> Address:
+        if metastore_kind not in REAL:
+            return Address(request.getfixturevalue(f"{metastore_kind}_uri"), embedded_timeout(seconds))
+        server = request.getfixturevalue("real_metastores")(REAL[metastore_kind], seconds)
+        server.reset()
+        return Address(server.uri)
+
+    return give
 
 
 @pytest.fixture

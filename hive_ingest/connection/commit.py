@@ -3,7 +3,7 @@
 1. create the partitions that are new;
 2. `add_dynamic_partitions` with every partition written: from here on an abort is remembered;
 3. a heartbeat that answers "open";
-4. publish: every file gets its visible name;
+4. publish: every file gets its visible name; event listeners are told, where the server has any;
 5. `commit_txn`.
 
 Hive hides the files of an aborted transaction only as long as it remembers it, and it forgets one that never
@@ -21,6 +21,7 @@ import tenacity
 from hive_ingest.acid.names import BaseName, parse_partition_name, partition_name
 from hive_ingest.connection.begin import newest_overwrite
 from hive_ingest.connection.heartbeat import Heartbeater, now
+from hive_ingest.connection.write_notifications import add_write_notifications
 from hive_ingest.errors import (
     CommitOutcomeUnknown,
     MetastoreError,
@@ -108,6 +109,7 @@ class Committer:
         for write, folders in zip(self._writes, places, strict=True):
             self._refuse_if_overtaken(write, folders)
         self._publish(places)
+        add_write_notifications(self._client, self._txn_id, zip(self._writes, places, strict=True))
         self._commit_txn(key_value, was_committed)
 
     def withdraw(self) -> None:
@@ -161,10 +163,29 @@ class Committer:
     # -- (3) ---------------------------------------------------------------------------------------
 
     def _beat(self) -> None:
+        """Asked again for as long as publishing may begin: an outage that ends before costs nothing."""
+        retry = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(MetastoreUnavailable),
+            wait=tenacity.wait_random_exponential(multiplier=0.1, max=1),
+            stop=lambda _: self._age_seconds() > self._most_seconds,
+            before_sleep=tenacity.before_sleep_log(_log, logging.WARNING),
+            reraise=True,
+        )
+        retry(self._beat_once)
+        reach("after_commit_heartbeat")
+
+    def _beat_once(self) -> None:
         sent_at = now()
         self._client.heartbeat(txn_id=self._txn_id)
         self._heartbeater.beaten(self._txn_id, sent_at)
-        reach("after_commit_heartbeat")
+
+    def _age_seconds(self) -> float:
+        return self._heartbeater.age_seconds(self._txn_id)
+
+    @property
+    def _most_seconds(self) -> float:
+        """The age of the last answered heartbeat at which nothing may be published any more."""
+        return self._heartbeater.timeout_seconds / 2
 
     def _refuse_if_overtaken(self, write: TableWrite, folders: dict[str, str]) -> None:
         if not write.may_be_overtaken:
@@ -208,12 +229,11 @@ class Committer:
     def _refuse_if_late(self) -> None:
         """A transaction that may have timed out must not make anything visible any more."""
         self._heartbeater.raise_if_lost(self._txn_id)
-        age = self._heartbeater.age_seconds(self._txn_id)
-        most = self._heartbeater.timeout_seconds / 2
-        if age > most:
+        age = self._age_seconds()
+        if age > self._most_seconds:
             raise TxnAborted(
                 f"transaction {self._txn_id}: the last answered heartbeat is {age:.1f} s old, more than half the "
-                f"time-out ({most:.1f} s), so nothing may be published; begin anew"
+                f"time-out ({self._most_seconds:.1f} s), so nothing may be published; begin anew"
             )
 
     # -- (5) ---------------------------------------------------------------------------------------

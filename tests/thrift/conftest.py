@@ -12,17 +12,27 @@ import pytest
 
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from tests.parts.fetch import java_home
+from tests.parts.kinds import server_timeout
 from tests.parts.metastore import RealMetastore
 from tests.parts.postgres import PostgresServer
 
 USER, PASSWORD = "streamer", "s3cret"
 TIMEOUT_SECONDS = 4.0
+SHORT_TIMEOUT_SECONDS = 5.0
 
 
 @pytest.fixture(params=["3.1.3", "4.0.1"])
-def real_metastore(request: pytest.FixtureRequest, real_metastores: Callable[[str], RealMetastore]) -> RealMetastore:
+def real_metastore(request: pytest.FixtureRequest, real_metastores: Callable[..., RealMetastore]) -> RealMetastore:
     """Hive 3.1.3's, then 4.0.1's, emptied."""
     metastore = real_metastores(request.param)
+    metastore.reset()
+    return metastore
+
+
+@pytest.fixture(params=["3.1.3", "4.0.1"])
+def impatient_metastore(request: pytest.FixtureRequest, real_metastores: Callable[..., RealMetastore]) -> RealMetastore:
+    """The same with a short time-out."""
+    metastore = real_metastores(request.param, SHORT_TIMEOUT_SECONDS)
     metastore.reset()
     return metastore
 
@@ -66,9 +76,7 @@ def secured_metastore(
         "metastore.authentication.config.username": USER,
         "metastore.authentication.config.password": PASSWORD,
         "metastore.txn.use.minhistorywriteid": "true",
-        "metastore.txn.timeout": f"{TIMEOUT_SECONDS:.0f}s",
-        "metastore.acid.housekeeper.start": "1s",
-        "metastore.acid.housekeeper.interval": "1s",
+        **server_timeout("4.0.1", TIMEOUT_SECONDS),
     }
     with (
         listening_postgres.database_name() as database,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ from hive_ingest.errors import MetastoreUnavailable, StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.storage.local_store import LocalOutputFile
 from hive_ingest.testing import AnswerLost
+from tests.parts.kinds import Address
 
 ROWS = b"\n".join(b'{"id": %d, "part": "p%d"}' % (i, i % 5) for i in range(1000))
 #: Every call of the metastore that a transaction makes after its begin, and what is left when its answer is lost.
-CALLS_OF_A_COMMIT = ["get_partitions_by_names", "add_partitions", "add_dynamic_partitions", "heartbeat"]
+CALLS_OF_A_COMMIT = ["get_partitions_by_names", "add_partitions", "add_dynamic_partitions"]
+TXN_TIMEOUT_SECONDS = 5.0
 CALLS_OF_BEGIN = ["open_txns", "allocate_table_write_ids", "lock", "get_valid_write_ids"]
 
 
@@ -86,6 +89,31 @@ def test_a_metastore_lost_during_a_commit_fails_it_and_the_next_one_works(ms: Me
         with conn.transaction():
             conn.write(ROWS)
     assert count(ms) == 1000
+
+
+def test_heartbeats_lost_during_a_commit_for_less_than_half_the_time_out_cost_nothing(ms: MetastoreClient) -> None:
+    lossy = AnswerLost(ms, {"heartbeat": 3})
+    with connect(lossy) as conn, conn.transaction():
+        conn.write(ROWS)
+    assert lossy.calls["heartbeat"] == 4
+    assert count(ms) == 1000
+
+
+def test_heartbeats_lost_during_a_commit_for_longer_fail_it_before_anything_is_published(
+    metastore_timing_out: Callable[[float], Address], tmp_path: Path
+) -> None:
+    address = metastore_timing_out(TXN_TIMEOUT_SECONDS)
+    with hi.connect_metastore(address.uri, warehouse=tmp_path / "warehouse", **address.options) as ms:
+        ms.create_database("web")
+        ms.create_table("web.t", columns={"id": "int"}, partition_keys={"part": "string"})
+        with connect(AnswerLost(ms, {"heartbeat": 1000, "heartbeat_txn_range": 1000})) as conn:
+            conn.begin_transaction()
+            conn.write(ROWS)
+            with pytest.raises(MetastoreUnavailable, match="heartbeat"):
+                conn.commit_transaction()
+            conn.abort_transaction()
+        assert count(ms) == 0
+        assert files(ms) == []
 
 
 @pytest.mark.parametrize("call", CALLS_OF_BEGIN)
