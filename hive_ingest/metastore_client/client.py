@@ -233,6 +233,25 @@ class MetastoreClient(Protocol):
         """
         ...
 
+    @property
+    def wants_write_notifications(self) -> bool:
+        """Whether `add_write_notification_log` is to be called before each commit."""
+        ...
+
+    def add_write_notification_log(
+        self,
+        txn_id: TxnId,
+        write_id: WriteId,
+        table: str | TableName,
+        files: Sequence[str],
+        partition_values: Sequence[str] = (),
+    ) -> None:
+        """Tell event listeners of the files (URIs) that a transaction brings into one table or partition.
+
+        Java: `HiveStreamingConnection.addWriteNotificationEvents` (HIVE-19267).
+        """
+        ...
+
     def show_locks(self, table: str | TableName | None = None) -> list[LockInfo]: ...
 
     # -- life --------------------------------------------------------------------------------------

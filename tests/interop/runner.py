@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.parts.fetch import fetch, java
-from tests.parts.javac import class_path, compiled, java_files, stand_ins
+from tests.parts.javac import additions, class_path, compiled, java_files
 
 VERSIONS = ("3.1.3", "4.0.1")
 
@@ -55,5 +55,5 @@ def runner(version: str) -> Runner:
     jars = fetch(f"hive-{version}")
     sources = [path for part in ("common", f"hive-{version}") for path in java_files(_SOURCES / part)]
     classes = compiled(f"judge-{version}", sources, jars)
-    paths = [*map(str, stand_ins(version)), str(classes), class_path(jars), class_path(fetch("metastore"))]
+    paths = [str(additions(version)), str(classes), class_path(jars), class_path(fetch("metastore"))]
     return Runner(version, ":".join(paths))

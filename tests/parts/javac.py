@@ -19,10 +19,9 @@ def compiled(name: str, sources: Sequence[Path], jars: Path) -> Path:
     return once(target, lambda folder: _compile(sources, jars, folder))
 
 
-def stand_ins(version: str) -> list[Path]:
-    """Folders of classes that must come before Hive's jars: classes of Hive's that Java 17 would break."""
-    sources = java_files(_HERE / "java" / f"hive-{version}")
-    return [compiled(f"stand-ins-{version}", sources, fetch(f"hive-{version}"))] if sources else []
+def additions(version: str) -> Path:
+    """Classes that come before the jars of Hive `version`: stand-ins for what Java 17 would break, and listeners."""
+    return compiled(f"additions-{version}", java_files(_HERE / "java" / f"hive-{version}"), fetch(f"hive-{version}"))
 
 
 def java_files(folder: Path) -> list[Path]:

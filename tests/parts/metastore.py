@@ -18,7 +18,7 @@ from xml.sax.saxutils import escape
 
 from tests.parts.cache import cache_root, once
 from tests.parts.fetch import fetch, java
-from tests.parts.javac import stand_ins
+from tests.parts.javac import additions
 from tests.parts.postgres import PostgresServer, free_port
 
 VERSIONS = ("3.1.3", "4.0.1")
@@ -261,7 +261,7 @@ def _distribution(version: str) -> _Distribution:
     folder = once(cache_root() / "metastore" / jars.name, lambda made: _unpack(version, jars, made))
     extra = fetch("metastore")
     paths = [
-        *stand_ins(version),
+        additions(version),
         *_jars(jars, but=_NOT_FROM_SET),
         *_jars(folder / "lib", but=_NOT_FROM_DISTRIBUTION),
         *_jars(extra),

@@ -45,7 +45,7 @@ def client(real_metastore: RealMetastore) -> Iterator[MetastoreClient]:
 
 @dataclass(frozen=True, slots=True)
 class SecuredMetastore:
-    """Hive 4.0.1's with TLS and SASL PLAIN, a short time-out, and readers' snapshots remembered (HIVE-24291)."""
+    """Hive 4.0.1's with TLS and SASL PLAIN, a short time-out, remembered snapshots (HIVE-24291), a listener."""
 
     server: RealMetastore
     ca_file: Path
@@ -76,6 +76,8 @@ def secured_metastore(
         "metastore.authentication.config.username": USER,
         "metastore.authentication.config.password": PASSWORD,
         "metastore.txn.use.minhistorywriteid": "true",
+        "hive.metastore.dml.events": "true",
+        "metastore.transactional.event.listeners": "hiveingest.parts.AcidWriteLog",
         **server_timeout("4.0.1", TIMEOUT_SECONDS),
     }
     with (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -19,6 +20,7 @@ from hive_ingest.metastore_client.embedded.transactions import TransactionCalls
 from hive_ingest.metastore_client.embedded.uris import check_warehouse, parse_uri
 from hive_ingest.metastore_client.embedded.write_ids import WriteIdCalls
 from hive_ingest.metastore_client.locations import normal_location
+from hive_ingest.model import TableName, TxnId, WriteId
 
 
 class EmbeddedMetastoreClient(
@@ -56,6 +58,21 @@ class EmbeddedMetastoreClient(
     def uri(self) -> str:
         """Where it is, without any password."""
         return str(self._db.backend.uri)
+
+    @property
+    def wants_write_notifications(self) -> bool:
+        """False: there are no listeners."""
+        return False
+
+    def add_write_notification_log(
+        self,
+        txn_id: TxnId,
+        write_id: WriteId,
+        table: str | TableName,
+        files: Sequence[str],
+        partition_values: Sequence[str] = (),
+    ) -> None:
+        """Nothing."""
 
     @property
     def warehouse(self) -> str:

@@ -10,6 +10,7 @@ from hive_ingest.config import parse_seconds
 from hive_ingest.metastore_client.thrift.addresses import Address, parse_addresses
 from hive_ingest.metastore_client.thrift.channel import Channel
 from hive_ingest.metastore_client.thrift.locks import LockCalls
+from hive_ingest.metastore_client.thrift.notifications import NotificationCalls
 from hive_ingest.metastore_client.thrift.options import ThriftOptions, uris_of_hive_site
 from hive_ingest.metastore_client.thrift.partitions import PartitionCalls
 
@@ -17,7 +18,7 @@ from hive_ingest.metastore_client.thrift.partitions import PartitionCalls
 _DEFAULT_TIMEOUT = "300s"
 
 
-class ThriftMetastoreClient(LockCalls, PartitionCalls):
+class ThriftMetastoreClient(LockCalls, PartitionCalls, NotificationCalls):
     """One client of a real metastore; made by `connect_metastore`.
 
     It is used from one thread at a time; after a fork the child's first call opens a connection of its own.
@@ -66,6 +67,7 @@ class ThriftMetastoreClient(LockCalls, PartitionCalls):
         other = type(self)(self._channel.addresses, self._warehouse, self._channel.options)
         other._txn_timeout_seconds = self._txn_timeout_seconds
         other._uses_min_history = self._uses_min_history
+        other._wants_notifications = self._wants_notifications
         return other
 
     def close(self) -> None:

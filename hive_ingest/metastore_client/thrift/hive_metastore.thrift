@@ -211,6 +211,24 @@ struct CommitTxnRequest {
   6: optional bool exclWriteEnabled      // from 4.0 on
 }
 
+struct InsertEventRequestData {
+  1: optional bool replace
+  2: required list<string> filesAdded
+  3: optional list<string> filesAddedChecksum
+  4: optional list<string> subDirectoryList
+}
+
+struct WriteNotificationLogRequest {     // from 4.0 on
+  1: required i64 txnId
+  2: required i64 writeId
+  3: required string db
+  4: required string table
+  5: required InsertEventRequestData fileInfo
+  6: optional list<string> partitionVals
+}
+
+struct WriteNotificationLogResponse {}
+
 struct TxnToWriteId {
   1: required i64 txnId
   2: required i64 writeId
@@ -419,4 +437,5 @@ service ThriftHiveMetastore {
   HeartbeatTxnRangeResponse heartbeat_txn_range(1: HeartbeatTxnRangeRequest txns)
   void add_dynamic_partitions(1: AddDynamicPartitions rqst)
     throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2)
+  WriteNotificationLogResponse add_write_notification_log(1: WriteNotificationLogRequest rqst)   // from 4.0 on
 }
