@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import functools
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
-from tests.parts.kinds import REAL, Address, embedded_timeout, server_timeout
+from tests.parts.kinds import REAL, Address, embedded_timeout
 
 if TYPE_CHECKING:
-    from tests.parts.metastore import RealMetastore
+    from tests.parts.metastore import RealMetastore, RealMetastores
     from tests.parts.postgres import PostgresServer
 
 
@@ -50,29 +51,16 @@ def listening_postgres() -> Iterator[PostgresServer]:
 @pytest.fixture(scope="session")
 def real_metastores(
     listening_postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[..., RealMetastore]]:
-    """Real Hive Metastores by version, and time-out if another is asked for than Hive's.
+) -> Iterator[RealMetastores]:
+    """Real Hive Metastores by version, and by time-out if it is not Hive's own."""
+    from tests.parts.metastore import RealMetastores
 
-    Each is started when a test first asks for it.
-    """
-    from tests.parts.metastore import RealMetastore
-
-    with contextlib.ExitStack() as stack:
-
-        @functools.cache
-        def running(version: str, timeout_seconds: float | None = None) -> RealMetastore:
-            database = stack.enter_context(listening_postgres.database_name())
-            home = tmp_path_factory.mktemp(f"metastore-{version}")
-            properties = server_timeout(version, timeout_seconds) if timeout_seconds else {}
-            return stack.enter_context(
-                RealMetastore(version, home, listening_postgres, database, properties=properties)
-            )
-
-        yield running
+    with contextlib.closing(RealMetastores(tmp_path_factory.mktemp, listening_postgres)) as metastores:
+        yield metastores
 
 
 @pytest.fixture
-def hive313_metastore(real_metastores: Callable[..., RealMetastore]) -> RealMetastore:
+def hive313_metastore(real_metastores: RealMetastores) -> RealMetastore:
     """Hive 3.1.3's, emptied."""
     metastore = real_metastores("3.1.3")
     metastore.reset()
@@ -80,7 +68,7 @@ def hive313_metastore(real_metastores: Callable[..., RealMetastore]) -> RealMeta
 
 
 @pytest.fixture
-def hive401_metastore(real_metastores: Callable[..., RealMetastore]) -> RealMetastore:
+def hive401_metastore(real_metastores: RealMetastores) -> RealMetastore:
     """Hive 4.0.1's, emptied."""
     metastore = real_metastores("4.0.1")
     metastore.reset()
@@ -161,6 +149,27 @@ def metastore_timing_out(request: pytest.FixtureRequest, metastore_kind: str) ->
         return Address(server.uri)
 
     return give
+
+
+@pytest.fixture
+def forget_commits(request: pytest.FixtureRequest, metastore_kind: str) -> Callable[[str], None]:
+    """Makes the metastore at an address forget its commits, as Hive does within seconds to minutes."""
+
+    def forget(uri: str) -> None:
+        if metastore_kind in REAL:
+            with connect_metastore(uri) as client:
+                client.commit_txn(*client.open_txns())
+            # As Hive does: a transaction that is missing above the last one of a second ago counts as open.
+            time.sleep(1.2)
+            request.getfixturevalue("real_metastores").at(uri).forget_commits()
+            return
+        engine = sa.create_engine(uri)
+        with engine.begin() as sql:
+            sql.execute(sa.text('DELETE FROM "COMPLETED_TXN_COMPONENTS"'))
+            sql.execute(sa.text('DELETE FROM "TXNS" WHERE "TXN_STATE" = \'c\''))
+        engine.dispose()
+
+    return forget
 
 
 @pytest.fixture

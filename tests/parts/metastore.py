@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import shutil
 import socket
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,7 @@ from xml.sax.saxutils import escape
 from tests.parts.cache import cache_root, once
 from tests.parts.fetch import fetch, java
 from tests.parts.javac import additions
+from tests.parts.kinds import server_timeout
 from tests.parts.postgres import PostgresServer, free_port
 
 VERSIONS = ("3.1.3", "4.0.1")
@@ -183,6 +185,16 @@ class RealMetastore:
         """The rows of one statement on its database, behind its back."""
         return self._postgres.query(sql, database=self._database)
 
+    def forget_commits(self) -> None:
+        """What Hive does within seconds to minutes. Its last transaction stays, and its first."""
+        quote = "" if self.version == "3.1.3" else '"'
+        txns, id_, state = (f"{quote}{name}{quote}" for name in ("TXNS", "TXN_ID", "TXN_STATE"))
+        self._postgres.run(
+            f"DELETE FROM {quote}COMPLETED_TXN_COMPONENTS{quote}",
+            f"DELETE FROM {txns} WHERE {state} = 'c' AND {id_} > 0 AND {id_} < (SELECT MAX({id_}) FROM {txns})",
+            database=self._database,
+        )
+
     def _listens(self) -> bool:
         with socket.socket() as probe:
             probe.settimeout(1)
@@ -218,6 +230,33 @@ class RealMetastore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+class RealMetastores:
+    """One for each version and time-out (Hive's own where none is said), started when it is first asked for."""
+
+    def __init__(self, folder: Callable[[str], Path], postgres: PostgresServer) -> None:
+        self._folder, self._postgres = folder, postgres
+        self._running: dict[tuple[str, float | None], RealMetastore] = {}
+        self._stack = contextlib.ExitStack()
+
+    def __call__(self, version: str, timeout_seconds: float | None = None) -> RealMetastore:
+        if (version, timeout_seconds) not in self._running:
+            database = self._stack.enter_context(self._postgres.database_name())
+            properties = server_timeout(version, timeout_seconds) if timeout_seconds else {}
+            made = RealMetastore(
+                version, self._folder(f"metastore-{version}"), self._postgres, database, properties=properties
+            )
+            self._running[version, timeout_seconds] = self._stack.enter_context(made)
+        return self._running[version, timeout_seconds]
+
+    def at(self, uri: str) -> RealMetastore:
+        """The one that listens there."""
+        [found] = [metastore for metastore in self._running.values() if metastore.uri == uri]
+        return found
+
+    def close(self) -> None:
+        self._stack.close()
 
 
 def _settings(version: str, metastore: RealMetastore, postgres_port: int, database: str) -> dict[str, str]:

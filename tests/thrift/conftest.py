@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from tests.parts.fetch import java_home
 from tests.parts.kinds import server_timeout
-from tests.parts.metastore import RealMetastore
+from tests.parts.metastore import RealMetastore, RealMetastores
 from tests.parts.postgres import PostgresServer
 
 USER, PASSWORD = "streamer", "s3cret"
@@ -22,7 +22,7 @@ SHORT_TIMEOUT_SECONDS = 5.0
 
 
 @pytest.fixture(params=["3.1.3", "4.0.1"])
-def real_metastore(request: pytest.FixtureRequest, real_metastores: Callable[..., RealMetastore]) -> RealMetastore:
+def real_metastore(request: pytest.FixtureRequest, real_metastores: RealMetastores) -> RealMetastore:
     """Hive 3.1.3's, then 4.0.1's, emptied."""
     metastore = real_metastores(request.param)
     metastore.reset()
@@ -30,7 +30,7 @@ def real_metastore(request: pytest.FixtureRequest, real_metastores: Callable[...
 
 
 @pytest.fixture(params=["3.1.3", "4.0.1"])
-def impatient_metastore(request: pytest.FixtureRequest, real_metastores: Callable[..., RealMetastore]) -> RealMetastore:
+def impatient_metastore(request: pytest.FixtureRequest, real_metastores: RealMetastores) -> RealMetastore:
     """The same with a short time-out."""
     metastore = real_metastores(request.param, SHORT_TIMEOUT_SECONDS)
     metastore.reset()

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import sqlalchemy as sa
 
 import hive_ingest as hi
 from hive_ingest.acid.bucket_codec import encode_bucket
@@ -59,15 +58,6 @@ def root(client: MetastoreClient, table: str = "t") -> Path:
     return Path(client.get_table(f"web.{table}").location.removeprefix("file:"))
 
 
-def forget_commits(uri: str) -> None:
-    """What Hive does within seconds to minutes: nothing remembers that the transaction was committed."""
-    engine = sa.create_engine(uri)
-    with engine.begin() as sql:
-        sql.execute(sa.text('DELETE FROM "COMPLETED_TXN_COMPONENTS"'))
-        sql.execute(sa.text('DELETE FROM "TXNS" WHERE "TXN_STATE" = \'c\''))
-    engine.dispose()
-
-
 # -- a lost answer -------------------------------------------------------------------------------------
 
 
@@ -81,8 +71,9 @@ def test_a_commit_whose_answer_was_lost_is_asked_for_again(ms: MetastoreClient) 
     assert ids(ms) == [1]
 
 
-@pytest.mark.only_on(["sqlite", "postgres"], because="its tables are changed by hand")
-def test_progress_decides_when_the_metastore_has_forgotten_the_commit(ms: MetastoreClient, metastore_uri: str) -> None:
+def test_progress_decides_when_the_metastore_has_forgotten_the_commit(
+    ms: MetastoreClient, metastore_uri: str, forget_commits: Callable[[str], None]
+) -> None:
     lossy = AnswerLost(ms, {"commit_txn": 1}, after=lambda: forget_commits(metastore_uri))
     with connect(lossy, sink="s", sources=["a"]) as conn:
         conn.begin_transaction()
@@ -92,9 +83,8 @@ def test_progress_decides_when_the_metastore_has_forgotten_the_commit(ms: Metast
     assert ids(ms) == [1]
 
 
-@pytest.mark.only_on(["sqlite", "postgres"], because="its tables are changed by hand")
 def test_without_a_sink_a_forgotten_commit_is_unknown_and_nothing_is_removed(
-    ms: MetastoreClient, metastore_uri: str
+    ms: MetastoreClient, metastore_uri: str, forget_commits: Callable[[str], None]
 ) -> None:
     lossy = AnswerLost(ms, {"commit_txn": 1}, after=lambda: forget_commits(metastore_uri))
     with connect(lossy) as conn:
