@@ -1,6 +1,7 @@
 """A writer that can be killed: streams numbered rows exactly once, some rows a transaction.
 
-Run as `python child.py <metastore uri> <warehouse> <table> <rows>`; the fault to die of is in the environment.
+Run as `python child.py <metastore uri> <its options as JSON> <warehouse> <table> <rows>`; the fault to die of is in
+the environment.
 Prints one line for each commit that it was told of.
 """
 
@@ -9,17 +10,25 @@ from __future__ import annotations
 import json
 import sys
 import threading
-import time
+from typing import Any
 
 from hive_ingest.connection import StreamingConnection
-from hive_ingest.metastore_client import MetastoreClient, connect_metastore
-from hive_ingest.model import DataOperationType, LockComponent, LockLevel, LockRequest, LockType, TableName
+from hive_ingest.metastore_client import connect_metastore
+from hive_ingest.model import (
+    DataOperationType,
+    LockComponent,
+    LockLevel,
+    LockRequest,
+    LockResponse,
+    LockState,
+    LockType,
+    TableName,
+)
 from hive_ingest.record_writer import StrictJsonWriter
 from hive_ingest.testing import AnswerLost, arm_from_environment
 
 SINK, SOURCE = "crash", "numbers"
 ROWS_A_TRANSACTION = 300
-TXN_TIMEOUT_SECONDS = 4.0
 #: So small that every transaction spills.
 SETTINGS = {
     "max_buffer_bytes": 1 << 20,
@@ -34,29 +43,30 @@ def row(i: int) -> bytes:
     return json.dumps({"id": i, "text": f"row {i} " + "x" * 60, "part": f"p{i % 3}"}).encode()
 
 
-def get_in_the_way(client: MetastoreClient, table: TableName, seconds: float) -> None:
-    """Hold an exclusive lock for a moment, so that the writer has to wait once."""
-    (txn,) = client.open_txns(1, agent_info="in the way")
-    component = LockComponent(
-        LockType.EXCLUSIVE, LockLevel.TABLE, table.database, table.table, operation_type=DataOperationType.NO_TXN
-    )
-    client.lock(LockRequest((component,), txn))
+class ContendedMetastore(AnswerLost):
+    """Where somebody else has the table until a moment after the writer was told to wait for it."""
 
-    def release() -> None:
-        time.sleep(seconds)
-        with client.clone() as own:
-            own.abort_txn(txn)
-
-    threading.Thread(target=release, daemon=True).start()
-
-
-def main(uri: str, warehouse: str, table: str, rows: int) -> None:
-    name = TableName.of(table)
-    client = AnswerLost(
-        connect_metastore(
-            uri, warehouse=warehouse, txn_timeout_seconds=TXN_TIMEOUT_SECONDS, housekeeping_interval_seconds=1.0
+    def get_in_the_way(self, table: TableName) -> None:
+        (self._other,) = self._client.open_txns(1, agent_info="in the way")
+        component = LockComponent(
+            LockType.EXCLUSIVE, LockLevel.TABLE, table.database, table.table, operation_type=DataOperationType.NO_TXN
         )
-    )
+        self._client.lock(LockRequest((component,), self._other))
+
+    def lock(self, request: LockRequest) -> LockResponse:
+        answer = self._client.lock(request)
+        if answer.state is LockState.WAITING:
+            threading.Timer(0.1, self._go_away).start()
+        return answer
+
+    def _go_away(self) -> None:
+        with self._client.clone() as own:
+            own.abort_txn(self._other)
+
+
+def main(uri: str, options: dict[str, Any], warehouse: str, table: str, rows: int) -> None:
+    name = TableName.of(table)
+    client = ContendedMetastore(connect_metastore(uri, warehouse=warehouse, **options))
     with StreamingConnection.connect(
         client,  # type: ignore[arg-type]  # it forwards every call
         database=name.database,
@@ -68,7 +78,7 @@ def main(uri: str, warehouse: str, table: str, rows: int) -> None:
         sources=[SOURCE],
     ) as conn:
         arm_from_environment()
-        get_in_the_way(client, name, 0.2)  # type: ignore[arg-type]
+        client.get_in_the_way(name)
         while True:
             conn.begin_transaction()
             latest = conn.progress[SOURCE]
@@ -84,4 +94,4 @@ def main(uri: str, warehouse: str, table: str, rows: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    main(sys.argv[1], json.loads(sys.argv[2]), sys.argv[3], sys.argv[4], int(sys.argv[5]))
