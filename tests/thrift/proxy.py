@@ -7,6 +7,7 @@ import enum
 import socket
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -19,6 +20,7 @@ class Fault(enum.Enum):
 
     REQUEST_CUT = "the server never sees the request"
     REQUEST_HALF = "the server sees half of the request"
+    REQUEST_LATE = "the server sees the request after the client's time-out"
     ANSWER_CUT = "the client sees nothing of the answer"
     ANSWER_HALF = "the client sees half of the answer"
     ANSWER_LATE = "the answer comes after the client's time-out"
@@ -31,6 +33,7 @@ class FaultyProxy:
         self._target = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._armed: tuple[str, Fault] | None = None
+        self._on_fault: Callable[[], None] = lambda: None
         self._connections: list[socket.socket] = []
         #: The calls that were seen, in order.
         self.calls: list[str] = []
@@ -43,8 +46,9 @@ class FaultyProxy:
     def uri(self) -> str:
         return f"thrift://127.0.0.1:{self._listener.getsockname()[1]}"
 
-    def arm(self, call: str, fault: Fault) -> None:
-        """Break the next `call`."""
+    def arm(self, call: str, fault: Fault, on_fault: Callable[[], None] = lambda: None) -> None:
+        """Break the next `call`. `on_fault` is called when request or answer is cut, before the client notices."""
+        self._on_fault = on_fault
         self._armed, self.hit = (call, fault), None
 
     def cut(self) -> None:
@@ -71,14 +75,20 @@ class FaultyProxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            if self.refuses:
+            server = None if self.refuses else self._reach_server()
+            if server is None:
                 _close(client)
                 continue
-            server = socket.create_connection(("127.0.0.1", self._target))
             self._connections += [client, server]
             link = _Link(self, client, server)
             threading.Thread(target=link.pass_requests, daemon=True).start()
             threading.Thread(target=link.pass_answers, daemon=True).start()
+
+    def _reach_server(self) -> socket.socket | None:
+        try:
+            return socket.create_connection(("127.0.0.1", self._target))
+        except OSError:
+            return None  # it has been killed
 
     def take_fault(self, call: str) -> Fault | None:
         """The fault for this call, which is disarmed by it."""
@@ -87,6 +97,9 @@ class FaultyProxy:
             return None
         (_, fault), self._armed, self.hit = self._armed, None, call
         return fault
+
+    def on_fault(self) -> None:
+        self._on_fault()
 
 
 class _Link:
@@ -101,10 +114,13 @@ class _Link:
             while data := self._client.recv(_CHUNK):
                 fault = self._proxy.take_fault(_call_of(data)) if data.startswith(_STRICT_CALL) else None
                 if fault is Fault.REQUEST_CUT:
+                    self._proxy.on_fault()
                     break
                 if fault is Fault.REQUEST_HALF:
                     self._server.sendall(data[: len(data) // 2])
                     break
+                if fault is Fault.REQUEST_LATE:
+                    time.sleep(LATE_SECONDS)
                 self._on_answer = fault
                 self._server.sendall(data)
         except OSError:
@@ -116,6 +132,7 @@ class _Link:
             while data := self._server.recv(_CHUNK):
                 fault = self._on_answer
                 if fault is Fault.ANSWER_CUT:
+                    self._proxy.on_fault()
                     break
                 if fault is Fault.ANSWER_HALF:
                     self._client.sendall(data[: len(data) // 2])

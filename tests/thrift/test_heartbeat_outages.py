@@ -2,61 +2,111 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 
 import hive_ingest as hi
-from hive_ingest.errors import StreamingError, TxnAborted
+from hive_ingest.errors import TxnAborted
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
-from tests.thrift.conftest import TIMEOUT_SECONDS, SecuredMetastore
-from tests.thrift.proxy import FaultyProxy
+from tests.parts.metastore import RealMetastore
+from tests.thrift.conftest import SHORT_TIMEOUT_SECONDS
+from tests.thrift.proxy import Fault, FaultyProxy
+
+HALF = SHORT_TIMEOUT_SECONDS / 2
+#: Between two runs of the server's housekeeping, and some more.
+HOUSEKEEPING_SECONDS = 2.5
 
 
 @pytest.fixture
-def proxy(secured_metastore: SecuredMetastore) -> Iterator[FaultyProxy]:
-    secured_metastore.server.reset()
-    with FaultyProxy(secured_metastore.server.port) as proxy:
+def proxy(impatient_metastore: RealMetastore) -> Iterator[FaultyProxy]:
+    with FaultyProxy(impatient_metastore.port) as proxy:
         yield proxy
 
 
 @pytest.fixture
-def client(secured_metastore: SecuredMetastore, proxy: FaultyProxy) -> Iterator[MetastoreClient]:
-    with connect_metastore(proxy.uri, **secured_metastore.options(), retry_seconds=5) as client:
+def client(proxy: FaultyProxy) -> Iterator[MetastoreClient]:
+    with connect_metastore(proxy.uri, retry_seconds=5) as client:
         client.create_table("default.t", columns={"id": "int"})
         yield client
 
 
-def stream_through_an_outage(client: MetastoreClient, proxy: FaultyProxy, seconds: float) -> None:
-    """One row in a transaction during which nothing reaches the metastore for so long."""
+@pytest.fixture
+def connection(client: MetastoreClient) -> Iterator[hi.StreamingConnection]:
+    """With one row in an open transaction."""
     with hi.StreamingConnection.connect(
         client, database="default", table="t", record_writer=hi.StrictJsonWriter()
     ) as connection:
         connection.begin_transaction()
         connection.write(b'{"id": 1}')
-        proxy.cut()
-        time.sleep(seconds)
-        proxy.mend()
-        connection.commit_transaction()
+        yield connection
 
 
-def test_an_outage_within_half_the_time_out_costs_nothing(client: MetastoreClient, proxy: FaultyProxy) -> None:
-    stream_through_an_outage(client, proxy, TIMEOUT_SECONDS / 2 - 0.5)
-    assert hi.read_table(client, "default.t").column("id").to_pylist() == [1]
+def lose_contact(proxy: FaultyProxy, seconds: float) -> None:
+    """Nothing reaches the metastore for so long."""
+    proxy.cut()
+    time.sleep(seconds)
+    proxy.mend()
+
+
+def ids(client: MetastoreClient) -> list[int]:
+    found: list[int] = hi.read_table(client, "default.t").column("id").to_pylist()
+    return found
+
+
+def test_an_outage_within_half_the_time_out_costs_nothing(
+    client: MetastoreClient, connection: hi.StreamingConnection, proxy: FaultyProxy
+) -> None:
+    lose_contact(proxy, HALF - 0.5)
+    connection.commit_transaction()
+    assert ids(client) == [1]
+
+
+def test_an_outage_during_a_commit_that_ends_within_half_the_time_out_costs_nothing(
+    client: MetastoreClient, connection: hi.StreamingConnection, proxy: FaultyProxy
+) -> None:
+    proxy.cut()
+    end = threading.Timer(HALF - 0.5, proxy.mend)
+    end.start()
+    connection.commit_transaction()
+    end.join()
+    assert ids(client) == [1]
 
 
 def test_an_outage_that_ends_before_the_commit_and_within_the_time_out_costs_nothing(
-    client: MetastoreClient, proxy: FaultyProxy
+    client: MetastoreClient, connection: hi.StreamingConnection, proxy: FaultyProxy
 ) -> None:
-    stream_through_an_outage(client, proxy, TIMEOUT_SECONDS * 0.7)
-    assert hi.read_table(client, "default.t").column("id").to_pylist() == [1]
+    lose_contact(proxy, SHORT_TIMEOUT_SECONDS * 0.7)
+    connection.commit_transaction()
+    assert ids(client) == [1]
 
 
-def test_an_outage_beyond_the_time_out_aborts_and_says_so(client: MetastoreClient, proxy: FaultyProxy) -> None:
-    with pytest.raises(StreamingError) as caught:
-        stream_through_an_outage(client, proxy, TIMEOUT_SECONDS * 2 + 2)
-    assert isinstance(caught.value, TxnAborted)
-    assert "aborted" in str(caught.value) or "time-out" in str(caught.value)
-    assert hi.read_table(client, "default.t").num_rows == 0
+def test_an_outage_beyond_the_time_out_aborts_and_says_so(
+    client: MetastoreClient, connection: hi.StreamingConnection, proxy: FaultyProxy
+) -> None:
+    lose_contact(proxy, SHORT_TIMEOUT_SECONDS + HOUSEKEEPING_SECONDS)
+    with pytest.raises(TxnAborted, match=r"aborted|time-out"):
+        connection.commit_transaction()
+    assert ids(client) == []
     assert client.get_valid_txns().open == ()
+
+
+def test_heartbeats_of_which_some_break_keep_a_transaction_alive_for_longer_than_the_time_out(
+    client: MetastoreClient, connection: hi.StreamingConnection, proxy: FaultyProxy
+) -> None:
+    began = time.monotonic()
+    for fault in Fault:
+        proxy.arm("heartbeat_txn_range", fault)
+        wait_until_hit(proxy)
+    time.sleep(max(0.0, began + SHORT_TIMEOUT_SECONDS + HOUSEKEEPING_SECONDS - time.monotonic()))
+    connection.commit_transaction()
+    assert ids(client) == [1]
+
+
+def wait_until_hit(proxy: FaultyProxy) -> None:
+    deadline = time.monotonic() + 60
+    while proxy.hit is None:
+        assert time.monotonic() < deadline, "no heartbeat was sent"
+        time.sleep(0.02)

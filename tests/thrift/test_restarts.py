@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 import hive_ingest as hi
-from hive_ingest.errors import StreamingError
+from hive_ingest.errors import CommitOutcomeUnknown, StreamingError
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from tests.parts.metastore import RealMetastore
+from tests.thrift.proxy import Fault, FaultyProxy
 
 ROWS = 30
 KILLED_AT = 10
@@ -31,20 +34,47 @@ def test_a_metastore_killed_in_the_middle_loses_and_doubles_nothing(real_metasto
         assert sorted(hi.read_table(client, "web.t").column("id").to_pylist()) == list(range(ROWS))
 
 
+@pytest.mark.parametrize(("fault", "is_committed"), [(Fault.REQUEST_CUT, False), (Fault.ANSWER_CUT, True)])
+def test_a_metastore_killed_in_a_commit_and_away_for_long_is_told_as_unknown_and_the_progress_knows(
+    impatient_metastore: RealMetastore, fault: Fault, is_committed: bool
+) -> None:
+    with (
+        FaultyProxy(impatient_metastore.port) as proxy,
+        connect_metastore(proxy.uri, retry_seconds=1) as client,
+    ):
+        client.create_table("default.t", columns={"id": "int"})
+        with connect(client, "default", commit_retry_seconds=2.0) as connection:
+            assert begin(connection) == 0
+            connection.write(b'{"id": 0}')
+            proxy.arm("commit_txn", fault, impatient_metastore.stop)
+            with pytest.raises(CommitOutcomeUnknown):
+                connection.commit_transaction(positions={"a": 0})
+        impatient_metastore.start()
+        assert hi.read_table(client, "default.t").num_rows == is_committed
+        with connect(client, "default") as connection:  # waits for the time-out of the transaction that was lost
+            assert begin(connection) == is_committed
+            connection.abort_transaction()
+        assert client.get_valid_txns().open == ()
+
+
+def connect(client: MetastoreClient, database: str, **settings: float) -> hi.StreamingConnection:
+    return hi.StreamingConnection.connect(
+        client,
+        database=database,
+        table="t",
+        record_writer=hi.StrictJsonWriter(),
+        sink="numbers",
+        sources=["a"],
+        settings=settings,
+    )
+
+
 def stream(client: MetastoreClient, reached: threading.Event) -> None:
     """Row by row, each from where the sink's progress is. Sets `reached` shortly before one of the commits."""
     errors: list[StreamingError] = []
     while len(errors) < 10:
         try:
-            with hi.StreamingConnection.connect(
-                client,
-                database="web",
-                table="t",
-                record_writer=hi.StrictJsonWriter(),
-                sink="numbers",
-                sources=["a"],
-                settings={"commit_retry_seconds": 60.0},
-            ) as connection:
+            with connect(client, "web", commit_retry_seconds=60.0) as connection:
                 while (number := begin(connection)) < ROWS:
                     connection.write(f'{{"id": {number}, "part": {number % 3}}}'.encode())
                     if number == KILLED_AT:
