@@ -6,6 +6,8 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 import hive_ingest as hi
 from hive_ingest.testing import CrashPoint
 from tests.kafka.test_parts import produce
@@ -18,16 +20,18 @@ from tests.spark.installation import Installation
 MESSAGES = 50
 
 
+@pytest.mark.one_embedded
 def test_each_message_is_one_row_after_a_driver_that_died_before_spark_knew_of_its_commit(
     kafka_broker: KafkaBroker,
     install_spark: Callable[..., Installation],
     start_driver: Callable[..., Driver],
+    metastore_uri: str,
     tmp_path: Path,
 ) -> None:
     topic = kafka_broker.new_topic(partitions=2)
     sent = produce(kafka_broker, topic, MESSAGES, partitions=2)
-    uri, warehouse = f"sqlite:///{tmp_path}/metastore.db", str(tmp_path / "warehouse")
-    with hi.connect_metastore(uri, warehouse=warehouse) as client:
+    warehouse = str(tmp_path / "warehouse")
+    with hi.connect_metastore(metastore_uri, warehouse=warehouse) as client:
         client.create_database("web")
         columns = {"msg": "string", "offset": "bigint"}
         client.create_table("web.events", columns=columns, partition_keys={"kafka_partition": "int"})
@@ -35,7 +39,7 @@ def test_each_message_is_one_row_after_a_driver_that_died_before_spark_knew_of_i
         jars = ",".join(str(jar) for jar in fetch("spark-kafka").iterdir())
         spark = install_spark(version=LOWEST, conf={"spark.jars": jars})
         script = Path(__file__).with_name("to_hive.py")
-        arguments = (kafka_broker.bootstrap_servers, topic, tmp_path / "checkpoint", uri, warehouse)
+        arguments = (kafka_broker.bootstrap_servers, topic, tmp_path / "checkpoint", metastore_uri, warehouse)
 
         crash = CrashPoint("after_batch", 2, signal.SIGKILL).to_environment()
         killed = start_driver(spark, script, *arguments, environ=crash).wait()

@@ -14,10 +14,13 @@ from tests.spark.restarts import check_restarts
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", [1])
+@pytest.mark.one_embedded
 def test_fifty_restarts_in_a_row_lose_and_double_nothing(
     seed: int,
     tmp_path: Path,
+    metastore_uri: str,
     install_spark: Callable[..., Installation],
     start_driver: Callable[..., Driver],
 ) -> None:
-    check_restarts(seed, 50, folder=tmp_path, install_spark=install_spark, start_driver=start_driver)
+    starts = {"install_spark": install_spark, "start_driver": start_driver}
+    check_restarts(seed, 50, folder=tmp_path, metastore_uri=metastore_uri, **starts)

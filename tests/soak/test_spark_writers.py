@@ -13,8 +13,9 @@ from tests.spark.test_parallel import check_that_4096_tasks_write
 
 
 @pytest.mark.timeout(3600)
+@pytest.mark.one_embedded
 def test_five_thousand_tasks_write_an_unbucketed_table_with_all_its_bucket_numbers(
-    spark: SparkSession, sqlite_uri: str, tmp_path: Path
+    spark: SparkSession, metastore_uri: str, tmp_path: Path
 ) -> None:
-    with hi.connect_metastore(sqlite_uri, warehouse=tmp_path / "warehouse") as client:
+    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
         check_that_4096_tasks_write(spark, client, Tables(client))

@@ -32,6 +32,7 @@ def check_restarts(
     restarts: int,
     *,
     folder: Path,
+    metastore_uri: str,
     install_spark: Callable[..., Installation],
     start_driver: Callable[..., Driver],
 ) -> None:
@@ -39,7 +40,7 @@ def check_restarts(
     chance = random.Random(seed)
     arms = Arms(folder / "arms")
     installation = install_spark(master="local[2,8]", conf=arms.conf)
-    with streams_in(folder / "streams") as streams:
+    with streams_in(folder / "streams", metastore_uri) as streams:
         stream = streams.add("numbers", "both")
         seen = 0
         for _, crash in zip(range(restarts), crash_points(chance), strict=False):

@@ -36,14 +36,12 @@ class Stream:
 
 
 class Streams:
-    """In `folder`: the input, the checkpoints, the warehouse, and the metastore unless it is elsewhere."""
+    """In `folder`: the input, the checkpoints and the warehouse."""
 
-    def __init__(
-        self, folder: Path, uri: str | None = None, *, rows_per_file: int = 20, **metastore_options: Any
-    ) -> None:
+    def __init__(self, folder: Path, uri: str, *, rows_per_file: int = 20, **metastore_options: Any) -> None:
         self.folder = folder
         self.input = Input(folder / "input", rows_per_file)
-        self._uri = uri or f"sqlite:///{folder}/metastore.db"
+        self._uri = uri
         self._options = metastore_options
         self.client = hi.connect_metastore(self._uri, warehouse=folder / "warehouse", **metastore_options)
         self.tables = Tables(self.client)
@@ -151,7 +149,7 @@ class Streams:
 
 
 @contextmanager
-def streams_in(folder: Path, uri: str | None = None, **options: Any) -> Iterator[Streams]:
+def streams_in(folder: Path, uri: str, **options: Any) -> Iterator[Streams]:
     folder.mkdir(exist_ok=True)
     streams = Streams(folder, uri, **options)
     try:

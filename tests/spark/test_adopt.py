@@ -17,10 +17,12 @@ from hive_ingest.streaming.sinks import adopt_checkpoint, adopt_query
 from hive_ingest.streaming.spark import HiveSink
 from hive_ingest.streaming.spark.checkpoint import read_checkpoint
 
+pytestmark = pytest.mark.one_embedded
+
 
 @pytest.fixture
-def ms(tmp_path: Path) -> Iterator[MetastoreClient]:
-    with hi.connect_metastore(f"sqlite:///{tmp_path}/metastore.db", warehouse=tmp_path / "warehouse") as client:
+def ms(metastore_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
+    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
         client.create_database("web")
         client.create_table("web.t", columns={"id": "int"})
         yield client

@@ -22,12 +22,14 @@ from hive_ingest.streaming.spark import BatchStats, HiveSink
 from tests.spark.numbers import Tables, assert_once, numbered
 from tests.spark.streams import Streams, streams_in
 
+pytestmark = pytest.mark.one_embedded
+
 NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 @pytest.fixture
-def client(sqlite_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
-    with hi.connect_metastore(sqlite_uri, warehouse=tmp_path / "warehouse") as client:
+def client(metastore_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
+    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
         yield client
 
 
@@ -37,8 +39,8 @@ def tables(client: MetastoreClient) -> Tables:
 
 
 @pytest.fixture
-def streams(tmp_path: Path) -> Iterator[Streams]:
-    with streams_in(tmp_path / "streams") as streams:
+def streams(metastore_uri: str, tmp_path: Path) -> Iterator[Streams]:
+    with streams_in(tmp_path / "streams", metastore_uri) as streams:
         yield streams
 
 

@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 import hive_ingest as hi
 from tests.spark.driver import Driver
 from tests.spark.installation import Installation
 
+pytestmark = pytest.mark.one_embedded
+
 
 def test_a_connect_session_writes_batches_and_streams(
-    install_spark: Callable[..., Installation], start_driver: Callable[..., Driver], tmp_path: Path
+    install_spark: Callable[..., Installation], start_driver: Callable[..., Driver], metastore_uri: str, tmp_path: Path
 ) -> None:
-    uri, warehouse = f"sqlite:///{tmp_path}/metastore.db", str(tmp_path / "warehouse")
-    with hi.connect_metastore(uri, warehouse=warehouse) as client:
+    warehouse = str(tmp_path / "warehouse")
+    with hi.connect_metastore(metastore_uri, warehouse=warehouse) as client:
         client.create_database("web")
         buckets = {"partition_keys": {"part": "int"}, "bucket_columns": ["id"], "num_buckets": 2}
         client.create_table("web.batch", columns={"id": "bigint"}, **buckets)  # type: ignore[arg-type]
         client.create_table("web.stream", columns={"id": "bigint"})
         script = Path(__file__).with_name("connect_job.py")
-        done = start_driver(install_spark(), script, uri, warehouse, tmp_path / "checkpoint").wait()
+        done = start_driver(install_spark(), script, metastore_uri, warehouse, tmp_path / "checkpoint").wait()
         assert done.returncode == 0, done.err
 
         assert sorted(hi.read_table(client, "web.batch")["id"].to_pylist()) == list(range(100))

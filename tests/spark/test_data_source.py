@@ -18,13 +18,15 @@ import hive_ingest as hi
 from hive_ingest.connection import StreamingConnection
 from tests.spark.warehouse import Warehouse
 
+pytestmark = pytest.mark.one_embedded
+
 COLUMNS = {"id": "bigint", "msg": "string"}
 KEYS = {"day": "date"}
 
 
 @pytest.fixture
-def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
-    found = Warehouse(tmp_path)
+def warehouse(metastore_uri: str, tmp_path: Path) -> Iterator[Warehouse]:
+    found = Warehouse(metastore_uri, tmp_path / "warehouse")
     yield found
     found.close()
 

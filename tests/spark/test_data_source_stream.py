@@ -18,14 +18,16 @@ from tests.spark.driver import Driver
 from tests.spark.installation import Installation
 from tests.spark.warehouse import Warehouse, register
 
+pytestmark = pytest.mark.one_embedded
+
 ROWS_PER_FILE = 10
 SCRIPT = Path(__file__).with_name("data_source_query.py")
 
 
 @pytest.fixture
-def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
+def warehouse(metastore_uri: str, tmp_path: Path) -> Iterator[Warehouse]:
     """With the empty table web.numbers."""
-    found = Warehouse(tmp_path)
+    found = Warehouse(metastore_uri, tmp_path / "warehouse")
     found.client.create_table("web.numbers", columns={"id": "bigint"})
     yield found
     found.close()

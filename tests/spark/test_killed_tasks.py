@@ -14,6 +14,8 @@ from tests.spark.driver import Driver
 from tests.spark.installation import LOCAL_CLUSTER, Installation
 from tests.spark.streams import Streams, streams_in
 
+pytestmark = pytest.mark.one_embedded
+
 Install = Callable[..., Installation]
 Start = Callable[..., Driver]
 
@@ -27,8 +29,8 @@ def arms(tmp_path: Path) -> Arms:
 
 
 @pytest.fixture
-def streams(tmp_path: Path) -> Iterator[Streams]:
-    with streams_in(tmp_path / "streams", rows_per_file=2000) as streams:
+def streams(metastore_uri: str, tmp_path: Path) -> Iterator[Streams]:
+    with streams_in(tmp_path / "streams", metastore_uri, rows_per_file=2000) as streams:
         yield streams
 
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
 import hive_ingest as hi
@@ -20,10 +19,14 @@ from hive_ingest.errors import CommitOutcomeUnknown, MetastoreUnavailable
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.streaming.spark import HiveSink
 from hive_ingest.testing import AnswerLost
+from tests.parts.kinds import Address
 from tests.spark.flaky_client import Fault, FlakyClient
 from tests.spark.numbers import Tables, assert_once, numbered
 
+pytestmark = pytest.mark.one_embedded
+
 ROWS = 10
+TXN_TIMEOUT_SECONDS = 5.0
 #: What a batch must ask a metastore for.
 CALLS = {
     "get_table",
@@ -41,9 +44,13 @@ CALLS = {
 
 
 @pytest.fixture
-def client(sqlite_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
-    options = {"txn_timeout_seconds": 5.0, "housekeeping_interval_seconds": 1.0}
-    with hi.connect_metastore(sqlite_uri, warehouse=tmp_path / "warehouse", **options) as client:
+def address(metastore_timing_out: Callable[[float], Address]) -> Address:
+    return metastore_timing_out(TXN_TIMEOUT_SECONDS)
+
+
+@pytest.fixture
+def client(address: Address, tmp_path: Path) -> Iterator[MetastoreClient]:
+    with hi.connect_metastore(address.uri, warehouse=tmp_path / "warehouse", **address.options) as client:
         yield client
 
 
@@ -137,21 +144,16 @@ def test_a_commit_whose_outcome_stays_unknown_is_found_by_the_replay(
 
 
 def test_progress_decides_when_the_metastore_has_forgotten_the_commit(
-    spark: SparkSession, client: MetastoreClient, tables: Tables, sqlite_uri: str
+    spark: SparkSession,
+    client: MetastoreClient,
+    tables: Tables,
+    address: Address,
+    forget_commits: Callable[[str], None],
 ) -> None:
     table = tables.create("t", "parts")
-    lossy = AnswerLost(client, {"commit_txn": 1}, after=lambda: forget_commits(sqlite_uri))
+    lossy = AnswerLost(client, {"commit_txn": 1}, after=lambda: forget_commits(address.uri))
     sink = sink_into(lossy, table)
     sink(numbered(spark, 0, ROWS), 0)
     assert sink.last_batch is not None
     assert sink.last_batch.rows == ROWS
     assert_once(tables.ids(table), list(range(ROWS)))
-
-
-def forget_commits(uri: str) -> None:
-    """What Hive does within seconds to minutes."""
-    engine = sa.create_engine(uri)
-    with engine.begin() as sql:
-        sql.execute(sa.text('DELETE FROM "COMPLETED_TXN_COMPONENTS"'))
-        sql.execute(sa.text('DELETE FROM "TXNS" WHERE "TXN_STATE" = \'c\''))
-    engine.dispose()

@@ -25,13 +25,15 @@ from hive_ingest.streaming.spark import BatchStats, HiveSink
 from hive_ingest.streaming.spark.spread import spread
 from tests.spark.numbers import Tables, assert_once, numbered
 
+pytestmark = pytest.mark.one_embedded
+
 #: `docs/guarantees.md`: memory is the buffer and at most so much.
 BEYOND_THE_BUFFER_BYTES = 300 * MIB
 
 
 @pytest.fixture
-def client(sqlite_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
-    with hi.connect_metastore(sqlite_uri, warehouse=tmp_path / "warehouse") as client:
+def client(metastore_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
+    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
         yield client
 
 

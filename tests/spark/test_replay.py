@@ -17,10 +17,12 @@ from hive_ingest.streaming.spark import BatchStats, HiveSink
 from tests.spark.numbers import Tables, assert_once, numbered
 from tests.spark.streams import Streams, streams_in
 
+pytestmark = pytest.mark.one_embedded
+
 
 @pytest.fixture
-def streams(tmp_path: Path) -> Iterator[Streams]:
-    with streams_in(tmp_path / "streams") as streams:
+def streams(metastore_uri: str, tmp_path: Path) -> Iterator[Streams]:
+    with streams_in(tmp_path / "streams", metastore_uri) as streams:
         yield streams
 
 

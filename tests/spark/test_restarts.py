@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.spark.driver import Driver
 from tests.spark.installation import Installation
 from tests.spark.restarts import check_restarts
 
 
+@pytest.mark.one_embedded
 def test_three_restarts_in_a_row_lose_and_double_nothing(
-    tmp_path: Path, install_spark: Callable[..., Installation], start_driver: Callable[..., Driver]
+    tmp_path: Path, metastore_uri: str, install_spark: Callable[..., Installation], start_driver: Callable[..., Driver]
 ) -> None:
-    check_restarts(20261122, 3, folder=tmp_path, install_spark=install_spark, start_driver=start_driver)
+    starts = {"install_spark": install_spark, "start_driver": start_driver}
+    check_restarts(20261122, 3, folder=tmp_path, metastore_uri=metastore_uri, **starts)

@@ -18,6 +18,8 @@ from hive_ingest.streaming.spark import HiveSink
 from tests.spark.numbers import wait_until
 from tests.spark.streams import Streams, streams_in
 
+pytestmark = pytest.mark.one_embedded
+
 #: What Spark looks for in the text of an error, to tell a stopped query from a failed one.
 INTERRUPTED = re.compile(
     r"py4j\.protocol\.Py4JJavaError: An error occurred while calling((.|\r\n|\r|\n)*)java\.lang\.InterruptedException"
@@ -39,8 +41,8 @@ class RecordingSink(HiveSink):
 
 
 @pytest.fixture
-def streams(tmp_path: Path) -> Iterator[Streams]:
-    with streams_in(tmp_path / "streams") as streams:
+def streams(metastore_uri: str, tmp_path: Path) -> Iterator[Streams]:
+    with streams_in(tmp_path / "streams", metastore_uri) as streams:
         yield streams
 
 

@@ -16,11 +16,14 @@ from pyspark.sql import SparkSession
 from hive_ingest.acid.names import DeltaName
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import LockState
+from tests.parts.kinds import Address
 from tests.spark.arms import Arms
 from tests.spark.driver import Driver
 from tests.spark.installation import Installation
 from tests.spark.numbers import wait_until
 from tests.spark.streams import Streams, streams_in
+
+pytestmark = pytest.mark.one_embedded
 
 Install = Callable[..., Installation]
 Start = Callable[..., Driver]
@@ -35,7 +38,6 @@ PUBLISH_POINTS = (
     "after_publish",
 )
 TXN_TIMEOUT_SECONDS = 10.0
-TIMES = {"txn_timeout_seconds": TXN_TIMEOUT_SECONDS, "housekeeping_interval_seconds": 1.0}
 #: Either the zombie learns that its transaction is gone, or the file is that it was about to rename.
 LOST = re.compile("TxnAborted|StreamingIOFailure")
 
@@ -45,9 +47,9 @@ def is_waiting(client: MetastoreClient, table: str) -> bool:
 
 
 def test_a_second_driver_on_a_checkpoint_is_refused_or_waits_and_every_row_is_there_once(
-    spark: SparkSession, install_spark: Install, start_driver: Start, tmp_path: Path
+    spark: SparkSession, install_spark: Install, start_driver: Start, metastore_uri: str, tmp_path: Path
 ) -> None:
-    with streams_in(tmp_path / "streams") as streams:
+    with streams_in(tmp_path / "streams", metastore_uri) as streams:
         refused = streams.add("refused", point="after_tasks")
         waiting = streams.add("waiting", point="after_tasks")
         streams.input.add_batches(2)
@@ -93,10 +95,15 @@ def files_of_aborted(streams: Streams, table: str) -> list[str]:
 
 
 def test_a_driver_that_wakes_up_after_its_time_out_commits_nothing(
-    spark: SparkSession, install_spark: Install, start_driver: Start, tmp_path: Path
+    spark: SparkSession,
+    install_spark: Install,
+    start_driver: Start,
+    metastore_timing_out: Callable[[float], Address],
+    tmp_path: Path,
 ) -> None:
     arms = Arms(tmp_path / "arms")
-    with streams_in(tmp_path / "streams", **TIMES) as streams:
+    address = metastore_timing_out(TXN_TIMEOUT_SECONDS)
+    with streams_in(tmp_path / "streams", address.uri, **address.options) as streams:
         for point in PUBLISH_POINTS:
             streams.add(point, point=point, batch_id=1)
         streams.add("in_tasks", point="before_batch", batch_id=2)

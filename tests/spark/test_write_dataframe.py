@@ -19,10 +19,12 @@ from hive_ingest.model import TxnState
 from hive_ingest.streaming.spark import write_dataframe
 from tests.spark.numbers import LAYOUTS, Tables, assert_once, numbered
 
+pytestmark = pytest.mark.one_embedded
+
 
 @pytest.fixture
-def client(sqlite_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
-    with hi.connect_metastore(sqlite_uri, warehouse=tmp_path / "warehouse") as client:
+def client(metastore_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
+    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
         yield client
 
 
@@ -120,9 +122,11 @@ def open_txns(client: MetastoreClient) -> list[str]:
     return [txn.agent_info for txn in client.get_open_txns_info().transactions if txn.state is TxnState.OPEN]
 
 
-def test_the_metastore_may_be_a_uri(spark: SparkSession, sqlite_uri: str, tables: Tables, tmp_path: Path) -> None:
+def test_the_metastore_may_be_a_uri(spark: SparkSession, metastore_uri: str, tables: Tables, tmp_path: Path) -> None:
     table = tables.create("t")
-    info = write_dataframe(numbered(spark, 0, 30), table, metastore=sqlite_uri, warehouse=str(tmp_path / "warehouse"))
+    info = write_dataframe(
+        numbered(spark, 0, 30), table, metastore=metastore_uri, warehouse=str(tmp_path / "warehouse")
+    )
     assert isinstance(info, CommitInfo)
     assert_once(tables.ids(table), list(range(30)))
 

@@ -22,11 +22,11 @@ def register(spark: SparkSession) -> None:
 
 
 class Warehouse:
-    """On SQLite, with the database `web`. `client` is closed with `close`."""
+    """In `folder`, with the database `web`. `client` is closed with `close`."""
 
-    def __init__(self, folder: Path) -> None:
-        self._place = {"metastore": f"sqlite:///{folder}/metastore.db", "warehouse": f"{folder}/warehouse"}
-        self.client = hi.connect_metastore(self._place["metastore"], warehouse=self._place["warehouse"])
+    def __init__(self, metastore_uri: str, folder: Path) -> None:
+        self._place = {"metastore": metastore_uri, "warehouse": str(folder)}
+        self.client = hi.connect_metastore(metastore_uri, warehouse=folder)
         self.client.create_database("web", if_not_exists=True)
 
     def close(self) -> None:

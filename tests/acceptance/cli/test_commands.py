@@ -21,10 +21,15 @@ from hive_ingest.reader import scan
 from hive_ingest.streaming import files as files_module
 from tests.acceptance.cli.shell import Shell
 
+pytestmark = pytest.mark.one_embedded
+
 
 @pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], sqlite_uri: str) -> Shell:
-    monkeypatch.setenv("HIVE_INGEST_METASTORE", sqlite_uri)
+def shell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], metastore_uri: str, tmp_path: Path
+) -> Shell:
+    monkeypatch.setenv("HIVE_INGEST_METASTORE", metastore_uri)
+    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "warehouse"))
     return Shell(monkeypatch, capsys)
 
 
@@ -40,8 +45,8 @@ def alerts(shell: Shell) -> Shell:
 
 
 @pytest.fixture
-def client(alerts: Shell, sqlite_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
-    with hi.connect_metastore(sqlite_uri, warehouse=tmp_path / "warehouse") as client:
+def client(alerts: Shell, metastore_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
+    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
         yield client
 
 
@@ -442,7 +447,7 @@ def test_importing_the_command_line_loads_nothing_that_help_does_not_need() -> N
     assert told.stdout == "False\n"
 
 
-def test_a_reader_that_hangs_up_gets_no_traceback(alerts: Shell, sqlite_uri: str, tmp_path: Path) -> None:
+def test_a_reader_that_hangs_up_gets_no_traceback(alerts: Shell, metastore_uri: str, tmp_path: Path) -> None:
     alerts.done("ingest", "web.alerts", records(tmp_path / "a.json", 5_000))
     told = subprocess.run(
         f"{sys.executable} -m hive_ingest.cli read web.alerts -o json | head -n 1",

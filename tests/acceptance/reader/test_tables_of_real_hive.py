@@ -18,6 +18,8 @@ from hive_ingest.reader.partitions import whole_table
 from hive_ingest.reader.rows import Projection, Snapshot, full_schema, read_partition
 from hive_ingest.schema import HiveType, parse_type
 
+pytestmark = pytest.mark.one_embedded
+
 DATA = Path(__file__).parents[2] / "data/hive"
 TABLES = json.loads((DATA / "tables.json").read_text())
 SNAPSHOTS = json.loads((DATA / "snapshots.json").read_text())
@@ -29,8 +31,8 @@ AS_IN_HIVE_4 = {"3.1.3/renamed", "3.1.3/numbers"}
 
 
 @pytest.fixture
-def metastore(tmp_path):
-    with connect_metastore(f"sqlite:///{tmp_path}/metastore.db", warehouse=tmp_path / "warehouse") as client:
+def metastore(metastore_uri, tmp_path):
+    with connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
         client.create_database("h")
         yield client
 

@@ -36,17 +36,18 @@ COMMITTED = {"after_commit_txn", "after_commit_answer"}
 ROWS = 35
 
 
+@pytest.mark.one_embedded
 @pytest.mark.parametrize("point", POINTS)
-def test_a_killed_run_goes_on_exactly_once(point: str, sqlite_uri: str, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_exactly_once(point: str, metastore_uri: str, tmp_path: Path) -> None:
     warehouse = str(tmp_path / "warehouse")
     paths = [tmp_path / "a.json", tmp_path / "b.json"]
     for path, numbers in zip(paths, (range(17), range(17, ROWS)), strict=True):
         path.write_text("".join(json.dumps({"id": i, "part": f"p{i % 2}"}) + "\n" for i in numbers))
-    with connect_metastore(sqlite_uri, warehouse=warehouse) as client:
+    with connect_metastore(metastore_uri, warehouse=warehouse) as client:
         client.create_database("web")
         client.create_table("web.events", columns={"id": "int"}, partition_keys={"part": "string"})
         child = subprocess.run(
-            [sys.executable, str(Path(__file__).with_name("child.py")), sqlite_uri, warehouse, *map(str, paths)],
+            [sys.executable, str(Path(__file__).with_name("child.py")), metastore_uri, warehouse, *map(str, paths)],
             env=os.environ | CrashPoint(point, _occurrence(point), signal.SIGKILL).to_environment(),
             check=False,
         )
