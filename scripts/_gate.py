@@ -62,6 +62,17 @@ def _python(*arguments: str) -> tuple[str, ...]:
 # Many tests wait: for the device to sync, for a lock, for a JVM, for a time-out.
 _TWO_AT_A_TIME = ("-n", "2")
 
+#: A kill while a lock is waited for, and on either side of the commit; tests/crash has all points.
+_CRASHES_ON_REAL_METASTORES = (
+    *(
+        f"tests/crash/test_kill.py::test_killed_at_any_step_and_restarted_every_row_is_there_once[{kind}-{point}]"
+        for point in ("lock_waiting", "after_publish", "commit_before_answer")
+        for kind in ("hive313", "hive401")
+    ),
+    "tests/crash/test_kill.py::test_a_restart_does_not_wait_for_the_dead_owners_time_out",
+    "tests/crash/test_kill.py::test_a_writer_stopped_between_two_renames_past_its_time_out_publishes_nothing",
+)
+
 STAGES = (
     Stage("lint", (_python("-m", "ruff", "check", "."),)),
     Stage("format", (_python("-m", "ruff", "format", "--check", "."),)),
@@ -85,9 +96,16 @@ STAGES = (
     # Real metastores: their own room, and of the suites that take any metastore what fits into six minutes.
     Stage(
         "thrift",
-        (_python("-m", "tests.parts.fetch", "compiler", "hive-3.1.3", "hive-4.0.1", "metastore"),),
+        (
+            _python("-m", "tests.parts.fetch", "compiler", "hive-3.1.3", "hive-4.0.1", "metastore"),
+            _python("-m", "tests.spark.class_archive"),
+        ),
+        # A process starts its own metastores, once for all its modules. The longest module comes first.
         tests=(
+            *(*_TWO_AT_A_TIME, "--dist=loadfile", "--no-loadscope-reorder"),
+            "tests/spark/test_killed_driver.py",
             "tests/thrift",
+            *_CRASHES_ON_REAL_METASTORES,
             *(f"tests/acceptance/metastore/test_{name}.py" for name in ("transactions", "write_ids")),
             *(f"tests/acceptance/connection/test_{name}.py" for name in ("outcomes", "progress")),
             "--metastores=real",
@@ -95,7 +113,15 @@ STAGES = (
     ),
     Stage(
         "metastores",
-        tests=("tests/acceptance/metastore", "tests/acceptance/connection", "--metastores=real"),
+        (
+            _python("-m", "tests.parts.fetch"),
+            _python("-m", "tests.parts.spark_versions"),
+            _python("-m", "tests.spark.class_archive"),
+        ),
+        tests=(
+            *(*_TWO_AT_A_TIME, "--dist=loadfile"),
+            *("tests/acceptance", "tests/crash", "tests/spark", "tests/kafka", "--metastores=real"),
+        ),
         gates=False,
     ),
     # What the tests of Spark stand on: to be run when that is changed.
