@@ -29,6 +29,7 @@ from hive_ingest.errors import (
     NoSuchTxn,
     PartitionCreationFailed,
     StreamingError,
+    StreamingIOFailure,
     TxnAborted,
 )
 from hive_ingest.faults import reach
@@ -108,7 +109,11 @@ class Committer:
         self._beat()
         for write, folders in zip(self._writes, places, strict=True):
             self._refuse_if_overtaken(write, folders)
-        self._publish(places)
+        try:
+            self._publish(places)
+        except StreamingIOFailure:
+            self._refuse_if_late()  # then a cleaner has taken our folders, and that is the reason
+            raise
         add_write_notifications(self._client, self._txn_id, zip(self._writes, places, strict=True))
         self._commit_txn(key_value, was_committed)
 

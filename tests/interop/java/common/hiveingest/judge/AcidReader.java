@@ -15,6 +15,7 @@ import org.apache.hadoop.hive.ql.io.orc.OrcStruct;
 import org.apache.hadoop.hive.serde2.objectinspector.StructObjectInspector;
 import org.apache.hadoop.io.NullWritable;
 import org.apache.hadoop.mapred.FileInputFormat;
+import org.apache.hadoop.mapred.FileSplit;
 import org.apache.hadoop.mapred.InputSplit;
 import org.apache.hadoop.mapred.JobConf;
 import org.apache.hadoop.mapred.RecordReader;
@@ -43,6 +44,16 @@ final class AcidReader {
       readSplit(format.getRecordReader(split, job, Reporter.NULL), inspector, rows);
     }
     return rows;
+  }
+
+  /** What Hive would give to a task each: [[file, start, length], ...]. Arguments as for read. */
+  List<Object> splits(JsonNode request) throws Exception {
+    List<Object> splits = new ArrayList<>();
+    for (InputSplit split : new OrcInputFormat().getSplits(job(request), 1)) {
+      FileSplit part = (FileSplit) split;
+      splits.add(List.of(part.getPath().toUri().getPath(), part.getStart(), part.getLength()));
+    }
+    return splits;
   }
 
   private static void readSplit(RecordReader<NullWritable, OrcStruct> reader, StructObjectInspector inspector, List<Object> rows)

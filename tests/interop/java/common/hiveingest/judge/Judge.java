@@ -33,6 +33,7 @@ public final class Judge {
     calls.put("sql", request -> hive.sql(request.get("statement").asText()));
     calls.put("set", request -> hive.set(request.get("key").asText(), request.get("value").asText()));
     calls.put("read_acid", request -> new AcidReader(hive.conf()).read(request));
+    calls.put("splits", request -> new AcidReader(hive.conf()).splits(request));
     calls.put("dump", request -> OrcDump.dump(request.get("file").asText()));
     calls.put("timezone", request -> timezone(request.get("zone").asText()));
     calls.put("compactor_pass", request -> Compat.compactorPass(hive.conf(), request.get("thread").asText()));

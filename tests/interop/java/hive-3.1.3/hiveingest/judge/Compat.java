@@ -11,12 +11,13 @@ import org.apache.hadoop.hive.ql.IDriver;
 import org.apache.hadoop.hive.ql.io.orc.OrcSerde;
 import org.apache.hadoop.hive.ql.processors.CommandProcessorResponse;
 import org.apache.hadoop.hive.ql.txn.compactor.Cleaner;
+import org.apache.hadoop.hive.ql.txn.compactor.Initiator;
 import org.apache.hadoop.hive.ql.txn.compactor.Worker;
 
 /** Where Hive 3.1.3 differs from 4.0.1. */
 final class Compat {
   private static final Map<String, Class<? extends Thread>> THREADS =
-      Map.of("worker", Worker.class, "cleaner", Cleaner.class);
+      Map.of("initiator", Initiator.class, "worker", Worker.class, "cleaner", Cleaner.class);
 
   private Compat() {}
 

@@ -10,12 +10,13 @@ import org.apache.hadoop.hive.ql.IDriver;
 import org.apache.hadoop.hive.ql.io.orc.OrcSerde;
 import org.apache.hadoop.hive.ql.txn.compactor.Cleaner;
 import org.apache.hadoop.hive.ql.txn.compactor.CompactorThread;
+import org.apache.hadoop.hive.ql.txn.compactor.Initiator;
 import org.apache.hadoop.hive.ql.txn.compactor.Worker;
 
 /** Where Hive 4.0.1 differs from 3.1.3. */
 final class Compat {
   private static final Map<String, Class<? extends CompactorThread>> THREADS =
-      Map.of("worker", Worker.class, "cleaner", Cleaner.class);
+      Map.of("initiator", Initiator.class, "worker", Worker.class, "cleaner", Cleaner.class);
 
   private static final String[] CAPABILITIES = {
     "HIVEFULLACIDWRITE", "HIVEFULLACIDREAD", "HIVEMANAGEDINSERTWRITE", "HIVEMANAGEDINSERTREAD",
