@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from tests.interop.judge import HiveError, Judge
 from tests.parts.metastore import RealMetastore
 
-__all__ = ["AcidRow", "HiveError", "RealHive", "RowId"]
+__all__ = ["AcidRow", "HiveError", "RealHive", "RowId", "Split"]
 
 #: Of the cleaner, half a second apart, before a compaction counts as stuck.
 _CLEANER_PASSES = 30
@@ -34,6 +34,14 @@ class AcidRow(NamedTuple):
 
     row_id: RowId
     cells: tuple[Any, ...]
+
+
+class Split(NamedTuple):
+    """A part of a file, in bytes; its reader reads the stripes that begin in it."""
+
+    file: Path
+    start: int
+    length: int
 
 
 class RealHive(Judge):
@@ -63,16 +71,22 @@ class RealHive(Judge):
         """
         if not vectorized:
             return self.sql(query)
-        self.set("hive.vectorized.execution.enabled", "true")
-        self.set("hive.fetch.task.conversion", "none")
-        try:
+        with self.vectorizing():
             self._insist_on_vectorized(query)
             self.sql("drop table if exists judged")
             self.sql(f"create temporary table judged stored as orc as {query}")
+        return self.sql("select * from judged")
+
+    @contextlib.contextmanager
+    def vectorizing(self) -> Iterator[None]:
+        """Queries over files run vectorised where Hive can; only plain cells come back unmistakably (see `select`)."""
+        self.set("hive.vectorized.execution.enabled", "true")
+        self.set("hive.fetch.task.conversion", "none")
+        try:
+            yield
         finally:
             self.set("hive.vectorized.execution.enabled", "false")
             self.set("hive.fetch.task.conversion", "more")
-        return self.sql("select * from judged")
 
     def _insist_on_vectorized(self, query: str) -> None:
         plan = "\n".join(row[0] for row in self.sql(f"explain vectorization detail {query}"))
@@ -100,16 +114,16 @@ class RealHive(Judge):
         `columns` maps names to Hive's types; `write_ids` is a ValidWriteIdList in Hive's text form
         ("db.table:high water mark:lowest open:open ids:aborted ids").
         """
-        result = self.call(
-            "read_acid",
-            folder=str(folder),
-            columns=",".join(columns),
-            types=":".join(columns.values()),
-            write_ids=write_ids,
-            buckets=str(num_buckets),
-        )
+        result = self.call("read_acid", **_reading(folder, columns, write_ids, num_buckets))
         rows = [AcidRow(RowId(*row_id), tuple(_cell(cell) for cell in cells)) for row_id, cells in result]
         return sorted(rows, key=lambda row: row.row_id)
+
+    def splits(
+        self, folder: Path | str, columns: Mapping[str, str], *, write_ids: str, num_buckets: int = -1
+    ) -> list[Split]:
+        """What each task of a query would read, by the settings of the moment; arguments as for `read_acid`."""
+        found = self.call("splits", **_reading(folder, columns, write_ids, num_buckets))
+        return sorted(Split(Path(file), start, length) for file, start, length in found)
 
     def dump(self, orc_file: Path | str) -> str:
         """What `hive --orcfiledump` says about a file."""
@@ -138,6 +152,16 @@ class RealHive(Judge):
     def _newest_compaction(self) -> dict[str, Any]:
         listed = self.sql("show compactions")
         return dict(zip(listed[0], max(listed[1:], key=_compaction_id), strict=True))
+
+
+def _reading(folder: Path | str, columns: Mapping[str, str], write_ids: str, num_buckets: int) -> dict[str, str]:
+    return {
+        "folder": str(folder),
+        "columns": ",".join(columns),
+        "types": ":".join(columns.values()),
+        "write_ids": write_ids,
+        "buckets": str(num_buckets),
+    }
 
 
 def _compaction_id(row: list[Any]) -> int:
