@@ -92,7 +92,12 @@ STAGES = (
         (_python("-m", "tests.parts.fetch", "kafka", "spark-kafka"), _python("-m", "tests.parts.spark_versions")),
         tests=("tests/kafka",),
     ),
-    Stage("interop", (_python("-m", "tests.parts.fetch"),), tests=("tests/interop",)),
+    Stage(
+        "interop",
+        (_python("-m", "tests.parts.fetch"),),
+        # One process has Hive 3.1.3 and its metastore, the other 4.0.1.
+        tests=(*_TWO_AT_A_TIME, "--dist=loadgroup", "tests/interop"),
+    ),
     # Real metastores: their own room, and of the suites that take any metastore what fits into six minutes.
     Stage(
         "thrift",
