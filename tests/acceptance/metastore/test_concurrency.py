@@ -11,6 +11,8 @@ from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from tests.acceptance.metastore.history import check
 from tests.acceptance.metastore.workload import run_workload
 
+pytestmark = pytest.mark.only_on(["sqlite", "postgres"], because="it checks a transaction manager of our own")
+
 OPERATIONS = 2_000
 
 

@@ -22,6 +22,8 @@ from tests.acceptance.metastore.requests import (
     update_partition,
 )
 
+pytestmark = pytest.mark.only_on(["sqlite", "postgres"], because="housekeeping is called by hand")
+
 HOUR = 3600.0
 
 
