@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from hive_ingest.errors import ConfigurationError, InvalidOperation
-from hive_ingest.model import Column, Table, TableName
+from hive_ingest.model import Column, Table, TableName, columns_of
 from hive_ingest.schema import parse_type
 
 #: Hive gives these to a new managed table; `bucketing_version` 2 is the hash of Hive 3 and later.
@@ -21,6 +21,37 @@ _NOT_IN_COLUMN_NAMES = frozenset(".:,`")
 MAX_NAME_LENGTH = 128
 #: What has a text form that a folder name can carry.
 _NO_PARTITION_KEY = ("array", "map", "struct", "binary")
+
+
+MANAGED, EXTERNAL = "MANAGED_TABLE", "EXTERNAL_TABLE"
+
+
+def new_table(
+    table: str | TableName,
+    *,
+    columns: Mapping[str, str] | Sequence[Column],
+    partition_keys: Mapping[str, str] | Sequence[Column] | None,
+    bucket_columns: Sequence[str],
+    num_buckets: int,
+    properties: Mapping[str, str] | None,
+    location: str,
+    owner: str,
+) -> Table:
+    """What `create_table` was asked for, checked. Raises as `check_table`, and for a name that is too long."""
+    new = Table(
+        TableName.of(table),
+        columns_of(columns),
+        columns_of(partition_keys),
+        tuple(column.lower() for column in bucket_columns),
+        num_buckets,
+        location=location,
+        properties=with_default_properties(properties),
+        table_type=EXTERNAL if is_external(properties or {}) else MANAGED,
+        owner=owner,
+    )
+    check_length(new.name.table)
+    check_table(new)
+    return new
 
 
 def with_default_properties(properties: Mapping[str, str] | None) -> dict[str, str]:

@@ -19,16 +19,8 @@ from hive_ingest.metastore_client.embedded.databases import DatabaseCalls, match
 from hive_ingest.metastore_client.embedded.folders import make_folders, move_folder
 from hive_ingest.metastore_client.embedded.sql import now_ms
 from hive_ingest.metastore_client.locations import local_path
-from hive_ingest.metastore_client.table_checks import (
-    check_change,
-    check_length,
-    check_table,
-    is_external,
-    with_default_properties,
-)
+from hive_ingest.metastore_client.table_checks import MANAGED, check_change, new_table
 from hive_ingest.model import Column, Table, TableName, columns_of
-
-_MANAGED = "MANAGED_TABLE"
 
 _TBL = t.TBLS.c
 _THIS_TABLE = and_(_TBL.DB_NAME == bindparam("database"), _TBL.TBL_NAME == bindparam("table"))
@@ -178,20 +170,16 @@ class TableCalls(DatabaseCalls):
         Raises AlreadyExists, NoSuchObject (the database), InvalidOperation (a column twice, a bad type, bad buckets),
         UnsupportedFeature (a type of Hive that is not supported here).
         """
-        name = TableName.of(table)
-        check_length(name.table)
-        new = Table(
-            name,
-            columns_of(columns),
-            columns_of(partition_keys),
-            tuple(column.lower() for column in bucket_columns),
-            num_buckets,
+        new = new_table(
+            table,
+            columns=columns,
+            partition_keys=partition_keys,
+            bucket_columns=bucket_columns,
+            num_buckets=num_buckets,
+            properties=properties,
             location=self._own_location(location) if location else "",
-            properties=with_default_properties(properties),
-            table_type="EXTERNAL_TABLE" if is_external(properties or {}) else _MANAGED,
             owner=owner,
         )
-        check_table(new)
         return self._db.run(lambda session: _create(session, new, if_not_exists))
 
     def get_table(self, table: str | TableName) -> Table:
@@ -227,7 +215,7 @@ class TableCalls(DatabaseCalls):
         found = get_table_in(session, name)
         for statement in (_DELETE_PARTITIONS, _DELETE_PROPERTIES, _DELETE):
             session.execute(statement, table_id=found.id)
-        if not (delete_data and found.table_type == _MANAGED):
+        if not (delete_data and found.table_type == MANAGED):
             return []
         for statement in _FORGET_TABLE:
             session.execute(statement, database=name.database, table=name.table)

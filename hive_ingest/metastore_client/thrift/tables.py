@@ -7,13 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hive_ingest.errors import AlreadyExists, InvalidOperation, NoSuchObject
-from hive_ingest.metastore_client.table_checks import (
-    check_change,
-    check_length,
-    check_table,
-    is_external,
-    with_default_properties,
-)
+from hive_ingest.metastore_client.table_checks import check_change, new_table
 from hive_ingest.metastore_client.thrift.convert import change_table, from_new_table, to_table
 from hive_ingest.metastore_client.thrift.databases import DatabaseCalls
 from hive_ingest.metastore_client.thrift.idl import idl
@@ -42,19 +36,16 @@ class TableCalls(DatabaseCalls):
         Raises AlreadyExists, NoSuchObject (the database), InvalidOperation (a column twice, a bad type, bad buckets),
         UnsupportedFeature (a type of Hive that is not supported here).
         """
-        new = Table(
-            TableName.of(table),
-            columns_of(columns),
-            columns_of(partition_keys),
-            tuple(column.lower() for column in bucket_columns),
-            num_buckets,
+        new = new_table(
+            table,
+            columns=columns,
+            partition_keys=partition_keys,
+            bucket_columns=bucket_columns,
+            num_buckets=num_buckets,
+            properties=properties,
             location=location or "",
-            properties=with_default_properties(properties),
-            table_type="EXTERNAL_TABLE" if is_external(properties or {}) else "MANAGED_TABLE",
             owner=owner or self._channel.options.effective_user,
         )
-        check_length(new.name.table)
-        check_table(new)
         try:
             self._create(from_new_table(new), is_repeatable=if_not_exists)
         except AlreadyExists as error:
