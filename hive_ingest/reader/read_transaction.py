@@ -87,9 +87,7 @@ class ReadTransaction:
         try:
             self._client.abort_txn(self.txn_id, reason=f"reader: {because}" if because else "reader: closed early")
         except StreamingError as error:
-            _log.warning(
-                "transaction %d of a reader could not be ended, its time-out will do it: %s", self.txn_id, error
-            )
+            self._could_not_end(error)
             if because is not None:
                 because.add_note(f"and, while ending the reader's transaction {self.txn_id}: {error}")
 

@@ -58,10 +58,7 @@ def scan(
     name = TableName.of(table)
     transaction = ReadTransaction(client, name, lock_wait_seconds=lock_wait_seconds, agent_info=agent_info)
     try:
-        found = client.get_table(name)
-        check_readable(found)
-        projection = projection_of(found, columns, filter, row_ids)
-        partitions = partitions_of(client, found, projection)
+        projection, partitions = what_to_read(client, name, columns, filter, row_ids)
     except BaseException as error:
         transaction.abort(error)
         raise
@@ -177,6 +174,20 @@ def _batches(
 # -- what to read ----------------------------------------------------------------------------------
 
 
+def what_to_read(
+    client: MetastoreClient,
+    table: TableName,
+    columns: Sequence[str] | None,
+    filter: pc.Expression | None,
+    row_ids: bool,
+) -> tuple[Projection, list[PartitionToRead]]:
+    """Asked within the read transaction. Raises NoSuchObject, ConfigurationError, UnsupportedFeature."""
+    found = client.get_table(table)
+    check_readable(found)
+    projection = _projection(found, columns, filter, row_ids)
+    return projection, _partitions(client, found, projection)
+
+
 def check_readable(table: Table) -> None:
     """Raises UnsupportedFeature."""
     if not table.is_transactional:
@@ -186,9 +197,7 @@ def check_readable(table: Table) -> None:
         raise UnsupportedFeature(f"{table.name} is an insert-only table, which cannot be read yet: read it with Hive")
 
 
-def projection_of(
-    table: Table, columns: Sequence[str] | None, filter: pc.Expression | None, row_ids: bool
-) -> Projection:
+def _projection(table: Table, columns: Sequence[str] | None, filter: pc.Expression | None, row_ids: bool) -> Projection:
     """Raises ConfigurationError for a column that is not there, or a filter that does not fit."""
     predicate = None if filter is None else Predicate(filter, full_schema(table))
     known = [column.name for column in (*table.columns, *table.partition_keys)]
@@ -200,7 +209,7 @@ def projection_of(
     return Projection(table, (*output, ROW_ID_COLUMN) if row_ids else tuple(output), predicate)
 
 
-def partitions_of(client: MetastoreClient, table: Table, projection: Projection) -> list[PartitionToRead]:
+def _partitions(client: MetastoreClient, table: Table, projection: Projection) -> list[PartitionToRead]:
     """Those that may hold a row that passes the filter."""
     if not table.is_partitioned:
         return [whole_table(table)]

@@ -18,13 +18,7 @@ from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import Table, TableName
 from hive_ingest.reader.read_transaction import ReadTransaction
 from hive_ingest.reader.rows import PartitionFiles, Projection, Snapshot, list_files, read_files
-from hive_ingest.reader.scan import (
-    DEFAULT_AGENT_INFO,
-    DEFAULT_LOCK_WAIT_SECONDS,
-    check_readable,
-    partitions_of,
-    projection_of,
-)
+from hive_ingest.reader.scan import DEFAULT_AGENT_INFO, DEFAULT_LOCK_WAIT_SECONDS, what_to_read
 from hive_ingest.storage.filesystem import open_store
 
 DEFAULT_SPLIT_BYTES = 32 << 20
@@ -68,11 +62,9 @@ def plan_scan(
     name = TableName.of(table)
     transaction = ReadTransaction(client, name, lock_wait_seconds=lock_wait_seconds, agent_info=agent_info)
     try:
-        found = client.get_table(name)
-        check_readable(found)
-        projection = projection_of(found, columns, filter, row_ids)
+        projection, partitions = what_to_read(client, name, columns, filter, row_ids)
         snapshot = Snapshot(transaction.valid_write_ids, transaction.valid_txns)
-        listed = [list_files(partition, snapshot) for partition in partitions_of(client, found, projection)]
+        listed = [list_files(partition, snapshot) for partition in partitions]
     except BaseException as error:
         transaction.abort(error)
         raise
