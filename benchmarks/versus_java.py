@@ -6,8 +6,8 @@
 
 Each case starts one JVM, and one Python process for each of our two compressions; all stay alive. After a warm-up
 run in each they take turns; medians are told, and the ratio is the median of the ratios of the turns. The time is
-from the first begin to the end of close, reading the file included: Java gets each line as a byte[], ours the lines
-of one transaction as one block of bytes.
+from the first begin to the end of close, reading the file included: Java gets each line as a byte[], ours blocks of
+bytes of up to 10,000 lines.
 
 Judged is what both can do: no compression (Java's deltas have none), no sync (Java has none; Derby's durability=test
 and our fsync=False), an embedded metastore (Derby, SQLite), ten transactions opened at a time. Java's heap may grow
@@ -27,8 +27,8 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -50,6 +50,7 @@ from tests.parts.fetch import fetch
 ROWS = 1_000_000
 REPEATS = 5
 SMALL = 1_000
+BLOCK_LINES = 10_000
 STEPS = ("begin", "write", "commit")
 TRANSACTION_BATCH_SIZE = 10
 JAVA_VERSION = "3.1.3"
@@ -186,7 +187,7 @@ class Ours:
 
     def __init__(self, name: str, source: Path, rows: int, folder: Path, compression: str) -> None:
         self._rows, self._folder = rows, folder
-        command = [sys.executable, __file__, "--ours", name, str(source), str(folder), compression]
+        command = [sys.executable, __file__, "--ours", name, str(source), str(rows), str(folder), compression]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def run(self, number: int) -> Run:
@@ -215,7 +216,7 @@ class Ours:
         return json.loads(answer)
 
 
-def serve(name: str, source: Path, folder: Path, compression: str) -> None:
+def serve(name: str, source: Path, rows: int, folder: Path, compression: str) -> None:
     """Our process: answers each question on standard input with a line of JSON."""
     with hi.connect_metastore(f"sqlite:///{folder}/metastore.db", warehouse=str(folder)) as metastore:
         metastore.create_database("bench")
@@ -223,30 +224,35 @@ def serve(name: str, source: Path, folder: Path, compression: str) -> None:
             question, number = line.split()
             table = f"bench.events_{number}"
             if question == "run":
-                told = stream(metastore, table, CASES[name], source, compression)
+                told = stream(metastore, table, CASES[name], source, rows, compression)
             else:
                 told = hi.read_table(metastore, table, columns=["id"]).num_rows
             print(json.dumps(told), flush=True)
 
 
-def stream(metastore: Any, table: str, case: Case, source: Path, compression: str) -> dict[str, float]:
+def stream(metastore: Any, table: str, case: Case, source: Path, rows: int, compression: str) -> dict[str, float]:
     """Seconds of one run, by step."""
     conn = connect(metastore, table, case, compression)
-    spent = {"begin": 0.0, "write": 0.0, "commit": 0.0}
-
-    def timed(step: str, call: Callable[[], Any]) -> Any:
-        began = time.perf_counter()
-        found = call()
-        spent[step] += time.perf_counter() - began
-        return found
-
+    spent = dict.fromkeys(STEPS, 0.0)
+    lines_at_once = min(BLOCK_LINES, case.rows_per_commit)
     processor, start = time.process_time(), time.perf_counter()
     with conn, source.open("rb") as file:
-        while lines := timed("write", lambda: b"".join(islice(file, case.rows_per_commit))):
-            timed("begin", conn.begin_transaction)
-            timed("write", lambda: conn.write(lines))
-            timed("commit", conn.commit_transaction)
+        for _ in range(0, rows, case.rows_per_commit):
+            with timed(spent, "begin"):
+                conn.begin_transaction()
+            with timed(spent, "write"):
+                for _ in range(0, case.rows_per_commit, lines_at_once):
+                    conn.write(b"".join(islice(file, lines_at_once)))
+            with timed(spent, "commit"):
+                conn.commit_transaction()
     return {**spent, "seconds": time.perf_counter() - start, "processor": time.process_time() - processor}
+
+
+@contextmanager
+def timed(spent: dict[str, float], step: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    spent[step] += time.perf_counter() - start
 
 
 def connect(metastore: Any, table: str, case: Case, compression: str) -> hi.StreamingConnection:
@@ -332,8 +338,9 @@ def report(name: str, rows: int, measured: Mapping[str, Measured]) -> None:
         f"{f'{java.rss_mib:.0f}, {ours.rss_mib:.0f}':>18} {ours.rss_mib / java.rss_mib:5.2f}  {stored:>19}"
     )
     for label, side in (("Java", java), ("ours", ours), ("zstd", zstd)):
-        steps = ", ".join(f"{step} {side.median(step) / side.median('seconds'):4.0%}" for step in STEPS)
-        print(f"    {label}: {steps}; {side.median('processor') / side.median('seconds'):.1f} cores busy", flush=True)
+        seconds, processor = side.median("seconds"), side.median("processor")
+        steps = ", ".join(f"{step} {side.median(step) / seconds:.0%}" for step in STEPS)
+        print(f"    {label}: {seconds:.2f} s: {steps}; {processor:.2f} s of processor time", flush=True)
 
 
 def main() -> None:
@@ -342,11 +349,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=REPEATS, help=f"runs after the warm-up (default {REPEATS})")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "hive-ingest-benchmarks")
-    parser.add_argument("--ours", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--ours", nargs=5, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.ours:
-        name, source, folder, compression = arguments.ours
-        serve(name, Path(source), Path(folder), compression)
+        name, source, rows, folder, compression = arguments.ours
+        serve(name, Path(source), int(rows), Path(folder), compression)
         return
     print(
         f"{platform.platform()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python "

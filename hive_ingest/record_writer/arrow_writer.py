@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 
@@ -14,9 +14,10 @@ from hive_ingest.record_writer.arrow_casts import Casts, FieldCast, cast_fields
 from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
 from hive_ingest.record_writer.json_records import UnknownFields
 from hive_ingest.record_writer.record_by_record import to_batch
-from hive_ingest.record_writer.text_blocks import DEFAULT_BLOCK_BYTES
 from hive_ingest.record_writer.typed_columns import TypedColumn, not_bound, typed_columns
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
+
+DEFAULT_BLOCK_BYTES: Final = 8 << 20
 
 MissingColumns = Literal["fail", "null"]
 ZonedTimestamps = Literal["fail", "local"]

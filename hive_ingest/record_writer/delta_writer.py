@@ -7,7 +7,7 @@ transaction writes its share by the same code.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,6 +18,7 @@ from hive_ingest.acid.names import BaseName, BucketFileName, DeltaName, partitio
 from hive_ingest.config import StreamingSettings
 from hive_ingest.model import Table, WriteId
 from hive_ingest.record_writer.routing import GroupKey
+from hive_ingest.record_writer.row_buffer import one_batch
 from hive_ingest.schema import arrow_schema
 from hive_ingest.storage.filesystem import FileStore, open_store
 from hive_ingest.storage.orc_file import AcidFile, AcidOrcWriter
@@ -25,6 +26,9 @@ from hive_ingest.storage.stripe_copy import join
 
 #: What `orc.compress` means when a table does not say (Hive's own default is ZLIB, for Hive 3.1 set that).
 DEFAULT_COMPRESSION = "ZSTD"
+#: Batches that are encoded in one call have at most so many rows together. The bytes are far below 2 GiB, where a
+#: column of text would overflow.
+_JOINED_ROWS, _JOINED_BYTES = 8192, 1 << 28
 
 
 def compression_of(table: Table) -> str:
@@ -126,7 +130,7 @@ class DeltaWriter:
             sync=sync,
         )
         try:
-            for batch in batches:
+            for batch in _joined(batches):
                 writer.write(batch)
             return writer.close()
         except BaseException:
@@ -168,3 +172,18 @@ class DeltaWriter:
         for path in self._paths:
             self._store.delete_file(path)
         self._paths = []
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Small neighbours as one batch: a call of the ORC writer costs as much as some hundred rows."""
+    waiting: list[pa.RecordBatch] = []
+    rows = nbytes = 0
+    for batch in batches:
+        rows += batch.num_rows
+        nbytes += batch.get_total_buffer_size()  # all of what it is a slice of: an upper bound, but had in no time
+        if waiting and (rows > _JOINED_ROWS or nbytes > _JOINED_BYTES):
+            yield one_batch(waiting)
+            waiting, rows, nbytes = [], batch.num_rows, batch.get_total_buffer_size()
+        waiting.append(batch)
+    if waiting:
+        yield one_batch(waiting)

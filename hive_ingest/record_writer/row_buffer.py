@@ -64,7 +64,7 @@ class SharedSpill:
             pa.ipc.new_file(buffered, self._schema) as writer,
         ):
             for number, (group, runs) in enumerate(groups):
-                writer.write_batch(_one(slices(runs)))
+                writer.write_batch(one_batch(slices(runs)))
                 group.parts.append((self, number))
             size: int = buffered.tell()
         return size
@@ -83,7 +83,8 @@ class SharedSpill:
         self._reader = self._source = None
 
 
-def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows of at least one batch together; a copy where there are several."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 

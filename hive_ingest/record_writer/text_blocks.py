@@ -16,7 +16,8 @@ import numpy as np
 
 from hive_ingest.errors import ConfigurationError, SerializationError, StreamingIOFailure
 
-DEFAULT_BLOCK_BYTES: Final = 8 << 20
+#: So small that a transaction of some ten thousand records keeps several threads busy.
+DEFAULT_BLOCK_BYTES: Final = 2 << 20
 NEWLINE: Final = 0x0A
 CARRIAGE_RETURN: Final = 0x0D
 #: Items of an iterable that are looked at together.
