@@ -71,6 +71,7 @@ def test_create_table_makes_what_it_is_told(client: MetastoreClient) -> None:
     assert table.is_transactional
 
 
+@pytest.mark.only_on(["sqlite", "postgres", "hive313"], because="Hive 4 keeps a managed table in its database's folder")
 def test_create_table_takes_a_location_and_types_with_colons(shell: Shell, tmp_path: Path) -> None:
     told = shell.done(
         "create-table", "default.t", "--column", "s:struct<a:int,b:string>", "--location", tmp_path / "elsewhere"
@@ -251,6 +252,7 @@ def test_a_cut_read_leaves_no_transaction_open(alerts: Shell, tmp_path: Path) ->
 # -- show and abort ----------------------------------------------------------------------------------
 
 
+@pytest.mark.only_on(["sqlite", "postgres"], because="Hive does not tell the agent of a transaction")
 def test_show_transactions_tells_readers_old_ones_and_owners(alerts: Shell, client: MetastoreClient) -> None:
     (old,) = client.open_txns(1, agent_info="forgotten")
     with (
@@ -272,6 +274,7 @@ def test_show_transactions_tells_readers_old_ones_and_owners(alerts: Shell, clie
     assert [(row["owner"], row["remark"]) for row in of_table] == [("a reader", ""), ("a writer", "")]
 
 
+@pytest.mark.only_on(["sqlite", "postgres"], because="Hive keeps no reason")
 def test_abort_ends_a_transaction_and_its_reason_is_shown(alerts: Shell, client: MetastoreClient) -> None:
     (txn,) = client.open_txns(1)
     assert alerts.done("abort", str(txn)).out == f"transaction {txn} is aborted\n"
@@ -284,7 +287,8 @@ def test_abort_goes_on_behind_one_that_it_cannot_abort(alerts: Shell, client: Me
     (txn,) = client.open_txns(1, txn_type=TxnType.READ_ONLY)
     outcome = alerts("abort", "4711", str(txn))
     assert outcome.code == 1
-    assert outcome.err.startswith("error: transaction 4711 ")
+    assert outcome.err.startswith("error: ")
+    assert "4711" in outcome.err
     assert outcome.out == f"transaction {txn} is aborted\n"
 
 
@@ -410,6 +414,7 @@ def test_without_a_metastore_the_call_is_wrong(shell: Shell, monkeypatch: pytest
     assert "HIVE_INGEST_METASTORE" in outcome.err
 
 
+@pytest.mark.only_on(["sqlite", "postgres"], because="a real one is there")
 def test_looking_never_makes_a_metastore(shell: Shell, tmp_path: Path) -> None:
     assert shell("show", "locks").code == 1
     assert list(tmp_path.iterdir()) == []
@@ -420,8 +425,15 @@ def test_the_warehouse_can_be_named(shell: Shell, tmp_path: Path, monkeypatch: p
     assert f"file:{tmp_path}/one/a.db/t" in shell.done(*create, "a.t", "--warehouse", tmp_path / "one").out
     monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "two"))
     assert f"file:{tmp_path}/two/b.db/t" in shell.done(*create, "b.t").out
+
+
+@pytest.mark.only_on(["sqlite"], because="the metastore is a file")
+def test_the_warehouse_lies_beside_the_metastore_unless_it_is_named(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("HIVE_INGEST_WAREHOUSE")
-    assert f"file:{tmp_path}/warehouse/c.db/t" in shell.done(*create, "c.t").out
+    told = shell.done("create-table", "--create-database", "--column", "id:int", "c.t")
+    assert f"file:{tmp_path}/warehouse/c.db/t" in told.out
 
 
 def test_help_names_every_command(shell: Shell) -> None:
