@@ -199,8 +199,11 @@ class TransactionWriter:
         return self._delta.finish(group.key, spills, [*group.take_parts(), *slices(runs)])
 
     def discard(self) -> None:
-        """Forget everything and remove what has a hidden name. Idempotent."""
-        self._records.discard()
+        """Forget everything and remove what has a hidden name. Idempotent.
+
+        May run on another thread while the next transaction is written: so the record writer is not touched, which
+        begins anew with each `TransactionWriter`.
+        """
         under_way: list[Future[Any]] = [*(f for _, f in self._parsing), *self._encoding, *self._finishing]
         for future in under_way:
             future.cancel()

@@ -28,6 +28,7 @@ from hive_ingest.errors import (
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import LockState, LockType, TxnId
 from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
+from hive_ingest.record_writer.transaction_writer import TransactionWriter
 
 
 def record(id: int, msg: str = "m", **partition: Any) -> bytes:
@@ -70,6 +71,28 @@ def files(client: MetastoreClient, table: str) -> list[str]:
 
 
 # -- transactions --------------------------------------------------------------------------------------
+
+
+def test_a_late_clean_up_of_one_transaction_loses_no_record_of_the_next(
+    ms: MetastoreClient, conn: StreamingConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_written, is_clean, discard = threading.Event(), threading.Event(), TransactionWriter.discard
+
+    def late(writer: TransactionWriter) -> None:
+        assert is_written.wait(30)
+        discard(writer)
+        is_clean.set()
+
+    with conn.transaction():
+        conn.write(record(1))
+        monkeypatch.setattr(TransactionWriter, "discard", late)
+    with conn.transaction():
+        conn.write(record(2))
+        is_written.set()
+        assert is_clean.wait(30)
+        conn.write(record(3))
+
+    assert ids(ms, "web.plain") == [1, 2, 3]
 
 
 def test_rows_are_visible_after_the_commit_and_not_before(ms: MetastoreClient, conn: StreamingConnection) -> None:

@@ -1,4 +1,4 @@
-"""One writer in one transaction: what is left of it after an error."""
+"""One writer in one transaction: what is left of it after an error, and what of the next one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hive_ingest.config import StreamingSettings
 from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.model import Column, Table, TableName, WriteId
-from hive_ingest.record_writer import ArrowWriter
+from hive_ingest.record_writer import ArrowWriter, StrictJsonWriter
 from hive_ingest.record_writer.delta_writer import DeltaFile, DeltaTarget, DeltaWriter
 from hive_ingest.record_writer.routing import GroupKey
 from hive_ingest.record_writer.transaction_writer import TransactionWriter
@@ -44,3 +44,25 @@ def test_discard_waits_for_a_thread_that_still_writes_and_removes_its_file_too(
             writer.finish()
         writer.discard()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_cleaning_up_after_a_transaction_leaves_the_records_of_the_next_alone(tmp_path: Path) -> None:
+    """The files of a committed transaction are removed on another thread, while the next one is written."""
+    table = Table(TableName.of("db.t"), (Column("id", "int"),), location=f"file:{tmp_path}")
+    records = StrictJsonWriter()
+    records.bind(RecordSchema(table.columns))
+    with ThreadPoolExecutor(1) as pool:
+
+        def begin(write_id: int) -> TransactionWriter:
+            target = DeltaTarget(table, WriteId(write_id), f"{table.location}/.hive_ingest/{write_id}_w")
+            return TransactionWriter(records, target, StreamingSettings(), lambda: pool)
+
+        first = begin(1)
+        first.write(b'{"id": 1}\n')
+        first.finish()
+        second = begin(2)
+        second.write(b'{"id": 2}\n{"id": 3}\n')
+        pool.submit(first.discard).result()
+        second.write(b'{"id": 4}\n')
+        [file] = second.finish()
+    assert file.rows == second.counts.records == 3
