@@ -35,6 +35,8 @@ CALLS = (
     "heartbeat",
     "commit_txn",
 )
+#: Of a client that is new: heartbeats have one of their own, which comes at its own time.
+OF_CONNECTING = {"set_ugi", "getVersion", "get_config_value"}
 TRIES = 4
 
 
@@ -90,7 +92,7 @@ def test_a_transaction_makes_no_call_that_is_not_broken_here(
         connection.begin_transaction()
         write(connection, 0)
         connection.commit_transaction(positions={"a": 0})
-        assert {*proxy.calls} == {*CALLS}
+        assert {*proxy.calls} - OF_CONNECTING == {*CALLS}
 
 
 @pytest.mark.parametrize("call", CALLS)
