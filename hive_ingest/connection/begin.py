@@ -49,13 +49,23 @@ class LockedTransaction:
     write_ids: dict[TableName, WriteId]
     lock_id: LockId
     snapshots: dict[TableName, ValidWriteIdList]
+    #: Whether the snapshots have every write id that was taken while this transaction was open.
+    remembers_overtakers: bool = True
 
-    def may_be_overtaken(self, table: TableName) -> bool:
-        """Somebody may have taken a higher write id before our lock, so a `base_N` above ours is possible.
+    def is_not_highest(self, table: TableName) -> bool:
+        """Somebody has taken a higher write id before our lock.
 
         Hive 4 may tell a mark below our own write id: its lowest exception, while nothing uncompacted is committed.
         """
         return self.snapshots[table].high_water_mark != self.write_ids[table]
+
+    def may_be_overtaken(self, table: TableName) -> bool:
+        """A `base_N` above our write id is possible.
+
+        One that began before us, took its write id after us and has ended is in no snapshot any more once a server
+        without MIN_HISTORY_LEVEL has pruned TXN_TO_WRITE_ID.
+        """
+        return not self.remembers_overtakers or self.is_not_highest(table)
 
 
 class TransactionOpener:
@@ -117,7 +127,8 @@ class TransactionOpener:
             reach("lock_waiting")
             waited_for = self._wait(answer.lock_id, deadline)
         snapshots = {snapshot.table: snapshot for snapshot in self._client.get_valid_write_ids(self._plan.tables)}
-        return LockedTransaction(txn_id, write_ids, answer.lock_id, snapshots), waited_for
+        remembers = self._client.remembers_overtakers
+        return LockedTransaction(txn_id, write_ids, answer.lock_id, snapshots, remembers), waited_for
 
     def _wait(self, lock_id: LockId, deadline: float) -> list[LockInfo]:
         pause = _FIRST_POLL_SECONDS

@@ -350,11 +350,9 @@ class StreamingConnection:
             reach("after_progress_read")
             if not fits:
                 return True
-        if not locked.may_be_overtaken(name):
-            return False
         if self._overwrite:
-            return True  # rows that were committed under a higher write id would outlive the overwrite
-        if self._table.is_partitioned:
+            return locked.is_not_highest(name)  # rows that were committed above it would outlive the overwrite
+        if not locked.may_be_overtaken(name) or self._table.is_partitioned:
             return False  # the partitions are not known yet: they are looked at before they are published
         store, folder = open_store(self._table.location)
         return newest_overwrite(store, folder) > locked.write_ids[name]

@@ -234,6 +234,14 @@ class MetastoreClient(Protocol):
         ...
 
     @property
+    def remembers_overtakers(self) -> bool:
+        """Whether the write ids of all that were open beside an open transaction stay in each high-water mark.
+
+        MIN_HISTORY_LEVEL (HIVE-18747) sees to it. Without it the row of one that is older and has ended may be pruned.
+        """
+        ...
+
+    @property
     def wants_write_notifications(self) -> bool:
         """Whether `add_write_notification_log` is to be called before each commit."""
         ...

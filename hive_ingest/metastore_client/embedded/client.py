@@ -60,6 +60,11 @@ class EmbeddedMetastoreClient(
         return str(self._db.backend.uri)
 
     @property
+    def remembers_overtakers(self) -> bool:
+        """True: MIN_HISTORY_LEVEL is always kept."""
+        return True
+
+    @property
     def wants_write_notifications(self) -> bool:
         """False: there are no listeners."""
         return False

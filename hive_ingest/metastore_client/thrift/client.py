@@ -52,6 +52,11 @@ class ThriftMetastoreClient(LockCalls, PartitionCalls, NotificationCalls):
         return self._version.text
 
     @property
+    def remembers_overtakers(self) -> bool:
+        """True for servers of version 3. No call tells what a later one does, so it counts as forgetful."""
+        return self._version.always_keeps_history_level
+
+    @property
     def txn_timeout_seconds(self) -> float:
         """How long a transaction lives without a heartbeat (`hive.txn.timeout`), asked of the server once."""
         if self._txn_timeout_seconds is None:

@@ -47,6 +47,11 @@ class ServerVersion:
         return self.major >= 4
 
     @property
+    def always_keeps_history_level(self) -> bool:
+        """MIN_HISTORY_LEVEL (HIVE-18747); version 4 has it by a setting, which it gives up where the table is gone."""
+        return self.major < 4
+
+    @property
     def has_min_history(self) -> bool:
         """`add_write_ids_to_min_history`; whether the server uses it is a setting of its own (HIVE-24291)."""
         return self.major >= 4
