@@ -1,0 +1,109 @@
+"""A row of ours lies in the bucket that Hive gives it: beside Hive's own table of the same rows, and by TABLESAMPLE.
+
+Bucket joins and bucket pruning rest on that alone. Hive plans them for ACID tables on Tez only, which has no part
+here: on MapReduce it counts the folders of deltas as files of buckets, and declines.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import hive_ingest as hi
+from hive_ingest.metastore_client import MetastoreClient
+from tests.interop.hive import RealHive
+from tests.interop.tables import orc_properties
+
+COLUMNS = {"n": "int", "i": "int", "b": "bigint", "s": "string"}
+#: Bucket columns and number of buckets.
+LAYOUTS = {"by_int": (["i"], 4), "by_bigint": (["b"], 3), "by_string": (["s"], 5), "by_all": (["s", "i", "b"], 4)}
+INTS = [0, 1, -1, 2**31 - 1, -(2**31), None, *range(7, 100_000, 1009)]
+BIGINTS = [0, -1, 2**63 - 1, -(2**63), 2**32, None, *(37**k % 2**62 for k in range(50)), *range(-50, 0)]
+STRINGS = ["", None, " ", "a", "ab", "abc", "abcd", "é", "日本語", "🚀", "\x00", "\x7f\x80", "x" * 1000]
+ROWS = 300
+
+Place = tuple[int, str]
+
+
+def rows() -> pa.Table:
+    columns = {
+        "n": pa.array(range(ROWS), pa.int32()),
+        "i": pa.array([INTS[k % len(INTS)] for k in range(ROWS)], pa.int32()),
+        "b": pa.array([BIGINTS[k % len(BIGINTS)] for k in range(ROWS)], pa.int64()),
+        "s": [STRINGS[k] if k < len(STRINGS) else f"{'äs'[k % 2] * (k % 9)}{k}" for k in range(ROWS)],
+    }
+    return pa.table(columns)
+
+
+@pytest.fixture(scope="module")
+def tables(hive: RealHive, client: MetastoreClient, module_database: str) -> dict[str, str]:
+    """For each layout our table; Hive's own is `<table>_its`."""
+    found = {}
+    for layout, (keys, buckets) in LAYOUTS.items():
+        name = found[layout] = f"{module_database}.{layout}"
+        client.create_table(
+            name, columns=COLUMNS, bucket_columns=keys, num_buckets=buckets, properties=orc_properties(hive)
+        )
+        hi.append(client, name, rows())
+        columns = ", ".join(f"{column} {type_}" for column, type_ in COLUMNS.items())
+        hive.sql(
+            f"create table {name}_its ({columns}) clustered by ({', '.join(keys)}) into {buckets} buckets "
+            "stored as orc tblproperties ('transactional'='true')"
+        )
+        hive.sql(f"insert into {name}_its select * from {name}")
+    return found
+
+
+def places(hive: RealHive, table: str) -> dict[int, Place]:
+    """Of each row: its bucket property, and the file that it lies in (4.0.1 adds a task's attempt to the name)."""
+    found = hive.sql(f"select n, (row__id).bucketid, input__file__name from {table}")
+    return {n: (bucket, Path(file).name.removesuffix("_0")) for n, bucket, file in found}
+
+
+def sample(hive: RealHive, table: str, bucket: int, buckets: int, key: str) -> set[int]:
+    hive.set("hive.cbo.enable", "false")  # Hive 4 samples without it only
+    try:
+        found = hive.sql(f"select n from {table} tablesample(bucket {bucket} out of {buckets} on {key})")
+    finally:
+        hive.set("hive.cbo.enable", "true")
+    return {row[0] for row in found}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_each_row_has_the_bucket_and_the_file_that_hive_gives_it(
+    hive: RealHive, client: MetastoreClient, tables: dict[str, str], layout: str
+) -> None:
+    name = tables[layout]
+    ours = places(hive, name)
+    assert sorted(ours) == list(range(ROWS))
+    assert len(set(ours.values())) == LAYOUTS[layout][1]
+    assert ours == places(hive, f"{name}_its")
+    versions = {client.get_table(table).properties["bucketing_version"] for table in (name, f"{name}_its")}
+    assert versions == {"2"}
+
+
+@pytest.mark.parametrize("layout", ["by_int", "by_bigint", "by_string"])
+def test_a_sample_of_buckets_is_what_hives_own_hash_assigns(
+    hive: RealHive, tables: dict[str, str], layout: str
+) -> None:
+    name, ([key], buckets) = tables[layout], LAYOUTS[layout]
+    by_file = places(hive, name)
+    for bucket in range(1, buckets + 1):
+        lies_there = {n for n, (_, file) in by_file.items() if file == f"bucket_{bucket - 1:05}"}
+        assert sample(hive, name, bucket, buckets, key) == lies_there
+    halves = [sample(hive, name, bucket, 2 * buckets, key) for bucket in (1, 1 + buckets)]
+    assert halves[0] | halves[1] == {n for n, (_, file) in by_file.items() if file == "bucket_00000"}
+    assert halves == [sample(hive, f"{name}_its", bucket, 2 * buckets, key) for bucket in (1, 1 + buckets)]
+
+
+def test_rows_that_join_by_the_bucket_column_lie_in_buckets_of_one_number(
+    hive: RealHive, tables: dict[str, str]
+) -> None:
+    name = tables["by_string"]
+    found = hive.sql(
+        f"select (ours.row__id).bucketid - (its.row__id).bucketid, count(*) from {name} ours join {name}_its its "
+        "on ours.s = its.s group by (ours.row__id).bucketid - (its.row__id).bucketid"
+    )
+    assert found == [[0, ROWS - 1]], "every row but the null meets itself"
