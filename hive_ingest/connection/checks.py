@@ -10,7 +10,7 @@ from hive_ingest.errors import InvalidTable, StreamingConnectionError, Unsupport
 from hive_ingest.model import ORC_OUTPUT_FORMAT, Column, Table
 from hive_ingest.record_writer.delta_writer import compression_of
 from hive_ingest.record_writer.routing import check_partition_type
-from hive_ingest.schema import arrow_schema, parse_type
+from hive_ingest.schema import arrow_schema, parse_type, partition_text
 from hive_ingest.storage.orc_file import COMPRESSIONS
 
 
@@ -60,8 +60,11 @@ def _check_compression(table: Table) -> None:
         raise UnsupportedFeature(f"{table.name} has orc.compress={compression!r}: use one of {', '.join(COMPRESSIONS)}")
 
 
-def check_static_values(table: Table, values: Sequence[str]) -> None:
-    """Values of the leading partition keys. Raises StreamingConnectionError, or UnsupportedFeature for the others."""
+def static_texts(table: Table, values: Sequence[str]) -> tuple[str, ...]:
+    """Of the leading partition keys, as Hive names their partitions.
+
+    Raises StreamingConnectionError, or UnsupportedFeature for the type of one of the other keys.
+    """
     if values and not table.is_partitioned:
         raise StreamingConnectionError(f"{table.name} is not partitioned: leave out the static partition values")
     if len(values) > len(table.partition_keys):
@@ -70,6 +73,8 @@ def check_static_values(table: Table, values: Sequence[str]) -> None:
         )
     for key in table.partition_keys[len(values) :]:
         check_partition_type(key.name, parse_type(key.type))
+    keys = table.partition_keys[: len(values)]
+    return tuple(partition_text(value, parse_type(key.type)) for key, value in zip(keys, values, strict=True))
 
 
 def check_still_fits(bound: Table, now: Table) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeAlias
 
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection.begin import LockedTransaction, newest_overwrite
-from hive_ingest.connection.checks import check_static_values, check_still_fits, check_table
+from hive_ingest.connection.checks import check_still_fits, check_table, static_texts
 from hive_ingest.connection.joined_transaction import PreparedWrite, SharedTransaction
 from hive_ingest.connection.lock_plan import plan_locks
 from hive_ingest.connection.one_owner import OneOwner
@@ -134,8 +134,7 @@ class StreamingConnection:
         found = _get_table(client, TableName(database, table))
         check_table(found)
         _refuse_shared_writer(record_writer)
-        values = tuple(static_partition_values)
-        check_static_values(found, values)
+        values = static_texts(found, tuple(static_partition_values))
         remove_leftovers(client, found)
         progress = SinkProgress(client, found, sink, sources, settings) if sink is not None else None
         if progress is not None:

@@ -21,7 +21,7 @@ from hive_ingest.acid.bucketing import bucket_ids
 from hive_ingest.acid.names import escape_path_name
 from hive_ingest.errors import SerializationError, UnsupportedFeature
 from hive_ingest.model import DEFAULT_PARTITION_NAME, Table
-from hive_ingest.schema import HiveType, parse_type
+from hive_ingest.schema import HiveType, parse_type, partition_text
 
 #: Longest file name of the common file systems (ext4, xfs, HDFS), in bytes.
 _MAX_NAME_BYTES = 255
@@ -172,7 +172,8 @@ def _encode(column: pa.Array, name: str, type_: HiveType) -> tuple[npt.NDArray[n
     encoded = column.dictionary_encode()
     indices = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False).astype(np.int64)
     to_text = _TEXT[type_.kind]
-    found = [_folder_value(to_text(value), name) for value in encoded.dictionary.to_pylist()]
+    texts = (partition_text(to_text(value), type_) for value in encoded.dictionary.to_pylist())
+    found = [_folder_value(text, name) for text in texts]
     if encoded.indices.null_count:
         found.append(None)
     distinct: dict[str | None, int] = {}

@@ -360,6 +360,16 @@ def test_static_values_leave_the_other_keys_dynamic(ms: MetastoreClient) -> None
     assert ms.list_partition_names("web.alerts") == ["continent=Asia/country=India", "continent=Asia/country=Nepal"]
 
 
+def test_a_char_names_the_same_partition_static_or_dynamic(ms: MetastoreClient) -> None:
+    ms.create_table("web.chars", columns={"id": "int"}, partition_keys={"c": "char(4)"})
+    with connect(ms, "chars", static_partition_values=["ab"]) as conn, conn.transaction():
+        conn.write({"id": 1})
+    with connect(ms, "chars") as conn, conn.transaction():
+        conn.write([{"id": 2, "c": "ab"}, {"id": 3, "c": "ab  "}])
+    assert ms.list_partition_names("web.chars") == ["c=ab  "]
+    assert sorted(hi.read_table(ms, "web.chars").to_pydict()["id"]) == [1, 2, 3]
+
+
 def test_the_last_fields_of_delimited_text_are_the_dynamic_partitions(ms: MetastoreClient) -> None:
     writer = StrictDelimitedInputWriter(field_delimiter=",")
     with connect(ms, "alerts", record_writer=writer) as conn, conn.transaction():

@@ -73,6 +73,12 @@ def test_a_value_has_the_type_of_its_key(type_, text, value):
     assert partition_value(Column("k", type_), text).as_py() == value
 
 
+@pytest.mark.parametrize("text", ["ab", "ab  "])
+def test_a_char_has_its_blanks_however_its_folder_is_named(text):
+    assert partition_value(Column("c", "char(4)"), text).as_py() == "ab  "
+    assert partition_value(Column("c", "char(4)"), NULL).as_py() is None
+
+
 def test_a_value_that_is_not_of_its_type_is_an_error_that_names_both():
     with pytest.raises(InvalidOperation, match=r"'soon' of day is no date"):
         partition_value(Column("day", "date"), "soon")

@@ -76,6 +76,19 @@ def test_a_decimal_partition_of_zero_and_of_hundreds_has_no_exponent() -> None:
     assert {key.partition[0] for key in Router(t).route(batch(t, rows)).keys} == {"0", "1200"}
 
 
+def test_a_char_is_padded_where_it_names_a_partition() -> None:
+    # Hive finds no other name: its query by the value passes over a folder "c=ab".
+    t = table({"c": "char(4)", "v": "varchar(4)"})
+    rows = [("ab", "ab"), ("ab  ", "ab"), ("äö", "ab "), ("", ""), (None, None)]
+    found = by_group(Router(t).route(batch(t, [{"id": i, "c": c, "v": v} for i, (c, v) in enumerate(rows)])))
+    assert found == {
+        GroupKey(("ab  ", "ab"), 0): [0, 1],
+        GroupKey(("äö  ", "ab "), 0): [2],
+        GroupKey(("    ", None), 0): [3],
+        GroupKey((None, None), 0): [4],
+    }
+
+
 def test_static_values_come_first_and_their_columns_are_not_in_the_batch() -> None:
     t = table({"continent": "string", "country": "string"})
     schema = arrow_schema((*t.columns, t.partition_keys[1]))
