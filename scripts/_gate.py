@@ -125,7 +125,8 @@ STAGES = (
         ),
         tests=(
             *(*_TWO_AT_A_TIME, "--dist=loadfile"),
-            *("tests/acceptance", "tests/crash", "tests/spark", "tests/kafka", "--metastores=real"),
+            *("tests/unit/reader", "tests/acceptance", "tests/crash", "tests/spark", "tests/kafka"),
+            "--metastores=real",
         ),
         gates=False,
     ),

@@ -1,4 +1,4 @@
-"""A metastore on SQLite, and ACID files written by hand with pyarrow alone."""
+"""A metastore, and ACID files written by hand with pyarrow alone."""
 
 from pathlib import Path
 
@@ -12,8 +12,8 @@ from hive_ingest.metastore_client import connect_metastore
 
 
 @pytest.fixture
-def metastore(tmp_path):
-    with connect_metastore(f"sqlite:///{tmp_path}/metastore.db", warehouse=tmp_path / "warehouse") as client:
+def metastore(metastore_uri, tmp_path):
+    with connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
         client.create_database("web")
         yield client
 

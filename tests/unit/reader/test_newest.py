@@ -1,9 +1,12 @@
 """The newest rows first, for whoever stops at the first ones that fit."""
 
 import pyarrow.orc as orc
+import pytest
 
 from hive_ingest.model import TableName
 from hive_ingest.reader.newest import newest_rows
+
+pytestmark = pytest.mark.one_embedded
 
 ROWS = 30_000
 

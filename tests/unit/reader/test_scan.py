@@ -34,6 +34,9 @@ from hive_ingest.model import (
 )
 from hive_ingest.reader import read_table, scan
 
+pytestmark = pytest.mark.one_embedded
+
+CLIENTS_TIMEOUT = pytest.mark.only_on(["sqlite", "postgres"], because="the time-out is the server's")
 BUCKET_0 = 536870912
 
 
@@ -199,10 +202,16 @@ def test_no_columns_still_count_rows(metastore, table):
 # -- the transaction -------------------------------------------------------------------------------
 
 
+@pytest.mark.only_on(["sqlite", "postgres"], because="Hive tells neither of a transaction")
+def test_a_reader_is_known_by_its_transactions_type_and_agent(metastore, table):
+    with scan(metastore, "web.t"):
+        (reader,) = open_readers(metastore)
+        assert (reader.type.name, reader.agent_info) == ("READ_ONLY", "hive-ingest reader")
+
+
 def test_the_transaction_ends_with_the_last_batch(metastore, table):
     rows = scan(metastore, "web.t")
-    (reader,) = open_readers(metastore)
-    assert (reader.type.name, reader.agent_info) == ("READ_ONLY", "hive-ingest reader")
+    assert len(open_readers(metastore)) == 1
     assert [lock.type for lock in metastore.show_locks("web.t")] == [LockType.SHARED_READ]
     assert len(list(rows)) == 2
     assert open_readers(metastore) == []
@@ -307,13 +316,13 @@ def test_the_snapshot_is_taken_after_the_lock_was_granted(metastore, table, stru
 
 
 @pytest.fixture
-def impatient(tmp_path):
-    """A metastore whose transactions live half a second without a heartbeat."""
-    uri = f"sqlite:///{tmp_path}/metastore.db"
-    with connect_metastore(uri, warehouse=tmp_path / "warehouse", txn_timeout_seconds=0.6) as client:
+def impatient(metastore_uri, tmp_path):
+    """The metastore, whose transactions live half a second without a heartbeat if they were opened here."""
+    with connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse", txn_timeout_seconds=0.6) as client:
         yield client
 
 
+@CLIENTS_TIMEOUT
 def test_a_slow_reader_is_kept_alive(metastore, table, impatient):
     with scan(impatient, "web.t", columns=["id"]) as rows:
         first = next(rows)
@@ -323,6 +332,7 @@ def test_a_slow_reader_is_kept_alive(metastore, table, impatient):
         assert first.num_rows + rows.read_all().num_rows == 5
 
 
+@CLIENTS_TIMEOUT
 def test_a_reader_whose_transaction_is_gone_stops_instead_of_missing_files(metastore, table, impatient):
     with scan(impatient, "web.t") as rows:
         next(rows)

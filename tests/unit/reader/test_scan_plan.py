@@ -16,6 +16,8 @@ from hive_ingest.reader.scan_plan import Split, plan_scan
 
 BUCKET_0 = 536870912
 
+pytestmark = pytest.mark.one_embedded
+
 
 @pytest.fixture
 def table(make_table: Any, struct: Any) -> Any:
