@@ -105,6 +105,14 @@ def test_heartbeats_of_which_some_break_keep_a_transaction_alive_for_longer_than
     assert ids(client) == [1]
 
 
+def test_a_reader_may_be_slower_than_the_time_out(client: MetastoreClient, connection: hi.StreamingConnection) -> None:
+    connection.commit_transaction()
+    with hi.scan(client, "default.t") as rows:
+        time.sleep(SHORT_TIMEOUT_SECONDS + HOUSEKEEPING_SECONDS)
+        assert len(client.show_locks("default.t")) == 1, "its transaction is gone"
+        assert rows.read_all().column("id").to_pylist() == [1]
+
+
 def wait_until_hit(proxy: FaultyProxy) -> None:
     deadline = time.monotonic() + 60
     while proxy.hit is None:
