@@ -68,6 +68,14 @@ TYPED: list[dict[str, tuple[Any, str]]] = [
         "c": ("%=%/", "'%=%/'"),
         "v": ("%", "'%'"),
     },
+    {
+        "day": (dt.date(1, 1, 1), "date '0001-01-01'"),
+        "amount": (Decimal("0.00"), "0"),
+        "yes": (False, "false"),
+        **dict.fromkeys(("t", "s", "i", "b"), (0, "0")),
+        "c": ("zero", "'zero'"),
+        "v": ("0", "'0'"),
+    },
 ]
 #: What Hive makes of the default partition, its own too: null of no text, and of no boolean (see docs/limits.md).
 DEFAULT = [None, None, True, *[None] * 4, *[DEFAULT_PARTITION_NAME[:4]] * 2]
@@ -139,12 +147,15 @@ def test_hive_inserts_into_the_folders_that_we_made_for_every_type(
     hive: RealHive, client: MetastoreClient, typed: Table
 ) -> None:
     folders = sorted(folder_of(typed).rglob("v=*"))
-    hive.sql(f"insert into {typed.name} select id + 10, {', '.join(TYPED_KEYS)} from {typed.name} where id < 3")
+    hive.sql(
+        f"insert into {typed.name} select id + 10, {', '.join(TYPED_KEYS)} from {typed.name} where id < {len(TYPED)}"
+    )
     assert sorted(folder_of(typed).rglob("v=*")) == folders
     rows = hi.read_table(client, typed.name).to_pylist()
-    assert sorted(row["id"] for row in rows) == [0, 1, 2, 3, 10, 11, 12]
     by_id = {row.pop("id"): row for row in rows}
-    assert [by_id[i + 10] for i in range(3)] == [by_id[i] for i in range(3)]
+    ours = range(len(TYPED))
+    assert sorted(by_id) == [*ours, len(TYPED), *(i + 10 for i in ours)]
+    assert [by_id[i + 10] for i in ours] == [by_id[i] for i in ours]
 
 
 def test_a_char_shorter_than_its_key_is_found_as_in_the_folders_that_hive_makes(

@@ -156,6 +156,15 @@ def test_a_predicate_that_is_pushed_down_finds_every_row(hive: RealHive, written
         assert ids(hive, written, any_of_them) == in_any
 
 
+@pytest.mark.parametrize("zone", ["America/Los_Angeles", "Asia/Kolkata"])
+def test_timestamps_are_found_in_other_time_zones_by_the_settings_of_each_version(
+    hive: RealHive, written: Table, zone: str
+) -> None:
+    with hive.in_timezone(zone), pushing_down(hive, enabled=hive.version != "3.1.3"):
+        for predicate, expected in predicates("at").items():
+            assert ids(hive, written, predicate) == expected, predicate
+
+
 def test_hive_skips_stripes_by_our_statistics(hive: RealHive, damaged: Table) -> None:
     with pushing_down(hive, enabled=False), pytest.raises(HiveError):
         ids(hive, damaged, "id = 24998")
