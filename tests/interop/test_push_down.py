@@ -33,7 +33,7 @@ BORDERS = [1, 9_999, 10_001, 19_999, 20_001, 24_998, 25_001, 34_999, 35_001, 44_
 #: In the first and second row group, in the last row of a stripe and the first of the next.
 NULLS = [0, *range(10_000, 20_000, 1_000), 24_999, 25_000]
 
-#: What Hive compares with no statistics of ours: a file of ours says "string" for char and varchar.
+#: What Hive compares with no statistics of ours. Of these only a char has any use in its own files: ours say "string".
 NOT_PUSHED_DOWN = {"3.1.3": {"c", "v", "raw", "nested", "many"}, "4.0.1": {"c", "raw", "nested", "many"}}
 
 Value = Callable[[int], Any]
