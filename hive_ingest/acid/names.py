@@ -77,8 +77,11 @@ def parse_partition_name(name: str) -> dict[str, str]:
 
 
 def is_hidden(name: str) -> bool:
-    """Hive's readers and its compactor pass over it (Hive: `FileUtils.HIDDEN_FILES_PATH_FILTER`)."""
-    return name.startswith(("_", "."))
+    """Hive's readers and its compactor pass over it (Hive: `FileUtils.HIDDEN_FILES_PATH_FILTER`).
+
+    `-tmp.` begins the folder in which a statement of Hive 4 lists what it writes, while it runs (HIVE-21164).
+    """
+    return name.startswith(("_", ".", "-tmp."))
 
 
 # -- folders ---------------------------------------------------------------------------------------

@@ -118,6 +118,7 @@ def test_every_kind_of_name_refuses_a_foreign_one(kind):
 def test_hidden_names_are_passed_over():
     assert is_hidden("_orc_acid_version")
     assert is_hidden(".hive_ingest")
+    assert is_hidden("-tmp.delta_0000047_0000047_0000")
     assert not is_hidden("bucket_00000")
     assert parse_file_name("_orc_acid_version") is None
 
