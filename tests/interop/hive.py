@@ -136,9 +136,17 @@ class RealHive(Judge):
 
         Raises `HiveError` when the compaction did not come to its end.
         """
+        self.compact_uncleaned(table, kind, partition=partition)
+        self.clean_up()
+
+    def compact_uncleaned(self, table: str, kind: Literal["minor", "major"], *, partition: str | None = None) -> None:
+        """As `compact`; what has become obsolete stays until `clean_up`."""
         where = f" partition ({partition})" if partition else ""
         self.sql(f"alter table {table}{where} compact '{kind}'")
         self.call("compactor_pass", thread="worker")
+
+    def clean_up(self) -> None:
+        """Bring the newest compaction to its end. Raises `HiveError` when it does not come there."""
         newest: dict[str, Any] = {}
         for _ in range(_CLEANER_PASSES):
             self.call("compactor_pass", thread="cleaner")
@@ -147,7 +155,7 @@ class RealHive(Judge):
                 break
             time.sleep(0.5)
         if newest["State"] != "succeeded":
-            raise HiveError(f"Hive {self.version} did not compact {table}{where}: {newest}")
+            raise HiveError(f"Hive {self.version} did not compact: {newest}")
 
     def _newest_compaction(self) -> dict[str, Any]:
         listed = self.sql("show compactions")
