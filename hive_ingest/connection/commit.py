@@ -107,13 +107,14 @@ class Committer:
         """
         places = [self._register(write, extra_partitions if i == 0 else ()) for i, write in enumerate(self._writes)]
         self._beat()
-        for write, folders in zip(self._writes, places, strict=True):
-            self._refuse_if_overtaken(write, folders)
         try:
             self._publish(places)
         except StreamingIOFailure:
             self._refuse_if_late()  # then a cleaner has taken our folders, and that is the reason
             raise
+        # As late as can be: the TRUNCATE of Hive 4 does not wait for the lock of an appender.
+        for write, folders in zip(self._writes, places, strict=True):
+            self._refuse_if_overtaken(write, folders)
         add_write_notifications(self._client, self._txn_id, zip(self._writes, places, strict=True))
         self._commit_txn(key_value, was_committed)
 
@@ -192,19 +193,6 @@ class Committer:
         """The age of the last answered heartbeat at which nothing may be published any more."""
         return self._heartbeater.timeout_seconds / 2
 
-    def _refuse_if_overtaken(self, write: TableWrite, folders: dict[str, str]) -> None:
-        if not write.may_be_overtaken:
-            return
-        store, _ = open_store(write.table.location)
-        for name, folder in folders.items():
-            overwrite = newest_overwrite(store, folder)
-            if overwrite > write.write_id:
-                raise TxnAborted(
-                    f"{write.table.name} {name or '(whole table)'} was overwritten with write id {overwrite} after "
-                    f"transaction {self._txn_id} took write id {write.write_id}, so its rows would be lost: "
-                    "write them again"
-                )
-
     # -- (4) ---------------------------------------------------------------------------------------
 
     def _publish(self, places: Sequence[dict[str, str]]) -> None:
@@ -240,6 +228,19 @@ class Committer:
                 f"transaction {self._txn_id}: the last answered heartbeat is {age:.1f} s old, more than half the "
                 f"time-out ({self._most_seconds:.1f} s), so nothing may be published; begin anew"
             )
+
+    def _refuse_if_overtaken(self, write: TableWrite, folders: dict[str, str]) -> None:
+        if not write.may_be_overtaken:
+            return
+        store, _ = open_store(write.table.location)
+        for name, folder in folders.items():
+            overwrite = newest_overwrite(store, folder)
+            if overwrite > write.write_id:
+                raise TxnAborted(
+                    f"{write.table.name} {name or '(whole table)'} was overwritten with write id {overwrite} after "
+                    f"transaction {self._txn_id} took write id {write.write_id}, so its rows would be lost: "
+                    "write them again"
+                )
 
     # -- (5) ---------------------------------------------------------------------------------------
 

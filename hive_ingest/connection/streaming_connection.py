@@ -352,7 +352,7 @@ class StreamingConnection:
         if self._overwrite:
             return locked.is_not_highest(name)  # rows that were committed above it would outlive the overwrite
         if not locked.may_be_overtaken(name) or self._table.is_partitioned:
-            return False  # the partitions are not known yet: they are looked at before they are published
+            return False  # the partitions are not known yet: they are looked at before the commit
         store, folder = open_store(self._table.location)
         return newest_overwrite(store, folder) > locked.write_ids[name]
 

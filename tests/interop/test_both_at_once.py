@@ -16,6 +16,7 @@ import pytest
 import hive_ingest as hi
 from hive_ingest.acid.names import BaseName
 from hive_ingest.connection import StreamingConnection
+from hive_ingest.errors import TxnAborted
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import DataOperationType, LockComponent, LockLevel, LockRequest, LockState, LockType, TableName
 from hive_ingest.storage.filesystem import open_store
@@ -199,6 +200,28 @@ def test_an_overwrite_waits_for_our_lock_until_we_have_committed(
                 conn.write(rows(100 + batch))
             assert batches(client, name)[100 + batch] == EACH
     assert_agreement(hive, client, name)
+
+
+def test_a_truncate_of_hive_4_that_does_not_wait_is_noticed_before_our_commit(hive401: RealHive) -> None:
+    with hi.connect_metastore(hive401.metastore.uri) as client:
+        client.create_database("truncated")
+        for point in UNDER_LOCK[1:]:  # until the first the transaction is begun anew
+            name = create(hive401, client, f"truncated.{point}")
+            hi.append(client, name, rows(FIRST))
+            truncate = functools.partial(hive401.sql, f"truncate table {name}")
+            with connect(client, name) as conn:
+                with pytest.raises(TxnAborted, match="was overwritten with write id"), at(point, truncate):
+                    write(conn, 1)
+                assert batches(client, name) == {}, point
+                write(conn, 2)
+            assert_agreement(hive401, client, name)
+            assert batches(client, name) == {2: EACH}, point
+
+
+def write(conn: hi.StreamingConnection, batch: int) -> None:
+    with conn.transaction():
+        conn.write(rows(batch))
+        conn.flush()
 
 
 @contextmanager
