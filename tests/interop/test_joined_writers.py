@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pytest
 import hive_ingest as hi
 from hive_ingest.connection import JoinedTransaction, StreamingConnection
 from hive_ingest.metastore_client import MetastoreClient
-from tests.interop.hive import RealHive
+from tests.interop.hive import HiveError, RealHive
 from tests.interop.tables import orc_properties
 
 WRITERS = 4
@@ -118,3 +119,29 @@ def test_hive_sees_only_the_partitions_replaced_that_were_written(
         write_in_parallel(conn, "writer_bucket", range(50, 50 + WRITERS), part="b")
     found = hive.sql(f"select part, id from {table}")
     assert sorted(map(tuple, found)) == [*(("a", i) for i in range(3)), *(("b", 50 + i) for i in range(WRITERS))]
+
+
+def test_hive_3_changes_a_partition_of_several_bucket_files_unless_their_numbers_have_a_gap(hive313: RealHive) -> None:
+    with hi.connect_metastore(hive313.metastore.uri) as client:
+        client.create_database("gaps")
+        assert delete_one_of_each(hive313, client, "gaps.without", writer_buckets=range(3)) == 3 * 9
+        with pytest.raises(HiveError, match="Execution Error"):
+            delete_one_of_each(hive313, client, "gaps.with_one", writer_buckets=(0, 8))
+        assert hive313.sql("select count(*) from gaps.with_one") == [[2 * 10]], "what failed has changed something"
+
+
+def delete_one_of_each(hive: RealHive, client: MetastoreClient, table: str, *, writer_buckets: Iterable[int]) -> int:
+    """Hive deletes one row of each bucket file of a partition; how many are left."""
+    columns, keys = {"id": "int", "msg": "string"}, {"part": "string"}
+    client.create_table(table, columns=columns, partition_keys=keys, properties=orc_properties(hive))
+    with connect(client, table) as conn:
+        conn.begin_transaction()
+        shared, prepared = conn.share_transaction(), []
+        for number in writer_buckets:
+            with JoinedTransaction(shared, hi.ArrowWriter(), writer_bucket=number) as writer:
+                writer.write(rows(range(number * 10, number * 10 + 10), part="a"))
+                prepared.append(writer.prepare())
+        conn.commit_transaction(prepared=prepared)
+    hive.sql(f"delete from {table} where id % 10 = 0")
+    [[left]] = hive.sql(f"select count(*) from {table}")
+    return int(left)
