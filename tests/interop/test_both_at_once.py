@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 import threading
 import time
@@ -59,13 +60,33 @@ def batches(client: MetastoreClient, name: str) -> Counter[int]:
 # -- at once -------------------------------------------------------------------------------------------
 
 
-class Streamer:
-    """Streams small transactions in a thread of its own until it is told to stop; remembers what was committed."""
+class InBackground(abc.ABC):
+    """Runs in a thread of its own until it is told to stop."""
+
+    def __init__(self) -> None:
+        self._stop = threading.Event()
+
+    @abc.abstractmethod
+    def run(self) -> None: ...
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        with ThreadPoolExecutor(1) as pool:
+            task = pool.submit(self.run)
+            try:
+                yield
+            finally:
+                self._stop.set()
+            task.result(60)
+
+
+class Streamer(InBackground):
+    """Streams small transactions; remembers what was committed."""
 
     def __init__(self, client: MetastoreClient, name: str) -> None:
+        super().__init__()
         self.committed: list[int] = []
         self._client, self._name = client, name
-        self._stop = threading.Event()
 
     def run(self) -> None:
         with self._client.clone() as client, connect(client, self._name) as conn:
@@ -77,24 +98,14 @@ class Streamer:
                 batch += 1
                 time.sleep(0.05)
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        with ThreadPoolExecutor(1) as pool:
-            task = pool.submit(self.run)
-            try:
-                yield
-            finally:
-                self._stop.set()
-            task.result(60)
 
-
-class Watcher:
+class Watcher(InBackground):
     """Reads snapshot after snapshot, and keeps those that do not hold whole transactions or lack a committed one."""
 
     def __init__(self, client: MetastoreClient, name: str, streamer: Streamer) -> None:
+        super().__init__()
         self.snapshots = 0
         self._client, self._name, self._streamer = client, name, streamer
-        self._stop = threading.Event()
 
     def run(self) -> None:
         with self._client.clone() as client:
@@ -104,16 +115,6 @@ class Watcher:
                 assert set(found.values()) <= {EACH}, f"a snapshot has a part of a transaction: {found}"
                 assert set(told) <= set(found), "a snapshot lacks what had been committed"
                 self.snapshots += 1
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        with ThreadPoolExecutor(1) as pool:
-            task = pool.submit(self.run)
-            try:
-                yield
-            finally:
-                self._stop.set()
-            task.result(60)
 
 
 def test_streaming_while_hive_inserts_updates_deletes_and_compacts_loses_nothing(
