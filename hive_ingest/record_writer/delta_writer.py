@@ -179,11 +179,12 @@ def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     waiting: list[pa.RecordBatch] = []
     rows = nbytes = 0
     for batch in batches:
-        rows += batch.num_rows
-        nbytes += batch.get_total_buffer_size()  # all of what it is a slice of: an upper bound, but had in no time
-        if waiting and (rows > _JOINED_ROWS or nbytes > _JOINED_BYTES):
+        size = batch.get_total_buffer_size()  # all of what it is a slice of: an upper bound, but had in no time
+        if waiting and (rows + batch.num_rows > _JOINED_ROWS or nbytes + size > _JOINED_BYTES):
             yield one_batch(waiting)
-            waiting, rows, nbytes = [], batch.num_rows, batch.get_total_buffer_size()
+            waiting, rows, nbytes = [], 0, 0
         waiting.append(batch)
+        rows += batch.num_rows
+        nbytes += size
     if waiting:
         yield one_batch(waiting)
