@@ -19,6 +19,7 @@ from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import DEFAULT_PARTITION_NAME, Table, TxnId
 from hive_ingest.testing import CrashPoint, FaultError, faults
 from tests.interop import streamed
+from tests.interop.agreement import plain
 from tests.interop.hive import RealHive
 from tests.interop.streamed import COLUMNS, NUM_BUCKETS, PARTITION_KEYS, ExpectedRow
 from tests.interop.tables import folder_of, orc_properties
@@ -96,28 +97,17 @@ def publish_and_leave_open(conn: StreamingConnection, table: Table) -> TxnId:
     return txn_id
 
 
-def comparable(value: Any) -> Any:
-    """Hive's cells and Python's, in one form: char is blank-padded, floats are compared by their bits."""
-    if isinstance(value, float):
-        return value.hex()
-    if isinstance(value, list):
-        return [comparable(element) for element in value]
-    if isinstance(value, dict):
-        return {key: comparable(element) for key, element in value.items()}
-    return value
-
-
 def as_read(row: ExpectedRow) -> list[Any]:
     """As Hive gives it: a char column loses its trailing blanks or keeps all five, so they are taken off here."""
     cells = dict(row.cells)
     if cells["c"] is not None:
         cells["c"] = cells["c"].rstrip(" ")
-    return [comparable(cells[name]) for name in COLUMNS]
+    return [plain(cells[name]) for name in COLUMNS]
 
 
 def strip_char(cells: list[Any]) -> list[Any]:
     at = list(COLUMNS).index("c")
-    return [cell.rstrip(" ") if i == at and cell is not None else comparable(cell) for i, cell in enumerate(cells)]
+    return [cell.rstrip(" ") if i == at and cell is not None else plain(cell) for i, cell in enumerate(cells)]
 
 
 @pytest.mark.parametrize("vectorized", [False, True], ids=["row_mode", "vectorized"])
