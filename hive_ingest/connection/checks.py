@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from hive_ingest.acid.bucket_codec import MAX_BUCKET_ID
 from hive_ingest.acid.bucketing import check_bucket_type
+from hive_ingest.delta.delta_writer import compression_of
+from hive_ingest.delta.routing import check_partition_type
 from hive_ingest.errors import InvalidTable, StreamingConnectionError, UnsupportedFeature
 from hive_ingest.model import ORC_OUTPUT_FORMAT, Column, Table
-from hive_ingest.record_writer.delta_writer import compression_of
-from hive_ingest.record_writer.routing import check_partition_type
+from hive_ingest.orc.acid_writer import COMPRESSIONS
 from hive_ingest.schema import arrow_schema, parse_type, partition_text
-from hive_ingest.storage.orc_file import COMPRESSIONS
 
 
 def check_table(table: Table) -> None:

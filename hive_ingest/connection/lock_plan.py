@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.lock_errors import lock_timeout
 from hive_ingest.connection.progress import SinkProgress
-from hive_ingest.errors import LockTimeout
-from hive_ingest.model import DataOperationType, LockComponent, LockInfo, LockLevel, LockType, Table, TableName
-
-
-@dataclass(frozen=True, slots=True)
-class LockPlan:
-    """The components of one lock request, and the tables to write in: the data table first."""
-
-    tables: tuple[TableName, ...]
-    components: tuple[LockComponent, ...]
-    agent_info: str
-    #: Called while the lock is WAITING with the locks in the way: may free those of dead owners.
-    on_blocked: Callable[[list[LockInfo]], None]
-    #: The error to raise when the wait is over, from the locks in the way.
-    timeout_error: Callable[[list[LockInfo], float], LockTimeout]
-    #: Whether a lock is one that the owners of a source queue up for.
-    is_source_lock: Callable[[LockInfo], bool]
+from hive_ingest.model import DataOperationType, LockComponent, LockInfo, LockLevel, LockType, Table
+from hive_ingest.transactions.lock_errors import lock_timeout
+from hive_ingest.transactions.lock_plan import LockPlan
 
 
 def plan_locks(

@@ -10,17 +10,17 @@ from typing import Any
 
 from hive_ingest.acid.names import partition_name
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.begin import LockedTransaction
-from hive_ingest.connection.commit import Committer, TableWrite, abort_quietly
-from hive_ingest.connection.heartbeat import Heartbeater
 from hive_ingest.connection.joined_transaction import PreparedWrite, SharedTransaction, files_to_commit
 from hive_ingest.connection.progress import SinkProgress, SourceProgress
-from hive_ingest.connection.staging import new_staging, remove_staging
+from hive_ingest.delta.delta_writer import DeltaTarget, DeltaWriter
+from hive_ingest.delta.transaction_writer import TransactionWriter, WriteCounts
 from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import CommitKeyValue, DataOperationType, Table, TableName, TxnId, WriteId
-from hive_ingest.record_writer.delta_writer import DeltaTarget, DeltaWriter
-from hive_ingest.record_writer.transaction_writer import TransactionWriter, WriteCounts
 from hive_ingest.record_writer.writer import RecordWriter
+from hive_ingest.transactions.commit import Committer, TableWrite, abort_quietly
+from hive_ingest.transactions.heartbeat import Heartbeater
+from hive_ingest.transactions.opener import LockedTransaction
+from hive_ingest.transactions.staging import new_staging, remove_staging
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class OpenTransaction:
         file, self._progress_writer = progress.stage(
             self._locked.write_ids[name], new_staging(progress.table, self.txn_id), rows
         )
-        return [TableWrite(progress.table, file.write_id, [file], self._locked.may_be_overtaken(name))]
+        return [TableWrite(progress.table, self._locked.write_ids[name], [file], self._locked.may_be_overtaken(name))]
 
     def _info(self, data: TableWrite) -> CommitInfo:
         return CommitInfo(

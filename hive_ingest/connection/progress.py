@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from hive_ingest.acid.write_ids import ValidWriteIdList
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.lock_errors import describe_lock, lock_timeout
-from hive_ingest.connection.owner import Owner
+from hive_ingest.delta.delta_writer import DeltaTarget, DeltaWriter
+from hive_ingest.delta.routing import GroupKey
 from hive_ingest.errors import ConfigurationError, LockTimeout, SinkConflict, SinkInUse
 from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import (
@@ -36,9 +36,10 @@ from hive_ingest.model import (
     WriteId,
 )
 from hive_ingest.reader.newest import newest_rows
-from hive_ingest.record_writer.delta_writer import DeltaFile, DeltaTarget, DeltaWriter
-from hive_ingest.record_writer.routing import GroupKey
 from hive_ingest.schema import arrow_schema
+from hive_ingest.transactions.lock_errors import describe_lock, lock_timeout
+from hive_ingest.transactions.owner import Owner
+from hive_ingest.transactions.staging import StagedFile
 
 #: Of the progress rows' layout.
 PROGRESS_VERSION = 1
@@ -247,7 +248,7 @@ class SinkProgress:
 
     def stage(
         self, write_id: WriteId, staging: str, rows: Mapping[str, SourceProgress]
-    ) -> tuple[DeltaFile, DeltaWriter]:
+    ) -> tuple[StagedFile, DeltaWriter]:
         """Write the rows to a hidden file, to be published with the data."""
         batch = pa.RecordBatch.from_pylist([_to_dict(row) for row in rows.values()], arrow_schema(self.table.columns))
         delta = DeltaWriter(DeltaTarget(self.table, write_id, staging), self._settings)

@@ -12,7 +12,6 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeAlias
 
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.begin import LockedTransaction, newest_overwrite
 from hive_ingest.connection.checks import check_still_fits, check_table, static_texts
 from hive_ingest.connection.joined_transaction import PreparedWrite, SharedTransaction
 from hive_ingest.connection.lock_plan import plan_locks
@@ -20,9 +19,9 @@ from hive_ingest.connection.one_owner import OneOwner
 from hive_ingest.connection.open_transaction import CommitInfo, OpenTransaction
 from hive_ingest.connection.progress import SinkProgress, SourceProgress
 from hive_ingest.connection.resources import Resources, abandon
-from hive_ingest.connection.staging import remove_leftovers
 from hive_ingest.connection.stats import ConnectionStats
 from hive_ingest.connection.transaction import Action, TransactionState, next_state
+from hive_ingest.delta.transaction_writer import WriteCounts
 from hive_ingest.errors import (
     ConfigurationError,
     ConnectionMisuse,
@@ -41,9 +40,10 @@ from hive_ingest.model import (
     TxnId,
     WriteId,
 )
-from hive_ingest.record_writer.transaction_writer import WriteCounts
 from hive_ingest.record_writer.writer import RecordSchema, RecordWriter
 from hive_ingest.storage.filesystem import open_store
+from hive_ingest.transactions.opener import LockedTransaction, newest_overwrite
+from hive_ingest.transactions.staging import remove_leftovers
 
 _log = logging.getLogger(__name__)
 

@@ -20,23 +20,10 @@ from hive_ingest.acid.names import (
 from hive_ingest.acid.write_ids import RangeResponse, ValidTxnList, ValidWriteIdList
 from hive_ingest.errors import StreamingIOFailure, UnsupportedFeature
 from hive_ingest.model import WriteId
+from hive_ingest.orc.acid_reader import FileToRead
 from hive_ingest.storage.filesystem import FileEntry, FileStore
 
 _LENGTH_BYTES = 8
-
-
-@dataclass(frozen=True, slots=True)
-class FileToRead:
-    """One bucket file.
-
-    `length_bytes` is how much of it is committed, None for all of `size_bytes`. With `check_write_ids` it may hold
-    rows of write ids that the snapshot must not see.
-    """
-
-    path: str
-    length_bytes: int | None
-    check_write_ids: bool
-    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

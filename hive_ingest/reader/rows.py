@@ -13,7 +13,7 @@ import pyarrow as pa
 from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
 from hive_ingest.errors import CorruptFile, UnsupportedFeature
 from hive_ingest.model import Table
-from hive_ingest.reader.acid_file import (
+from hive_ingest.orc.acid_reader import (
     BUCKET,
     DELETE,
     INSERT,
@@ -22,11 +22,12 @@ from hive_ingest.reader.acid_file import (
     ROW_ID,
     WRITE_ID,
     AcidFileReader,
+    FileToRead,
     StripeRows,
 )
-from hive_ingest.reader.delete_events import DeleteEvents, RowIds
+from hive_ingest.orc.delete_events import DeleteEvents, RowIds
 from hive_ingest.reader.evolution import ColumnSource, column_sources
-from hive_ingest.reader.folder import FileToRead, FolderToRead
+from hive_ingest.reader.folder import FolderToRead
 from hive_ingest.reader.partitions import PartitionToRead
 from hive_ingest.reader.predicate import Predicate
 from hive_ingest.schema import arrow_schema

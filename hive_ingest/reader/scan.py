@@ -19,8 +19,8 @@ from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import Table, TableName
 from hive_ingest.reader.partitions import PartitionToRead, prune, typed_partitions, whole_table
 from hive_ingest.reader.predicate import Predicate
-from hive_ingest.reader.read_transaction import ReadTransaction
 from hive_ingest.reader.rows import ROW_ID_COLUMN, Projection, Snapshot, full_schema, read_partition
+from hive_ingest.transactions.read_transaction import ReadTransaction
 
 DEFAULT_BATCH_ROWS = 131_072
 DEFAULT_LOCK_WAIT_SECONDS = 60.0

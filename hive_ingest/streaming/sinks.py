@@ -27,11 +27,11 @@ from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import Table, TableName
 from hive_ingest.reader.newest import newest_rows
-from hive_ingest.reader.read_transaction import ReadTransaction
 from hive_ingest.reader.scan import DEFAULT_LOCK_WAIT_SECONDS
 from hive_ingest.record_writer import ArrowWriter
 from hive_ingest.streaming.spark.checkpoint import NO_BATCH, Checkpoint, read_checkpoint
 from hive_ingest.streaming.spark.progress import SPARK_SOURCE, bound_to, position_of
+from hive_ingest.transactions.read_transaction import ReadTransaction
 
 _SUFFIX = PROGRESS_TABLE_SUFFIX
 _AGENT_INFO = "hive-ingest sinks"

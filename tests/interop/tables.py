@@ -22,8 +22,8 @@ from hive_ingest.model import (
     TxnId,
     WriteId,
 )
+from hive_ingest.orc.acid_writer import AcidOrcWriter, write_acid_version
 from hive_ingest.storage.filesystem import open_store
-from hive_ingest.storage.orc_file import AcidOrcWriter, write_acid_version
 from tests.interop.hive import RealHive
 
 Outcome = Literal["commit", "abort", "open"]

@@ -13,9 +13,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 import hive_ingest as hi
-from hive_ingest.connection.staging import STAGING_FOLDER
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table
+from hive_ingest.transactions.staging import STAGING_FOLDER
 
 COLUMNS = {"id": "bigint", "text": "string"}
 SCHEMA = "id bigint, text string, part string"

@@ -9,9 +9,9 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 import hive_ingest as hi
-from hive_ingest.connection.staging import STAGING_FOLDER
 from hive_ingest.model import TxnState
 from hive_ingest.streaming.spark.data_source import HiveDataSource
+from hive_ingest.transactions.staging import STAGING_FOLDER
 
 
 def register(spark: SparkSession) -> None:

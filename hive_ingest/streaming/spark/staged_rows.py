@@ -21,10 +21,10 @@ from typing import Self
 
 import pyarrow as pa
 
-from hive_ingest.connection.staging import STAGING_FOLDER
 from hive_ingest.errors import CorruptFile, StreamingError, StreamingIOFailure
 from hive_ingest.model import Table
 from hive_ingest.storage.filesystem import FileEntry, FileStore, open_store
+from hive_ingest.transactions.staging import STAGING_FOLDER
 
 _log = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 
 from hive_ingest.connection import JoinedTransaction, PreparedWrite, SharedTransaction
+from hive_ingest.delta.routing import Router
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.model import Table
 from hive_ingest.record_writer import ArrowWriter
-from hive_ingest.record_writer.routing import Router
 from hive_ingest.schema import arrow_schema
 
 #: Of the DataFrame that the tasks return: one row for each.

@@ -26,9 +26,9 @@ from hive_ingest.model import (
     TableName,
     WriteId,
 )
+from hive_ingest.orc.acid_writer import AcidOrcWriter
 from hive_ingest.record_writer import StrictJsonWriter
 from hive_ingest.storage.filesystem import open_store
-from hive_ingest.storage.orc_file import AcidOrcWriter
 from hive_ingest.testing import AnswerLost, CrashPoint, FaultError, faults
 
 FORTY_EIGHT_HOURS = 48 * 3600.0

@@ -16,6 +16,7 @@ import pytest
 import hive_ingest as hi
 from hive_ingest.acid.write_ids import ValidWriteIdList
 from hive_ingest.connection import StreamingConnection, TransactionState
+from hive_ingest.delta.transaction_writer import TransactionWriter
 from hive_ingest.errors import (
     ConnectionMisuse,
     InvalidTable,
@@ -28,7 +29,6 @@ from hive_ingest.errors import (
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import LockState, LockType, TxnId
 from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
-from hive_ingest.record_writer.transaction_writer import TransactionWriter
 
 
 def record(id: int, msg: str = "m", **partition: Any) -> bytes:

@@ -12,7 +12,6 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructField, StructType
 
 import hive_ingest as hi
-from hive_ingest.connection.staging import STAGING_FOLDER
 from hive_ingest.errors import ConfigurationError, SinkConflict, StreamingIOFailure
 from hive_ingest.faults import set_hook
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
@@ -21,6 +20,7 @@ from hive_ingest.streaming.spark import source_writer
 from hive_ingest.streaming.spark.data_source import HiveDataSource
 from hive_ingest.streaming.spark.types import spark_type
 from hive_ingest.testing.faults import CrashPoint, FaultError, faults
+from hive_ingest.transactions.staging import STAGING_FOLDER
 
 SCHEMA = StructType([StructField("id", spark_type("bigint"))])
 QUERY = "5f0c-11"

@@ -15,7 +15,6 @@ from pyspark.sql import datasource as spark
 from pyspark.sql import types as T
 
 import hive_ingest as hi
-from hive_ingest.connection.staging import STAGING_FOLDER
 from hive_ingest.errors import (
     ConfigurationError,
     InvalidTable,
@@ -27,6 +26,7 @@ from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import TxnState
 from hive_ingest.streaming.spark.data_source import HiveDataSource
 from hive_ingest.streaming.spark.types import spark_type
+from hive_ingest.transactions.staging import STAGING_FOLDER
 
 Source = Callable[..., HiveDataSource]
 

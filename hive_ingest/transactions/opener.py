@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from hive_ingest.acid.names import BaseName
 from hive_ingest.acid.write_ids import ValidWriteIdList
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.heartbeat import Heartbeater, now
-from hive_ingest.connection.lock_plan import LockPlan
 from hive_ingest.errors import NoSuchTxn, StreamingError, TxnAborted
 from hive_ingest.faults import reach
 from hive_ingest.metastore_client.client import MetastoreClient
@@ -34,6 +32,8 @@ from hive_ingest.model import (
     WriteId,
 )
 from hive_ingest.storage.filesystem import FileStore
+from hive_ingest.transactions.heartbeat import Heartbeater, now
+from hive_ingest.transactions.lock_plan import LockPlan
 
 _log = logging.getLogger(__name__)
 

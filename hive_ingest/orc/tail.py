@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from hive_ingest.errors import CorruptFile
+from hive_ingest.orc.codec import MAX_BLOCK_SIZE, Codec, store, unpack
+from hive_ingest.orc.protobuf import WireError, bytes_field, int_field, read_fields, read_varint
 from hive_ingest.storage.file_store import told_as_io_failure
-from hive_ingest.storage.orc_codec import MAX_BLOCK_SIZE, Codec, store, unpack
-from hive_ingest.storage.orc_protobuf import WireError, bytes_field, int_field, read_fields, read_varint
 
 MAGIC = b"ORC"
 #: ORC's `CalendarKind`.

@@ -9,6 +9,7 @@ Files need no `hive.acid.*` metadata: Hive 4.0.1's own merge compactor leaves it
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,11 +19,10 @@ import pyarrow as pa
 import pyarrow.orc as orc
 
 from hive_ingest.errors import CorruptFile, UnsupportedFeature
-from hive_ingest.reader.delete_events import RowIds
-from hive_ingest.reader.folder import FileToRead
-from hive_ingest.reader.orc_columns import OrcColumn, column_tree
+from hive_ingest.orc.columns import OrcColumn, column_tree
+from hive_ingest.orc.delete_events import RowIds
+from hive_ingest.orc.tail import read_tail
 from hive_ingest.storage.filesystem import FileStore
-from hive_ingest.storage.orc_tail import read_tail
 
 OPERATION, ORIGINAL_WRITE_ID, BUCKET, ROW_ID, WRITE_ID, ROW = ACID_COLUMNS = (
     "operation",
@@ -33,6 +33,20 @@ OPERATION, ORIGINAL_WRITE_ID, BUCKET, ROW_ID, WRITE_ID, ROW = ACID_COLUMNS = (
     "row",
 )
 INSERT, DELETE = 0, 2
+
+
+@dataclass(frozen=True, slots=True)
+class FileToRead:
+    """One bucket file.
+
+    `length_bytes` is how much of it is committed, None for all of `size_bytes`. With `check_write_ids` it may hold
+    rows of write ids that the snapshot must not see.
+    """
+
+    path: str
+    length_bytes: int | None
+    check_write_ids: bool
+    size_bytes: int
 
 
 class AcidFileReader:

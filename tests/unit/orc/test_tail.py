@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hive_ingest.errors import CorruptFile
-from hive_ingest.storage.orc_codec import MAX_BLOCK_SIZE, Codec, pack, store, unpack
-from hive_ingest.storage.orc_protobuf import WireError, bytes_field, int_field, read_fields, signed_field
-from hive_ingest.storage.orc_tail import (
+from hive_ingest.orc.codec import MAX_BLOCK_SIZE, Codec, pack, store, unpack
+from hive_ingest.orc.protobuf import WireError, bytes_field, int_field, read_fields, signed_field
+from hive_ingest.orc.tail import (
     PROLEPTIC_GREGORIAN,
     OrcTail,
     completed_ending,

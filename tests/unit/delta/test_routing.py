@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from hive_ingest.acid.bucketing import bucket_ids
+from hive_ingest.delta.routing import GroupKey, RoutedBatch, Router
 from hive_ingest.errors import SerializationError, UnsupportedFeature
 from hive_ingest.model import Column, Table, TableName
-from hive_ingest.record_writer.routing import GroupKey, RoutedBatch, Router
 from hive_ingest.schema import arrow_schema
 
 

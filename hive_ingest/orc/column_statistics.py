@@ -10,8 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation, localcontext
 
-from hive_ingest.schema import MAX_DECIMAL_PRECISION
-from hive_ingest.storage.orc_protobuf import (
+from hive_ingest.orc.protobuf import (
     Field,
     WireError,
     bytes_field,
@@ -22,6 +21,7 @@ from hive_ingest.storage.orc_protobuf import (
     signed_field,
     varint,
 )
+from hive_ingest.schema import MAX_DECIMAL_PRECISION
 
 _Message = dict[int, Field]
 _NUMBER_OF_VALUES, _HAS_NULL, _BYTES_ON_DISK = 1, 10, 11

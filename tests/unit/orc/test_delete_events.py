@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hive_ingest.reader.delete_events import DeleteEvents, RowIds
+from hive_ingest.orc.delete_events import DeleteEvents, RowIds
 
 WRITE_IDS = st.sampled_from([1, 2, 3, 2**62])
 BUCKETS = st.sampled_from([0x20000000, 0x20000001, 0x2FFF0FFF, 0])

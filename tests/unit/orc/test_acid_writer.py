@@ -15,10 +15,10 @@ import pytest
 
 from hive_ingest.errors import ConfigurationError, SerializationError, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.model import WriteId
+from hive_ingest.orc.acid_writer import AcidFile, AcidOrcWriter, write_acid_version
+from hive_ingest.orc.tail import read_tail
 from hive_ingest.storage.file_store import BytesLike
 from hive_ingest.storage.local_store import LocalOutputFile, LocalStore
-from hive_ingest.storage.orc_file import AcidFile, AcidOrcWriter, write_acid_version
-from hive_ingest.storage.orc_tail import read_tail
 
 BUCKET_1 = (1 << 29) | (1 << 16)
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])

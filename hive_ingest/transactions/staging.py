@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 import uuid
+from dataclasses import dataclass
 
+from hive_ingest.acid.names import partition_name
 from hive_ingest.errors import StreamingError
 from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import Table, TxnId
@@ -18,6 +20,31 @@ from hive_ingest.storage.filesystem import open_store
 _log = logging.getLogger(__name__)
 
 STAGING_FOLDER = ".hive_ingest"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A finished file under its hidden name, and where it goes when its transaction is published.
+
+    Attributes:
+        path: The hidden name, in the store of the table's location.
+        partition: Values of the partition keys, as text; None for a null. Empty for an unpartitioned table.
+        folder_name: The ACID folder, such as `delta_0000004_0000004_0000` or `base_0000004`.
+        file_name: The name in that folder, such as `bucket_00000`.
+        rows: Number of rows in the file.
+        size_bytes: Size of the file.
+    """
+
+    path: str
+    partition: tuple[str | None, ...]
+    folder_name: str
+    file_name: str
+    rows: int
+    size_bytes: int
+
+    def partition_name(self, table: Table) -> str:
+        """The partition's name (`k=v/…`, escaped); empty for an unpartitioned table."""
+        return partition_name([key.name for key in table.partition_keys], self.partition)
 
 
 def new_staging(table: Table, txn_id: TxnId) -> str:

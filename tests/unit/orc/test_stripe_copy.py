@@ -14,18 +14,18 @@ import pytest
 
 from hive_ingest.errors import CorruptFile, IncompatibleStripes, StreamingIOFailure
 from hive_ingest.model import WriteId
-from hive_ingest.storage.local_store import LocalStore
-from hive_ingest.storage.orc_codec import Codec, pack
-from hive_ingest.storage.orc_file import AcidFile, AcidOrcWriter
-from hive_ingest.storage.orc_protobuf import int_field, read_fields
-from hive_ingest.storage.orc_tail import (
+from hive_ingest.orc.acid_writer import AcidFile, AcidOrcWriter
+from hive_ingest.orc.codec import Codec, pack
+from hive_ingest.orc.protobuf import int_field, read_fields
+from hive_ingest.orc.stripe_copy import join
+from hive_ingest.orc.tail import (
     OrcTail,
     encode_footer,
     read_stripe_statistics,
     read_tail,
     with_lengths,
 )
-from hive_ingest.storage.stripe_copy import join
+from hive_ingest.storage.local_store import LocalStore
 
 STORE = LocalStore()
 WRITE_ID, BUCKET = WriteId(5), 1 << 29

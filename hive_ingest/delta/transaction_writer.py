@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from hive_ingest.config import StreamingSettings
+from hive_ingest.delta.delta_writer import DeltaTarget, DeltaWriter
+from hive_ingest.delta.routing import PartitionValues, RoutedBatch, Router
+from hive_ingest.delta.row_buffer import Group, RowBuffer, Run, SharedSpill, slices
 from hive_ingest.errors import PartitionCreationFailed
 from hive_ingest.faults import reach
-from hive_ingest.record_writer.delta_writer import DeltaFile, DeltaTarget, DeltaWriter
-from hive_ingest.record_writer.routing import PartitionValues, RoutedBatch, Router
-from hive_ingest.record_writer.row_buffer import Group, RowBuffer, Run, SharedSpill, slices
+from hive_ingest.orc.acid_writer import AcidFile
 from hive_ingest.record_writer.writer import Block, Parsed, RecordWriter
-from hive_ingest.storage.orc_file import AcidFile
+from hive_ingest.transactions.staging import StagedFile
 
 
 @dataclass(slots=True)
@@ -65,7 +66,7 @@ class TransactionWriter:
         self._parsing: deque[tuple[int, Future[tuple[Parsed, RoutedBatch]]]] = deque()
         self._parsing_bytes = 0
         self._encoding: dict[Future[AcidFile], int] = {}
-        self._finishing: list[Future[DeltaFile]] = []
+        self._finishing: list[Future[StagedFile]] = []
         self._buffer = RowBuffer()
         self._partitions: set[PartitionValues] = set()
         self._shared: list[SharedSpill] = []
@@ -178,7 +179,7 @@ class TransactionWriter:
 
     # -- files out ---------------------------------------------------------------------------------
 
-    def finish(self) -> list[DeltaFile]:
+    def finish(self) -> list[StagedFile]:
         """One file for each partition and bucket; nothing has a visible name yet."""
         self._submit(self._records.drain())
         self._collect_all()
@@ -194,7 +195,7 @@ class TransactionWriter:
         self._close_shared()
         return files
 
-    def _finish_group(self, group: Group, runs: list[Run]) -> DeltaFile:
+    def _finish_group(self, group: Group, runs: list[Run]) -> StagedFile:
         spills = [future.result() for future in group.spills]
         return self._delta.finish(group.key, spills, [*group.take_parts(), *slices(runs)])
 

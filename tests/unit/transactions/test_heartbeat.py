@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from hive_ingest.connection.heartbeat import Heartbeater, contiguous_ranges
 from hive_ingest.errors import MetastoreUnavailable, TxnAborted
 from hive_ingest.model import HeartbeatTxnRange, TxnId
+from hive_ingest.transactions.heartbeat import Heartbeater, contiguous_ranges
 
 
 class FakeClient:

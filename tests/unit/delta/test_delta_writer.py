@@ -10,10 +10,10 @@ import pyarrow.orc as orc
 import pytest
 
 from hive_ingest.config import StreamingSettings
+from hive_ingest.delta.delta_writer import DeltaTarget, DeltaWriter
+from hive_ingest.delta.routing import GroupKey
 from hive_ingest.model import Column, Table, TableName, WriteId
-from hive_ingest.record_writer.delta_writer import DeltaTarget, DeltaWriter
-from hive_ingest.record_writer.routing import GroupKey
-from hive_ingest.storage.orc_file import AcidOrcWriter
+from hive_ingest.orc.acid_writer import AcidOrcWriter
 
 
 def test_small_batches_are_encoded_together_and_all_keep_their_order(

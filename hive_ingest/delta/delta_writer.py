@@ -14,15 +14,16 @@ from functools import cached_property
 import pyarrow as pa
 
 from hive_ingest.acid.bucket_codec import encode_bucket
-from hive_ingest.acid.names import BaseName, BucketFileName, DeltaName, partition_name
+from hive_ingest.acid.names import BaseName, BucketFileName, DeltaName
 from hive_ingest.config import StreamingSettings
+from hive_ingest.delta.routing import GroupKey
+from hive_ingest.delta.row_buffer import one_batch
 from hive_ingest.model import Table, WriteId
-from hive_ingest.record_writer.routing import GroupKey
-from hive_ingest.record_writer.row_buffer import one_batch
+from hive_ingest.orc.acid_writer import AcidFile, AcidOrcWriter
+from hive_ingest.orc.stripe_copy import join
 from hive_ingest.schema import arrow_schema
 from hive_ingest.storage.filesystem import FileStore, open_store
-from hive_ingest.storage.orc_file import AcidFile, AcidOrcWriter
-from hive_ingest.storage.stripe_copy import join
+from hive_ingest.transactions.staging import StagedFile
 
 #: What `orc.compress` means when a table does not say (Hive's own default is ZLIB, for Hive 3.1 set that).
 DEFAULT_COMPRESSION = "ZSTD"
@@ -64,31 +65,6 @@ class DeltaTarget:
     def schema(self) -> pa.Schema:
         """Of the table's data columns."""
         return arrow_schema(self.table.columns)
-
-
-@dataclass(frozen=True, slots=True)
-class DeltaFile:
-    """A finished file that still has a hidden name. `path` is in the store of the table's location.
-
-    `folder_name` is the ACID folder that it belongs into: `delta_0000004_0000004_0000`, or `base_0000004`.
-    """
-
-    key: GroupKey
-    write_id: WriteId
-    statement_id: int
-    folder_name: str
-    path: str
-    rows: int
-    size_bytes: int
-
-    @property
-    def file_name(self) -> str:
-        """`bucket_00000`"""
-        return str(BucketFileName(self.key.bucket))
-
-    def partition_name(self, table: Table) -> str:
-        """`"k=v/…"`, escaped; empty for an unpartitioned table."""
-        return partition_name([key.name for key in table.partition_keys], self.key.partition)
 
 
 class DeltaWriter:
@@ -137,15 +113,15 @@ class DeltaWriter:
             writer.discard()
             raise
 
-    def finish(self, key: GroupKey, spills: Sequence[AcidFile], rest: Sequence[pa.RecordBatch]) -> DeltaFile:
+    def finish(self, key: GroupKey, spills: Sequence[AcidFile], rest: Sequence[pa.RecordBatch]) -> StagedFile:
         """One file from the spills of a group, in order, and the rows that were never spilled."""
         if spills:
             file = self._join(key, [*spills, *self._tail(key, spills, rest)])
         else:
             file = self.encode(key, self.new_path(".orc"), rest, first_row_id=0, sync=self._settings.fsync)
         target = self._target
-        return DeltaFile(
-            key, target.write_id, target.statement_id, target.folder_name, file.path, file.rows, file.size_bytes
+        return StagedFile(
+            file.path, key.partition, target.folder_name, str(BucketFileName(key.bucket)), file.rows, file.size_bytes
         )
 
     def _tail(self, key: GroupKey, spills: Sequence[AcidFile], rest: Sequence[pa.RecordBatch]) -> list[AcidFile]:

@@ -21,15 +21,15 @@ import pyarrow.orc as orc
 
 from hive_ingest.errors import ConfigurationError, CorruptFile, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.model import WriteId
-from hive_ingest.storage.file_store import FileStore, OutputFile, io_failure
-from hive_ingest.storage.normalise import check_writable, normalise
-from hive_ingest.storage.orc_tail import (
+from hive_ingest.orc.normalise import check_writable, normalise
+from hive_ingest.orc.tail import (
     PostScript,
     acid_user_metadata,
     completed_ending,
     parse_postscript,
     parse_stripe_rows,
 )
+from hive_ingest.storage.file_store import FileStore, OutputFile, io_failure
 
 #: Hive's `orc.compress` values, and pyarrow's name and strategy for each: with "speed", lz4 compresses nothing.
 COMPRESSIONS = {

@@ -19,9 +19,6 @@ from dataclasses import dataclass, field
 import tenacity
 
 from hive_ingest.acid.names import BaseName, parse_partition_name, partition_name
-from hive_ingest.connection.begin import newest_overwrite
-from hive_ingest.connection.heartbeat import Heartbeater, now
-from hive_ingest.connection.write_notifications import add_write_notifications
 from hive_ingest.errors import (
     CommitOutcomeUnknown,
     MetastoreError,
@@ -35,9 +32,12 @@ from hive_ingest.errors import (
 from hive_ingest.faults import reach
 from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import CommitKeyValue, DataOperationType, Table, TxnId, WriteId
-from hive_ingest.record_writer.delta_writer import DeltaFile
+from hive_ingest.orc.acid_writer import write_acid_version
 from hive_ingest.storage.filesystem import FileStore, open_store
-from hive_ingest.storage.orc_file import write_acid_version
+from hive_ingest.transactions.heartbeat import Heartbeater, now
+from hive_ingest.transactions.opener import newest_overwrite
+from hive_ingest.transactions.staging import StagedFile
+from hive_ingest.transactions.write_notifications import add_write_notifications
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class TableWrite:
 
     table: Table
     write_id: WriteId
-    files: Sequence[DeltaFile]
+    files: Sequence[StagedFile]
     #: False when nobody can have taken a higher write id before our lock was ACQUIRED.
     may_be_overtaken: bool = True
     operation: DataOperationType = DataOperationType.INSERT

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hive_ingest.errors import CorruptFile, UnsupportedFeature
-from hive_ingest.storage.orc_protobuf import Field, WireError, read_fields, read_varint
-from hive_ingest.storage.orc_tail import OrcTail
+from hive_ingest.orc.protobuf import Field, WireError, read_fields, read_varint
+from hive_ingest.orc.tail import OrcTail
 
 
 class OrcKind(enum.IntEnum):

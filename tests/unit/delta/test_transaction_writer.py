@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 
 from hive_ingest.config import StreamingSettings
+from hive_ingest.delta.delta_writer import DeltaTarget, DeltaWriter
+from hive_ingest.delta.routing import GroupKey
+from hive_ingest.delta.transaction_writer import TransactionWriter
 from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.model import Column, Table, TableName, WriteId
 from hive_ingest.record_writer import ArrowWriter, StrictJsonWriter
-from hive_ingest.record_writer.delta_writer import DeltaFile, DeltaTarget, DeltaWriter
-from hive_ingest.record_writer.routing import GroupKey
-from hive_ingest.record_writer.transaction_writer import TransactionWriter
 from hive_ingest.record_writer.writer import RecordSchema
+from hive_ingest.transactions.staging import StagedFile
 
 
 def test_discard_waits_for_a_thread_that_still_writes_and_removes_its_file_too(
@@ -27,7 +28,7 @@ def test_discard_waits_for_a_thread_that_still_writes_and_removes_its_file_too(
     records.bind(RecordSchema(table.columns, table.partition_keys))
     failed, real = threading.Event(), DeltaWriter.finish
 
-    def finish(self: DeltaWriter, key: GroupKey, *rest: object) -> DeltaFile:
+    def finish(self: DeltaWriter, key: GroupKey, *rest: object) -> StagedFile:
         if key.partition == ("a",):
             failed.set()
             raise StreamingIOFailure("the disk is full")

@@ -14,12 +14,11 @@ import pyarrow as pa
 
 from hive_ingest.errors import CorruptFile, IncompatibleStripes
 from hive_ingest.model import WriteId
-from hive_ingest.storage.column_statistics import int_range, merge_column_statistics
-from hive_ingest.storage.file_store import FileStore, OutputFile, told_as_io_failure
-from hive_ingest.storage.orc_codec import pack
-from hive_ingest.storage.orc_file import AcidFile
-from hive_ingest.storage.orc_protobuf import WireError, read_fields
-from hive_ingest.storage.orc_tail import (
+from hive_ingest.orc.acid_writer import AcidFile
+from hive_ingest.orc.codec import pack
+from hive_ingest.orc.column_statistics import int_range, merge_column_statistics
+from hive_ingest.orc.protobuf import WireError, read_fields
+from hive_ingest.orc.tail import (
     ACID_KEY_INDEX,
     ACID_STATS,
     ACID_VERSION,
@@ -33,6 +32,7 @@ from hive_ingest.storage.orc_tail import (
     read_tail,
     with_lengths,
 )
+from hive_ingest.storage.file_store import FileStore, OutputFile, told_as_io_failure
 
 _COPY_BYTES = 4 * 1024 * 1024
 #: Column ids of an ACID file: 0 is the root, 1 operation, 2 originalTransaction, 3 bucket, 4 rowId.

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from hive_ingest.connection.owner import MAX_AGENT_INFO, Owner
+from hive_ingest.transactions.owner import MAX_AGENT_INFO, Owner
 
 ME = Owner.of_this_process("flights")
 
@@ -46,7 +46,7 @@ def test_a_process_that_ended_is_dead() -> None:
         [
             sys.executable,
             "-c",
-            "from hive_ingest.connection.owner import Owner; print(Owner.of_this_process('s').to_agent_info(''))",
+            "from hive_ingest.transactions.owner import Owner; print(Owner.of_this_process('s').to_agent_info(''))",
         ],
         capture_output=True,
         text=True,

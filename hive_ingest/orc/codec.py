@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from hive_ingest.storage.orc_protobuf import WireError, read_varint
+from hive_ingest.orc.protobuf import WireError, read_varint
 
 _HEADER_BYTES = 3
 #: A chunk's length has 23 bits, and Hive's readers refuse larger blocks.

@@ -15,7 +15,7 @@ from hive_ingest.model import TxnId
 from hive_ingest.storage.filesystem import open_store
 
 if TYPE_CHECKING:
-    from hive_ingest.connection.commit import TableWrite
+    from hive_ingest.transactions.commit import TableWrite
 
 
 def add_write_notifications(
