@@ -41,7 +41,7 @@ from hive_ingest.model import (
     WriteId,
 )
 from hive_ingest.record_writer.writer import RecordSchema, RecordWriter
-from hive_ingest.storage.filesystem import open_store
+from hive_ingest.storage import open_store
 from hive_ingest.transactions.opener import LockedTransaction, newest_overwrite
 from hive_ingest.transactions.staging import remove_leftovers
 

@@ -22,7 +22,7 @@ from hive_ingest.model import Table, WriteId
 from hive_ingest.orc.acid_writer import AcidFile, AcidOrcWriter
 from hive_ingest.orc.stripe_copy import join
 from hive_ingest.schema import arrow_schema
-from hive_ingest.storage.filesystem import FileStore, open_store
+from hive_ingest.storage import FileStore, open_store
 from hive_ingest.transactions.staging import StagedFile
 
 #: What `orc.compress` means when a table does not say (Hive's own default is ZLIB, for Hive 3.1 set that).

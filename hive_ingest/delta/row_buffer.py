@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from hive_ingest.delta.routing import GroupKey, RoutedBatch
 from hive_ingest.orc.acid_writer import AcidFile
-from hive_ingest.storage.filesystem import FileStore
+from hive_ingest.storage import FileStore
 
 #: Rows `start` to `start + length` of a batch. Sliced only when they are needed: a slice costs more memory
 #: than a few rows do.

@@ -22,7 +22,7 @@ from hive_ingest.errors import CorruptFile, UnsupportedFeature
 from hive_ingest.orc.columns import OrcColumn, column_tree
 from hive_ingest.orc.delete_events import RowIds
 from hive_ingest.orc.tail import read_tail
-from hive_ingest.storage.filesystem import FileStore
+from hive_ingest.storage import FileStore
 
 OPERATION, ORIGINAL_WRITE_ID, BUCKET, ROW_ID, WRITE_ID, ROW = ACID_COLUMNS = (
     "operation",

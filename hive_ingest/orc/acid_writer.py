@@ -29,7 +29,7 @@ from hive_ingest.orc.tail import (
     parse_postscript,
     parse_stripe_rows,
 )
-from hive_ingest.storage.file_store import FileStore, OutputFile, io_failure
+from hive_ingest.storage import FileStore, OutputFile, io_failure
 
 #: Hive's `orc.compress` values, and pyarrow's name and strategy for each: with "speed", lz4 compresses nothing.
 COMPRESSIONS = {

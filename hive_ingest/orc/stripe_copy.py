@@ -32,7 +32,7 @@ from hive_ingest.orc.tail import (
     read_tail,
     with_lengths,
 )
-from hive_ingest.storage.file_store import FileStore, OutputFile, told_as_io_failure
+from hive_ingest.storage import FileStore, OutputFile, io_errors
 
 _COPY_BYTES = 4 * 1024 * 1024
 #: Column ids of an ACID file: 0 is the root, 1 operation, 2 originalTransaction, 3 bucket, 4 rowId.
@@ -179,10 +179,10 @@ def _copy_stripes(sources: Sequence[_Source], out: OutputFile) -> list[Stripe]:
 
 
 def _copy_bytes(source: _Source, offset: int, length: int, out: OutputFile) -> None:
-    with told_as_io_failure("read", source.path):
+    with io_errors("read", source.path):
         source.file.seek(offset)
     while length:
-        with told_as_io_failure("read", source.path):
+        with io_errors("read", source.path):
             data = source.file.read_buffer(min(length, _COPY_BYTES))
         if not data.size:
             raise CorruptFile(f"{source.path!r} ended while it was read: somebody cut it off")

@@ -17,7 +17,7 @@ import pyarrow as pa
 from hive_ingest.errors import CorruptFile
 from hive_ingest.orc.codec import MAX_BLOCK_SIZE, Codec, store, unpack
 from hive_ingest.orc.protobuf import WireError, bytes_field, int_field, read_fields, read_varint
-from hive_ingest.storage.file_store import told_as_io_failure
+from hive_ingest.storage import io_errors
 
 MAGIC = b"ORC"
 #: ORC's `CalendarKind`.
@@ -126,7 +126,7 @@ def parse_stripe_rows(ending: bytes, postscript: PostScript, path: str) -> tuple
 
 def read_tail(source: pa.NativeFile, path: str) -> OrcTail:
     """The tail of an open file; `path` is for messages. Raises CorruptFile, StreamingIOFailure."""
-    with told_as_io_failure("read", path):
+    with io_errors("read", path):
         size = source.size()
         ending = _last_bytes(source, size, _FIRST_READ_BYTES)
         postscript = parse_postscript(ending, size, path)
@@ -138,7 +138,7 @@ def read_tail(source: pa.NativeFile, path: str) -> OrcTail:
 def read_stripe_statistics(source: pa.NativeFile, tail: OrcTail, path: str) -> bytes:
     """The `Metadata` message: statistics of each column for each stripe; b"" where the writer left them out."""
     postscript = tail.postscript
-    with told_as_io_failure("read", path):
+    with io_errors("read", path):
         source.seek(source.size() - postscript.tail_length - postscript.metadata_length)
         section = source.read(postscript.metadata_length)
     try:

@@ -31,7 +31,7 @@ from hive_ingest.reader.folder import FolderToRead
 from hive_ingest.reader.partitions import PartitionToRead
 from hive_ingest.reader.predicate import Predicate
 from hive_ingest.schema import arrow_schema
-from hive_ingest.storage.filesystem import FileStore, open_store
+from hive_ingest.storage import FileStore, open_store
 
 ROW_ID_COLUMN = "row__id"
 #: ROW__ID as Hive shows it: write id, bucket property, row id.

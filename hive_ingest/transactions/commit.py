@@ -33,7 +33,7 @@ from hive_ingest.faults import reach
 from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import CommitKeyValue, DataOperationType, Table, TxnId, WriteId
 from hive_ingest.orc.acid_writer import write_acid_version
-from hive_ingest.storage.filesystem import FileStore, open_store
+from hive_ingest.storage import FileStore, open_store
 from hive_ingest.transactions.heartbeat import Heartbeater, now
 from hive_ingest.transactions.opener import newest_overwrite
 from hive_ingest.transactions.staging import StagedFile

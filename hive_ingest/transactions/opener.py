@@ -31,7 +31,7 @@ from hive_ingest.model import (
     TxnId,
     WriteId,
 )
-from hive_ingest.storage.filesystem import FileStore
+from hive_ingest.storage import FileStore
 from hive_ingest.transactions.heartbeat import Heartbeater, now
 from hive_ingest.transactions.lock_plan import LockPlan
 

@@ -15,7 +15,7 @@ from hive_ingest.acid.names import partition_name
 from hive_ingest.errors import StreamingError
 from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import Table, TxnId
-from hive_ingest.storage.filesystem import open_store
+from hive_ingest.storage import open_store
 
 _log = logging.getLogger(__name__)
 

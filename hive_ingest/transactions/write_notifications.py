@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hive_ingest.acid.names import parse_partition_name
 from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import TxnId
-from hive_ingest.storage.filesystem import open_store
+from hive_ingest.storage import open_store
 
 if TYPE_CHECKING:
     from hive_ingest.transactions.commit import TableWrite

@@ -23,7 +23,7 @@ from hive_ingest.model import (
     WriteId,
 )
 from hive_ingest.orc.acid_writer import AcidOrcWriter, write_acid_version
-from hive_ingest.storage.filesystem import open_store
+from hive_ingest.storage.location import open_store
 from tests.interop.hive import RealHive
 
 Outcome = Literal["commit", "abort", "open"]

@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.metastore_client.locations import local_path
-from hive_ingest.storage.local_store import LocalStore
+from hive_ingest.storage import LocalStore
 
 _log = logging.getLogger(__name__)
 

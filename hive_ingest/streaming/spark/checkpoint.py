@@ -6,8 +6,7 @@ import json
 from dataclasses import dataclass
 
 from hive_ingest.errors import ConfigurationError
-from hive_ingest.storage.file_store import told_as_io_failure
-from hive_ingest.storage.filesystem import FileStore, open_store
+from hive_ingest.storage import FileStore, io_errors, open_store
 
 NO_BATCH = -1
 
@@ -43,7 +42,7 @@ def _query_id(store: FileStore, location: str, path: str) -> str:
             f"{location!r} is no checkpoint of a streaming query, there is no {path!r}: give the folder that the query "
             "has as checkpointLocation, and start the query once if it is new"
         )
-    with told_as_io_failure("read", path), store.open_input(path) as file:
+    with io_errors("read", path), store.open_input(path) as file:
         data = file.read()
     try:
         match json.loads(data):
@@ -56,5 +55,5 @@ def _query_id(store: FileStore, location: str, path: str) -> str:
 
 def _last_batch(store: FileStore, folder: str) -> int:
     """Beside batches lie checksums and temporary files, all with other characters than digits in their names."""
-    names = [entry.name for entry in store.list(folder) if not entry.is_folder]
+    names = [entry.name for entry in store.list(folder, missing_ok=True) if not entry.is_folder]
     return max((int(name) for name in names if name.isascii() and name.isdigit()), default=NO_BATCH)

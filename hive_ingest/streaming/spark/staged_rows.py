@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from hive_ingest.errors import CorruptFile, StreamingError, StreamingIOFailure
 from hive_ingest.model import Table
-from hive_ingest.storage.filesystem import FileEntry, FileStore, open_store
+from hive_ingest.storage import FileEntry, FileStore, open_store
 from hive_ingest.transactions.staging import STAGING_FOLDER
 
 _log = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ class StagedRows:
     def _remove_finished(self, job: Job, retention_seconds: float) -> None:
         store, folder = self._open()
         oldest = time.time() - retention_seconds
-        for entry in store.list(folder):
+        for entry in store.list(folder, missing_ok=True):
             name = _NAME.fullmatch(entry.name)
             if name is None:
                 continue

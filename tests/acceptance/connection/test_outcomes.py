@@ -28,7 +28,7 @@ from hive_ingest.model import (
 )
 from hive_ingest.orc.acid_writer import AcidOrcWriter
 from hive_ingest.record_writer import StrictJsonWriter
-from hive_ingest.storage.filesystem import open_store
+from hive_ingest.storage.location import open_store
 from hive_ingest.testing import AnswerLost, CrashPoint, FaultError, faults
 
 FORTY_EIGHT_HOURS = 48 * 3600.0

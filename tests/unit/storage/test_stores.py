@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +12,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
 
-from hive_ingest.errors import ConfigurationError, StreamingIOFailure, UnsupportedFeature
-from hive_ingest.storage.filesystem import ArrowStore, FileStore, LocalStore, open_store
+from hive_ingest.errors import ConfigurationError, PathExists, PathNotFound, StreamingIOFailure, UnsupportedFeature
+from hive_ingest.storage import ArrowStore, FileStore, LocalStore, Location, open_store
 
 STORES: list[Callable[[], FileStore]] = [LocalStore, lambda: ArrowStore(pafs.LocalFileSystem())]
 
@@ -56,6 +57,27 @@ def test_an_object_store_refuses_to_be_written() -> None:
     ):
         with pytest.raises(UnsupportedFeature, match="no atomic rename"):
             write()
+
+
+def test_locations_on_one_file_system_share_their_store() -> None:
+    one, other = Location.of("gs://bucket/a"), Location.of("gs://bucket/b")
+    assert one.store is other.store
+    assert one.store is not Location.of("gs://elsewhere/a").store
+    assert Location.of("/a").store is Location.of("file:/b").store
+
+
+def test_a_location_is_a_value(tmp_path: Path) -> None:
+    location = Location.of(f"file:{tmp_path}/") / "k=1%3A2" / "delta_1_1"
+    assert (location.path, location.uri) == (f"{tmp_path}/k=1%3A2/delta_1_1", f"file:{tmp_path}/k=1%3A2/delta_1_1")
+    assert location.name == "delta_1_1"
+    assert pickle.loads(pickle.dumps(location)) == location
+    assert {location: 1}[Location.of(f"{tmp_path}/k=1%3A2/delta_1_1")] == 1
+    assert str(Location.of("gs://bucket/t/") / "x") == "gs://bucket/t/x"
+
+
+def test_a_rename_between_file_systems_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedFeature, match="different file systems"):
+        (Location.of(str(tmp_path)) / "a").rename(Location.of("gs://bucket/a"))
 
 
 def test_a_file_holds_what_was_written_in_order(store: FileStore, tmp_path: Path) -> None:
@@ -224,11 +246,25 @@ def test_a_listing_is_sorted_and_says_what_is_what(store: FileStore, tmp_path: P
 
 def test_what_is_missing_lists_as_empty_and_deletes_as_done(store: FileStore, tmp_path: Path) -> None:
     missing = f"{tmp_path}/missing"
-    assert store.list(missing) == []
+    assert store.list(missing, missing_ok=True) == []
     assert not store.exists(missing)
     store.delete_file(missing)
     store.delete_folder(missing)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_folder_is_not_an_empty_one(store: FileStore, tmp_path: Path) -> None:
+    with pytest.raises(PathNotFound, match="missing"):
+        store.list(f"{tmp_path}/missing")
+
+
+def test_a_folder_can_be_asked_to_be_new_or_to_have_its_parent(store: FileStore, tmp_path: Path) -> None:
+    assert store.make_folder(f"{tmp_path}/a", exist_ok=False, parents=False) == [f"{tmp_path}/a"]
+    with pytest.raises(PathExists):
+        store.make_folder(f"{tmp_path}/a", exist_ok=False)
+    with pytest.raises(PathNotFound):
+        store.make_folder(f"{tmp_path}/b/c", parents=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_deleting_takes_the_whole_folder(store: FileStore, tmp_path: Path) -> None:
