@@ -58,8 +58,8 @@ OutputOption = Annotated[
 @contextmanager
 def connected(metastore: str, warehouse: str | None, *, create: bool = False) -> Iterator[MetastoreClient]:
     """A client for the time of one command. Only with `create` a SQLite metastore may be made."""
-    from hive_ingest.api import connect_metastore
     from hive_ingest.errors import ConfigurationError
+    from hive_ingest.metastore_client import connect_metastore
 
     is_file = metastore.startswith(_SQLITE)
     path = metastore.removeprefix(_SQLITE)

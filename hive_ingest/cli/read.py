@@ -46,8 +46,8 @@ def read(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Print rows of a table, as one snapshot sees it. Without --limit, json and csv give all of them."""
-    from hive_ingest.api import scan
     from hive_ingest.cli.rows import write_rows
+    from hive_ingest.reader import scan
     from hive_ingest.reader.where import parse_where
     from hive_ingest.schema import arrow_schema
 

@@ -37,6 +37,7 @@ from hive_ingest.model import (
 )
 from hive_ingest.reader.newest import newest_rows
 from hive_ingest.schema import arrow_schema
+from hive_ingest.storage import Location
 from hive_ingest.transactions.lock_errors import describe_lock, lock_timeout
 from hive_ingest.transactions.owner import Owner
 from hive_ingest.transactions.staging import StagedFile
@@ -247,7 +248,7 @@ class SinkProgress:
         return rows
 
     def stage(
-        self, write_id: WriteId, staging: str, rows: Mapping[str, SourceProgress]
+        self, write_id: WriteId, staging: Location, rows: Mapping[str, SourceProgress]
     ) -> tuple[StagedFile, DeltaWriter]:
         """Write the rows to a hidden file, to be published with the data."""
         batch = pa.RecordBatch.from_pylist([_to_dict(row) for row in rows.values()], arrow_schema(self.table.columns))

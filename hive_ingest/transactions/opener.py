@@ -31,7 +31,7 @@ from hive_ingest.model import (
     TxnId,
     WriteId,
 )
-from hive_ingest.storage import FileStore
+from hive_ingest.storage import Location
 from hive_ingest.transactions.heartbeat import Heartbeater, now
 from hive_ingest.transactions.lock_plan import LockPlan
 
@@ -206,7 +206,7 @@ class TransactionOpener:
             _log.warning("transaction %d could not be aborted, it will time out: %s", txn_id, error)
 
 
-def newest_overwrite(store: FileStore, folder: str) -> WriteId:
+def newest_overwrite(location: Location) -> WriteId:
     """The highest N of all `base_N` in the folder of a table or partition; 0 when there is none."""
-    names = [entry.name for entry in store.list(folder) if entry.is_folder and entry.name.startswith(BaseName.PREFIX)]
+    names = [entry.name for entry in location.list() if entry.is_folder and entry.name.startswith(BaseName.PREFIX)]
     return max((BaseName.parse(name).write_id for name in names), default=WriteId(0))

@@ -15,7 +15,7 @@ from hive_ingest.acid.names import partition_name
 from hive_ingest.errors import StreamingError
 from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import Table, TxnId
-from hive_ingest.storage import open_store
+from hive_ingest.storage import Location
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class StagedFile:
     """A finished file under its hidden name, and where it goes when its transaction is published.
 
     Attributes:
-        path: The hidden name, in the store of the table's location.
+        location: The hidden name.
         partition: Values of the partition keys, as text; None for a null. Empty for an unpartitioned table.
         folder_name: The ACID folder, such as `delta_0000004_0000004_0000` or `base_0000004`.
         file_name: The name in that folder, such as `bucket_00000`.
@@ -35,7 +35,7 @@ class StagedFile:
         size_bytes: Size of the file.
     """
 
-    path: str
+    location: Location
     partition: tuple[str | None, ...]
     folder_name: str
     file_name: str
@@ -47,17 +47,27 @@ class StagedFile:
         return partition_name([key.name for key in table.partition_keys], self.partition)
 
 
-def new_staging(table: Table, txn_id: TxnId) -> str:
+def staging_folder(location: Location) -> Location:
+    """The folder of hidden names in that of a table, or of a partition on a file system of its own."""
+    return location / STAGING_FOLDER
+
+
+def hidden_name(txn_id: TxnId, writer: uuid.UUID) -> str:
     """The beginning of all hidden names of one writer in one transaction."""
-    return f"{table.location.rstrip('/')}/{STAGING_FOLDER}/{txn_id}_{uuid.uuid4().hex}"
+    return f"{txn_id}_{writer.hex}"
+
+
+def new_staging(table: Table, txn_id: TxnId) -> Location:
+    """Where a new writer's hidden names begin; a number and a suffix follow."""
+    return staging_folder(Location.of(table.location)) / hidden_name(txn_id, uuid.uuid4())
 
 
 def remove_staging(table: Table, txn_id: TxnId) -> None:
     """Remove the hidden files of all writers of one transaction, which has ended."""
-    store, root = open_store(table.location)
-    for file in store.list(f"{root}/{STAGING_FOLDER}"):
+    folder = staging_folder(Location.of(table.location))
+    for file in folder.list(missing_ok=True):
         if file.name.startswith(f"{txn_id}_"):
-            store.delete_file(file.path)
+            folder.store.delete_file(file.path)
 
 
 def remove_leftovers(client: MetastoreClient, table: Table) -> list[str]:
@@ -70,9 +80,9 @@ def remove_leftovers(client: MetastoreClient, table: Table) -> list[str]:
 
 
 def _remove_leftovers(client: MetastoreClient, table: Table) -> list[str]:
-    store, root = open_store(table.location)
+    folder = staging_folder(Location.of(table.location))
     # The listing comes first: a transaction that is in it was opened before the snapshot that follows.
-    files = [entry for entry in store.list(f"{root}/{STAGING_FOLDER}") if not entry.is_folder]
+    files = [entry for entry in folder.list(missing_ok=True) if not entry.is_folder]
     if not files:
         return []
     open_txns = set(client.get_valid_txns().open)
@@ -80,7 +90,7 @@ def _remove_leftovers(client: MetastoreClient, table: Table) -> list[str]:
     for file in files:
         txn_id, _, _ = file.name.partition("_")
         if txn_id.isdigit() and TxnId(int(txn_id)) not in open_txns:
-            store.delete_file(file.path)
+            folder.store.delete_file(file.path)
             removed.append(file.path)
     if removed:
         _log.info("removed %d hidden files of ended transactions from %s", len(removed), table.location)

@@ -144,7 +144,7 @@ def test_a_prepared_file_that_has_vanished_fails_the_commit(ms: MetastoreClient)
     with connect(ms, "plain") as conn:
         conn.begin_transaction()
         made = prepared(conn, rows(1), writer_bucket=1)
-        Path(made.files[0].path).unlink()
+        Path(made.files[0].location.path).unlink()
         with pytest.raises(StreamingIOFailure, match=r"no such file"):
             conn.commit_transaction(prepared=[made])
         conn.abort_transaction()
