@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 import hive_ingest as hi
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.streaming.sinks import adopt_checkpoint, adopt_query
 from hive_ingest.streaming.spark import HiveSink
+from hive_ingest.streaming.spark.adoption import adopt_checkpoint, adopt_query
 from hive_ingest.streaming.spark.checkpoint import read_checkpoint
 
 pytestmark = pytest.mark.one_embedded

@@ -24,6 +24,7 @@ from hive_ingest.record_writer import ArrowWriter
 from hive_ingest.streaming.spark import BatchStats, HiveSink
 from hive_ingest.streaming.spark.spread import spread
 from tests.spark.numbers import Tables, assert_once, numbered
+from tests.spark.planned import checkpoint_of
 
 pytestmark = pytest.mark.one_embedded
 
@@ -43,7 +44,7 @@ def tables(client: MetastoreClient) -> Tables:
 
 
 def write(client: MetastoreClient, table: str, df: DataFrame, **options: Any) -> BatchStats:
-    sink = HiveSink(metastore=client, table=table, query_id="q", **options)
+    sink = HiveSink(metastore=client, table=table, checkpoint=checkpoint_of(), **options)
     sink(df, 0)
     assert sink.last_batch is not None
     return sink.last_batch
@@ -214,7 +215,7 @@ def test_a_warehouse_on_this_machines_disk_is_refused_where_executors_run_elsewh
     table = tables.create("t", "parts")
     spark.conf.set("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
     spark.conf.set("spark.master", "spark://elsewhere:7077")
-    sink = HiveSink(metastore=client, table=table, query_id="q")
+    sink = HiveSink(metastore=client, table=table, checkpoint=checkpoint_of())
     for refused in (lambda: sink.check(numbered(spark, 0, 1)), lambda: sink(numbered(spark, 0, 1), 0)):
         with pytest.raises(ConfigurationError, match=r"spark://elsewhere:7077.*local-cluster\[…\]"):
             refused()
