@@ -14,7 +14,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from hive_ingest.errors import ConfigurationError
 
@@ -73,7 +73,7 @@ class StreamingSettings:
 
     def with_lock_wait(self, txn_timeout_seconds: float, *, has_sink: bool) -> Self:
         """The same with `lock_wait_seconds` as a number; an owner that died holds its sources until the time-out."""
-        if self.lock_wait_seconds is not None:
+        if cast("float | None", self.lock_wait_seconds) is not None:
             return self
         for_owner = _TIMEOUTS_TO_WAIT_FOR_A_SINK * txn_timeout_seconds if has_sink else 0.0
         return dataclasses.replace(self, lock_wait_seconds=max(DEFAULT_LOCK_WAIT_SECONDS, for_owner))

@@ -44,7 +44,7 @@ def test_texts_become_values_of_the_options_types() -> None:
 
 def test_every_option_of_the_connection_is_taken_by_its_name() -> None:
     for setting in dataclasses.fields(StreamingSettings):
-        value = False if setting.name == "fsync" else type(setting.default)(setting.default + 1)
+        value = not setting.default if isinstance(setting.default, bool) else (setting.default or 0) + 1
         options = write_options({**PLACE, setting.name.upper(): str(value)})
         assert getattr(options.settings, setting.name) == value
 
