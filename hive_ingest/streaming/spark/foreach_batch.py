@@ -13,15 +13,14 @@ from __future__ import annotations
 import copy
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from hive_ingest.config import StreamingSettings
 from hive_ingest.connection import CommitInfo, StreamingConnection
 from hive_ingest.errors import ConfigurationError, SinkConflict, TxnAborted, UnsupportedFeature
 from hive_ingest.faults import reach
@@ -30,7 +29,7 @@ from hive_ingest.model import TableName
 from hive_ingest.streaming.spark.progress import SPARK_SOURCE, MicroBatch, SparkPosition, is_new_batch
 from hive_ingest.streaming.spark.running_query import Call, identify
 from hive_ingest.streaming.spark.session import is_connect, streaming_query_id
-from hive_ingest.streaming.spark.target import DEFAULT_TASK_BUFFER_BYTES, hive_target
+from hive_ingest.streaming.spark.target import HiveTarget, TargetOptions
 
 _log = logging.getLogger(__name__)
 
@@ -68,23 +67,21 @@ class BatchStats:
 class HiveSink:
     """Writes micro-batches into one table: `df.writeStream.foreachBatch(sink)`, or `sink.start(df, …)`.
 
-    - `metastore`, `warehouse`: as for `connect_metastore`; or a client, of which each call takes a clone.
-    - `table`: "database.table"; it must exist.
-    - `sink`: the name under which progress is kept, in the table `<database>.<sink>__progress`; default the table's
-      name. One query at a time writes under a name.
-    - `delivery`: "exactly-once", or "at-least-once": without progress, a batch that Spark repeats is written again.
-    - `checkpoint`: the query's `checkpointLocation`, a path or a URI that this process can read. Only with Spark
-      Connect, and only without `start`, which knows it: from there a batch cannot be identified otherwise.
-    - `static_partition_values`: of the leading partition keys, as text; the other keys are dynamic columns.
-    - `missing_columns`: "fail" or "null", for columns of the table that the DataFrame lacks.
-    - `cluster`: bring all rows of a partition and bucket into one task first (a shuffle, fewer files); None: where it
-      makes fewer files, in partitioned and bucketed tables.
-    - `max_writers`: tasks that write at most; never more than there are ids for.
-    - `task_buffer_bytes`: memory for the rows of one task before they are spilled.
-    - `settings`: of the connection (`StreamingSettings`); `metastore_options` go to `connect_metastore`.
-    - `on_batch`: called with the BatchStats of each batch.
+    Executors need this package, and no metastore.
 
-    Executors need this package, and no metastore. Raises ConfigurationError for what cannot be meant.
+    Args:
+        metastore: A URI as for `connect_metastore`; or a client, of which each call takes a clone.
+        table: "database.table"; it must exist.
+        sink: The name under which progress is kept, in the table `<database>.<sink>__progress`; by default the table's
+            name. One query at a time writes under a name.
+        delivery: "exactly-once", or "at-least-once": without progress, a batch that Spark repeats is written again.
+        checkpoint: The query's `checkpointLocation`, a path or a URI that this process can read. Only with Spark
+            Connect, and only without `start`, which knows it: a batch cannot be identified otherwise.
+        on_batch: Called with the BatchStats of each batch.
+        **options: See `TargetOptions`.
+
+    Raises:
+        ConfigurationError: An option is unknown or invalid.
     """
 
     def __init__(
@@ -92,33 +89,15 @@ class HiveSink:
         *,
         metastore: str | MetastoreClient,
         table: str | TableName,
-        warehouse: str | None = None,
         sink: str | None = None,
         delivery: Delivery = "exactly-once",
         checkpoint: str | None = None,
-        static_partition_values: Sequence[str] = (),
-        missing_columns: Literal["fail", "null"] = "fail",
-        cluster: bool | None = None,
-        max_writers: int | None = None,
-        task_buffer_bytes: int = DEFAULT_TASK_BUFFER_BYTES,
-        settings: StreamingSettings | Mapping[str, Any] | None = None,
-        metastore_options: Mapping[str, object] | None = None,
         on_batch: Callable[[BatchStats], None] | None = None,
+        **options: Unpack[TargetOptions],
     ) -> None:
         if delivery not in ("exactly-once", "at-least-once"):
             raise ConfigurationError(f"delivery={delivery!r} is unknown: use 'exactly-once' or 'at-least-once'")
-        self._target = hive_target(
-            metastore,
-            table,
-            warehouse=warehouse,
-            static_partition_values=static_partition_values,
-            missing_columns=missing_columns,
-            cluster=cluster,
-            max_writers=max_writers,
-            task_buffer_bytes=task_buffer_bytes,
-            settings=settings,
-            metastore_options=metastore_options or {},
-        )
+        self._target = HiveTarget.of(metastore, table, **options)
         if sink is not None and delivery == "at-least-once":
             raise ConfigurationError(
                 f"sink={sink!r} keeps progress, and delivery='at-least-once' has none: leave out one"
@@ -200,9 +179,8 @@ class HiveSink:
     def _run(self, client: MetastoreClient, df: DataFrame, batch_id: int, batch: MicroBatch | None) -> BatchStats:
         """`batch` is None without progress."""
         query_id = batch.query_id if batch else streaming_query_id(df)
-        committed: list[CommitInfo] = []
         started = time.monotonic()
-        with self._connect(client, on_commit=committed.append) as connection:
+        with self._connect(client) as connection:
             connection.begin_transaction()
             begun = time.monotonic()
             if batch is not None and not is_new_batch(connection, batch, self._sink or ""):
@@ -212,15 +190,13 @@ class HiveSink:
             reach("after_tasks")
             written = time.monotonic()
             positions = {SPARK_SOURCE: SparkPosition.after(batch).to_json()} if batch is not None else {}
-            connection.commit_transaction(prepared=prepared, positions=positions)
+            commit = connection.commit_transaction(prepared=prepared, positions=positions)
         done = time.monotonic()
-        return BatchStats(
-            query_id, batch_id, committed[0], len(prepared), begun - started, written - begun, done - written
-        )
+        return BatchStats(query_id, batch_id, commit, len(prepared), begun - started, written - begun, done - written)
 
-    def _connect(self, client: MetastoreClient, **more: Any) -> StreamingConnection:
+    def _connect(self, client: MetastoreClient) -> StreamingConnection:
         sources = (SPARK_SOURCE,) if self._sink is not None else ()
-        return self._target.connect(client, agent_info="hive-ingest spark", sink=self._sink, sources=sources, **more)
+        return self._target.connect(client, agent_info="hive-ingest spark", sink=self._sink, sources=sources)
 
     # -- a batch is one call -----------------------------------------------------------------------
 
