@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
+from hive_ingest.connection.checks import existing_table
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table
@@ -21,6 +22,7 @@ from hive_ingest.reader.scan_plan import Split, plan_scan
 from hive_ingest.reader.where import parse_where
 from hive_ingest.schema import arrow_schema
 from hive_ingest.streaming.spark.pushed_filters import all_of, to_expression
+from hive_ingest.streaming.spark.short_errors import short_errors, short_errors_of
 from hive_ingest.streaming.spark.source_options import ReadOptions
 from hive_ingest.streaming.spark.types import spark_type
 
@@ -35,7 +37,7 @@ _BATCH_ROWS: Final = 65_536
 def table_schema(options: ReadOptions) -> StructType:
     """The data columns, then the partition keys, then `row__id` if it is asked for."""
     with options.connect_metastore() as client:
-        schema = _full_schema(client.get_table(options.table))
+        schema = _full_schema(existing_table(client, options.table))
     return schema if options.row_ids else StructType(schema.fields[:-1])
 
 
@@ -63,10 +65,11 @@ class HiveReader(DataSourceReader):
         self._schema = schema
         self._filters: list[Any] = []
         with options.connect_metastore() as client:
-            self._table = client.get_table(options.table)
+            self._table = existing_table(client, options.table)
         check_readable(self._table)
         _check_schema(schema, self._table)
 
+    @short_errors
     def partitions(self) -> list[InputPartition]:
         """Raises LockTimeout, and what else `plan_scan` raises."""
         with self._options.connect_metastore() as client:
@@ -90,6 +93,7 @@ class HiveReader(DataSourceReader):
             return []
         return [parse_where(self._options.where, arrow_schema((*self._table.columns, *self._table.partition_keys)))]
 
+    @short_errors_of
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Raises StreamingIOFailure when a file of the snapshot is gone, CorruptFile, UnsupportedFeature."""
         if not isinstance(partition, SplitPartition):

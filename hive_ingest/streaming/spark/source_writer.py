@@ -18,15 +18,15 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from hive_ingest.connection import StreamingConnection
-from hive_ingest.connection.checks import check_table
+from hive_ingest.connection.checks import check_table, existing_table
 from hive_ingest.connection.progress import progress_table_name
-from hive_ingest.errors import ConfigurationError, InvalidTable, NoSuchObject, UnsupportedFeature
+from hive_ingest.errors import ConfigurationError, UnsupportedFeature
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.model import Table
 from hive_ingest.record_writer import ArrowWriter, RecordSchema
 from hive_ingest.streaming.spark.progress import SPARK_SOURCE, MicroBatch, SparkPosition, is_new_batch
 from hive_ingest.streaming.spark.running_query import read_micro_batch
 from hive_ingest.streaming.spark.session import BATCH_ID, QUERY_ID
+from hive_ingest.streaming.spark.short_errors import short_errors
 from hive_ingest.streaming.spark.source_options import StreamOptions, WriteOptions
 from hive_ingest.streaming.spark.staged_rows import Job, StagedFile, StagedRows
 from hive_ingest.streaming.spark.types import plan_columns
@@ -64,7 +64,7 @@ class TaskWriter:
     def plan(cls, options: WriteOptions, schema: StructType) -> TaskWriter:
         """Everything that can be wrong with the table or the DataFrame, said before the first row."""
         with options.connect_metastore() as client:
-            table = _get_table(client, options)
+            table = existing_table(client, options.table)
         check_table(table)
         plan_columns(schema, table, missing_columns=options.missing_columns)
         _refuse_instants_as_keys(schema)
@@ -101,9 +101,11 @@ class HiveBatchWriter(DataSourceArrowWriter):
         self._job = Job.new()
         self._task.rows.make_folder(self._job)
 
+    @short_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         return TaskMessage(self._task.stage(self._job, iterator))
 
+    @short_errors
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Raises TxnAborted, LockTimeout (nothing is visible), CommitOutcomeUnknown."""
         files = _files(messages)
@@ -142,10 +144,12 @@ class HiveStreamWriter(DataSourceStreamArrowWriter):
         self._task = TaskWriter.plan(options, schema)
         self._task.rows.make_folder()
 
+    @short_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         query_id, batch_id = _micro_batch()
         return TaskMessage(self._task.stage(Job.of_query(query_id, batch_id), iterator), query_id)
 
+    @short_errors
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Raises SinkConflict, SinkInUse, TxnAborted, LockTimeout, CommitOutcomeUnknown."""
         query_id = _query_id(messages)
@@ -194,13 +198,6 @@ def _refuse_instants_as_keys(type_: DataType, path: str = "") -> None:
 
 
 # -- the commit ------------------------------------------------------------------------------------
-
-
-def _get_table(client: MetastoreClient, options: WriteOptions) -> Table:
-    try:
-        return client.get_table(options.table)
-    except NoSuchObject as error:
-        raise InvalidTable(f"there is no table {options.table} in {client.uri}: create it first") from error
 
 
 def _connect(

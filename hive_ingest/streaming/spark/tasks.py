@@ -20,6 +20,7 @@ from hive_ingest.errors import ConfigurationError
 from hive_ingest.model import Table
 from hive_ingest.record_writer import ArrowWriter
 from hive_ingest.schema import arrow_schema
+from hive_ingest.streaming.spark.short_errors import short_errors_of
 
 #: Of the DataFrame that the tasks return: one row for each.
 MESSAGE_SCHEMA = "message binary"
@@ -40,6 +41,7 @@ class WriteTask:
     most_tasks: int
     buffer_bytes: int
 
+    @short_errors_of
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         number = self._number()
         settings = replace(self.transaction.settings, max_buffer_bytes=self.buffer_bytes, writer_threads=1)
