@@ -42,7 +42,7 @@ class SourceOptions:
     metastore: str = field(repr=False)  # may hold a password
     table: TableName
     warehouse: str | None = None
-    metastore_options: Mapping[str, Any] = field(default_factory=dict)
+    metastore_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def connect_metastore(self) -> MetastoreClient:
         """A client of the calling process."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -58,7 +59,7 @@ class TaskWriter:
 
     rows: StagedRows
     schema: RecordSchema
-    options: WriteOptions
+    missing_columns: Literal["fail", "null"]
 
     @classmethod
     def plan(cls, options: WriteOptions, schema: StructType) -> TaskWriter:
@@ -68,7 +69,7 @@ class TaskWriter:
         check_table(table)
         plan_columns(schema, table, missing_columns=options.missing_columns)
         _refuse_instants_as_keys(schema)
-        return cls(StagedRows.of(table), RecordSchema(table.columns, table.partition_keys), options)
+        return cls(StagedRows.of(table), RecordSchema(table.columns, table.partition_keys), options.missing_columns)
 
     def stage(self, job: Job, batches: Iterable[pa.RecordBatch]) -> StagedFile | None:
         """Raises SerializationError for a row that the table cannot hold, StreamingIOFailure."""
@@ -76,7 +77,7 @@ class TaskWriter:
 
     def _shaped(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """In the table's types, so that bad rows fail here, and in parallel."""
-        writer = arrow_writer(self.options)
+        writer = arrow_writer(self.missing_columns)
         writer.bind(self.schema)
         for batch in batches:
             for block in writer.write(batch):
@@ -85,9 +86,9 @@ class TaskWriter:
             yield writer.parse(block).batch
 
 
-def arrow_writer(options: WriteOptions) -> ArrowWriter:
+def arrow_writer(missing_columns: Literal["fail", "null"]) -> ArrowWriter:
     """TimestampType comes as instants in the session's time zone."""
-    return ArrowWriter(missing_columns=options.missing_columns, unknown_fields="fail", zoned_timestamps="local")
+    return ArrowWriter(missing_columns=missing_columns, unknown_fields="fail", zoned_timestamps="local")
 
 
 class HiveBatchWriter(DataSourceArrowWriter):
@@ -143,6 +144,10 @@ class HiveStreamWriter(DataSourceStreamArrowWriter):
             progress_table_name(options.table.database, options.sink)
         self._task = TaskWriter.plan(options, schema)
         self._task.rows.make_folder()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For tasks, which need no metastore, and so no password of one. Spark makes another instance to commit."""
+        return {"_task": self._task}
 
     @short_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
@@ -212,7 +217,7 @@ def _connect(
         client,
         database=options.table.database,
         table=options.table.table,
-        record_writer=arrow_writer(options),
+        record_writer=arrow_writer(options.missing_columns),
         agent_info=_AGENT_INFO,
         settings=options.settings,
         sink=sink,

@@ -127,8 +127,8 @@ def test_at_least_once_is_only_by_name_and_keeps_no_progress() -> None:
 
 
 def test_a_password_is_not_shown() -> None:
-    options = read_options({**PLACE, "metastore": "postgresql+psycopg://user:geheim@db/hive"})
-    assert "geheim" not in repr(options)
+    place = {**PLACE, "metastore": "postgresql+psycopg://user:geheim@db/hive", "metastore.password": "geheim"}
+    assert "geheim" not in repr(read_options(place))
 
 
 ROOT = Path(__file__).parents[4]
