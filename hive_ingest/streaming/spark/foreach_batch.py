@@ -161,8 +161,8 @@ class HiveSink:
         is then not committed, or, after an unknown outcome, found out when Spark repeats it.
         """
         reach("before_batch")
-        call = identify(df, batch_id, self._checkpoint) if self._sink is not None else None
         try:
+            call = identify(df, batch_id, self._checkpoint) if self._sink is not None else None
             with self._target.connect_metastore() as client:
                 self._refuse_second_call(client, call)
                 stats = self._run(client, df, batch_id, call.batch if call else None)
