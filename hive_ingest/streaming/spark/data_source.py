@@ -8,7 +8,7 @@
     spark.read.format("hive_ingest").options(**where).load()
 
 Spark runs each step in a process of its own that imports this package: it must be installed on the driver and on the
-executors. docs/spark.md tells the options, what is promised, and when `HiveSink` is the better choice.
+executors. docs/spark.md describes the options, what is promised, and when `HiveSink` is the better choice.
 """
 
 from __future__ import annotations

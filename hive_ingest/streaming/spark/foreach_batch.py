@@ -169,7 +169,7 @@ class HiveSink:
                 self._remember(client, call)
         except Py4JJavaError as error:
             _log.warning("batch %d for %s failed", batch_id, self._target.table, exc_info=True)
-            raise TxnAborted(_told_in_short(error, batch_id)) from None
+            raise TxnAborted(_short_message(error, batch_id)) from None
         self._last_batch = stats
         _log.info("%s", stats)
         if self._on_batch is not None:
@@ -230,7 +230,7 @@ _NO_RESULT_TABLES = (
 )
 
 
-def _told_in_short(error: Py4JJavaError, batch_id: int) -> str:
+def _short_message(error: Py4JJavaError, batch_id: int) -> str:
     """Without Java's stack trace.
 
     Spark looks for interruptions (SPARK-39218) in the text of what a `foreachBatch` function raises, by a regular

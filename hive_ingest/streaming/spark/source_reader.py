@@ -42,11 +42,11 @@ def table_schema(options: ReadOptions) -> StructType:
 
 
 def make_reader(options: ReadOptions, schema: StructType) -> DataSourceReader:
-    """Raises ConfigurationError for columns that the table has not, or has in another type; UnsupportedFeature."""
+    """Raises ConfigurationError for columns that the table lacks or has in another type; UnsupportedFeature."""
     if not options.push_filters:
         return HiveReader(options, schema)
     if not hasattr(datasource, "Filter"):
-        raise ConfigurationError("push_filters wants pyspark 4.1 or newer: use the option 'where'")
+        raise ConfigurationError("push_filters needs pyspark 4.1 or newer: use the option 'where'")
     return FilteringHiveReader(options, schema)
 
 
@@ -105,7 +105,7 @@ class HiveReader(DataSourceReader):
 
 
 class FilteringHiveReader(HiveReader):
-    """Takes the filters of the query too. Spark refuses a reader with this method unless it is told to push filters."""
+    """Takes the filters of the query too. Spark refuses a reader with this method unless the session pushes filters."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
         """Those that Spark must apply itself."""
@@ -141,7 +141,7 @@ def _check_schema(schema: StructType, table: Table) -> None:
 def _misfits(field: StructField, known: Mapping[str, StructField]) -> Iterator[str]:
     found = known.get(field.name.lower())
     if found is None:
-        yield f"{field.name!r} is no column: choose from {', '.join(known)}"
+        yield f"{field.name!r} is not a column: choose from {', '.join(known)}"
     elif field.dataType != found.dataType:
         yield (
             f"{field.name!r} is read as {found.dataType.simpleString()}, not {field.dataType.simpleString()}: ask for "

@@ -258,7 +258,7 @@ def _micro_batch() -> tuple[str, int]:
     query_id, batch_id = values
     if not query_id or not batch_id:
         raise ConfigurationError(
-            f"Spark tells no query id ({QUERY_ID}) and batch id ({BATCH_ID}) to this task: write with "
+            f"this task has no query id ({QUERY_ID}) or no batch id ({BATCH_ID}): write with "
             "df.writeStream in micro-batches (no continuous trigger), or use HiveSink"
         )
     return query_id, int(batch_id)

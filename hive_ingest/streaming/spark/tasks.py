@@ -32,7 +32,7 @@ GROUP_COLUMN = "__hive_ingest_group"
 class WriteTask:
     """Writes one Spark partition; yields one message.
 
-    `ids` says what tells the tasks of one transaction apart: "bucket" (an unbucketed table: each owns the bucket
+    `ids` says what distinguishes the tasks of one transaction: "bucket" (an unbucketed table: each owns the bucket
     number that its partition has), "statement" (a bucketed one), or "none" (no two tasks share a group).
     """
 
