@@ -78,7 +78,7 @@ STAGES = (
     Stage("format", (_python("-m", "ruff", "format", "--check", "."),)),
     Stage("types", (_python("-m", "mypy"),)),
     Stage("imports", ((str(_BIN / "lint-imports"), "--no-cache"),)),
-    Stage("unit", tests=("tests/unit", "tests/parts")),
+    Stage("unit", tests=("tests/unit", "tests/parts", "tests/support")),
     Stage("acceptance", tests=(*_TWO_AT_A_TIME, "tests/acceptance", "tests/crash", "tests/property")),
     Stage("packaging", tests=("tests/packaging",)),
     Stage(
