@@ -12,17 +12,17 @@ import pytest
 import sqlalchemy as sa
 
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
-from tests.parts.kinds import REAL, Address, embedded_timeout
+from tests.services.kinds import REAL, Address, embedded_timeout
 
 if TYPE_CHECKING:
-    from tests.parts.metastore import RealMetastore, RealMetastores
-    from tests.parts.postgres import PostgresServer
+    from tests.services.metastore import RealMetastore, RealMetastores
+    from tests.services.postgres import PostgresServer
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """Started when the first test asks for it; unit tests never do."""
-    from tests.parts.postgres import running_server
+    from tests.services.postgres import running_server
 
     with running_server() as server:
         yield server
@@ -42,7 +42,7 @@ def postgres_uri(postgres_server: PostgresServer) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def listening_postgres() -> Iterator[PostgresServer]:
     """One that Java reaches."""
-    from tests.parts.postgres import running_server
+    from tests.services.postgres import running_server
 
     with running_server(listens=True) as server:
         yield server
@@ -53,7 +53,7 @@ def real_metastores(
     listening_postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RealMetastores]:
     """Real Hive Metastores by version, and by time-out if it is not Hive's own."""
-    from tests.parts.metastore import RealMetastores
+    from tests.services.metastore import RealMetastores
 
     with contextlib.closing(RealMetastores(tmp_path_factory.mktemp, listening_postgres)) as metastores:
         yield metastores

@@ -18,7 +18,7 @@ from hive_ingest.faults import FAULT_POINTS
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.testing import CrashPoint
-from tests.parts.kinds import Address
+from tests.services.kinds import Address
 
 CHILD = Path(__file__).with_name("child.py")
 ROWS = 900

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tests.interop.judge import HiveError, Judge
-from tests.parts.metastore import RealMetastore
+from tests.services.metastore import RealMetastore
 
 __all__ = ["AcidRow", "HiveError", "RealHive", "RowId", "Split"]
 

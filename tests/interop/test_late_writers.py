@@ -19,7 +19,7 @@ from hive_ingest.testing import CrashPoint
 from tests.interop.hive import RealHive
 from tests.interop.late_writer import rows
 from tests.interop.tables import folder_of, orc_properties
-from tests.parts.metastore import RealMetastore
+from tests.services.metastore import RealMetastore
 
 TIMEOUT_SECONDS = 10.0
 #: Between the last heartbeat and the commit: before, within and after publishing.

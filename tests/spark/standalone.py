@@ -48,7 +48,7 @@ def _java(installation: Installation, name: str, arguments: Sequence[object]) ->
     command = [
         sys.executable,
         "-m",
-        "tests.parts.leash",
+        "tests.services.leash",
         java,
         "-Xmx256m",
         "-XX:+UseSerialGC",

@@ -19,7 +19,7 @@ from hive_ingest.errors import CommitOutcomeUnknown, MetastoreUnavailable
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.streaming.spark import HiveSink
 from hive_ingest.testing import AnswerLost
-from tests.parts.kinds import Address
+from tests.services.kinds import Address
 from tests.spark.flaky_client import Fault, FlakyClient
 from tests.spark.numbers import Tables, assert_once, numbered
 

@@ -14,8 +14,8 @@ import pytest
 
 from hive_ingest.errors import ConfigurationError, ConnectionMisuse, MetastoreUnavailable
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
-from tests.parts.metastore import RealMetastore
-from tests.parts.postgres import free_port
+from tests.services.metastore import RealMetastore
+from tests.services.postgres import free_port
 from tests.thrift.proxy import Fault, FaultyProxy
 
 QUICK = {"retry_seconds": 0.2, "connect_timeout_seconds": 0.5, "uri_selection": "sequential"}

@@ -17,7 +17,7 @@ import hive_ingest as hi
 from hive_ingest.errors import CommitOutcomeUnknown, StreamingError
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import DataOperationType, LockComponent, LockLevel, LockRequest, LockType
-from tests.parts.metastore import RealMetastore
+from tests.services.metastore import RealMetastore
 from tests.thrift.proxy import Fault, FaultyProxy
 
 TABLE = "web.t"

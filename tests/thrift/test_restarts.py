@@ -9,7 +9,7 @@ import pytest
 import hive_ingest as hi
 from hive_ingest.errors import CommitOutcomeUnknown, StreamingError
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
-from tests.parts.metastore import RealMetastore
+from tests.services.metastore import RealMetastore
 from tests.thrift.proxy import Fault, FaultyProxy
 
 ROWS = 30

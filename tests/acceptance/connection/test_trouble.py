@@ -16,7 +16,7 @@ from hive_ingest.errors import MetastoreUnavailable, StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.storage.local_store import LocalOutputFile
 from hive_ingest.testing import AnswerLost
-from tests.parts.kinds import Address
+from tests.services.kinds import Address
 
 ROWS = b"\n".join(b'{"id": %d, "part": "p%d"}' % (i, i % 5) for i in range(1000))
 #: Every call of the metastore that a transaction makes after its begin, and what is left when its answer is lost.

@@ -14,7 +14,7 @@ from sqlalchemy import make_url
 from hive_ingest.errors import MetastoreSchemaError, MetastoreUnavailable
 from hive_ingest.metastore_client import connect_metastore
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
-from tests.parts.postgres import PostgresServer
+from tests.services.postgres import PostgresServer
 
 pytestmark = pytest.mark.postgres
 

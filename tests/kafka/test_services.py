@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from tests.parts.fetch import fetch
-from tests.parts.kafka import KafkaBroker, KafkaFailed
-from tests.parts.spark_versions import LOWEST
+from tests.services.fetch import fetch
+from tests.services.kafka import KafkaBroker, KafkaFailed
+from tests.services.spark_versions import LOWEST
 from tests.spark.driver import Driver
 from tests.spark.installation import Installation
 

@@ -17,11 +17,11 @@ from types import TracebackType
 from typing import Any, Self
 from xml.sax.saxutils import escape
 
-from tests.parts.cache import cache_root, once
-from tests.parts.fetch import fetch, java
-from tests.parts.javac import additions
-from tests.parts.kinds import server_timeout
-from tests.parts.postgres import PostgresServer, free_port
+from tests.services.cache import cache_root, once
+from tests.services.fetch import fetch, java
+from tests.services.javac import additions
+from tests.services.kinds import server_timeout
+from tests.services.postgres import PostgresServer, free_port
 
 VERSIONS = ("3.1.3", "4.0.1")
 
@@ -150,7 +150,7 @@ class RealMetastore:
     def launch(self) -> None:
         """Start it without waiting."""
         log = (self.home / f"metastore-{next(self._log_numbers)}.log").open("wb")
-        command = [sys.executable, "-m", "tests.parts.leash", *self._command()]
+        command = [sys.executable, "-m", "tests.services.leash", *self._command()]
         with log:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=_root())
 

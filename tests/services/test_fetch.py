@@ -1,4 +1,4 @@
-"""Sets of parts: pinned, and refused when they are not what was pinned."""
+"""Sets of jars: pinned, and refused when they are not what was pinned."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.parts import fetch
+from tests.services import fetch
 
 HERE = Path(__file__).parent
 
@@ -45,7 +45,7 @@ def test_a_file_that_is_changed_missing_or_strange_is_refused(
 def test_a_repository_out_of_reach_is_told_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("HIVE_INGEST_MAVEN_URL", "http://127.0.0.1:9/nowhere")
-    monkeypatch.setattr("tests.parts.maven.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("tests.services.maven.time.sleep", lambda seconds: None)
 
     with pytest.raises(fetch.PartUnavailable, match="HIVE_INGEST_MAVEN_URL"):
         fetch.fetch("compiler")

@@ -1,4 +1,4 @@
-"""The folder of fetched and built parts, outside the tree, shared by every run on this machine."""
+"""The folder of fetched and built services, outside the tree, shared by every run on this machine."""
 
 from __future__ import annotations
 

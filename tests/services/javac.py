@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.parts.cache import cache_root, once
-from tests.parts.fetch import fetch, java
+from tests.services.cache import cache_root, once
+from tests.services.fetch import fetch, java
 
 _HERE = Path(__file__).parent
 

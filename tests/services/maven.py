@@ -1,4 +1,4 @@
-"""The Maven repository that parts come from: its address, and downloads from it."""
+"""The Maven repository that services and libraries come from: its address, and downloads from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a command that ends when its owner does: python -m tests.parts.leash COMMAND…, with a pipe as standard input.
+"""Runs a command that ends when its owner does: python -m tests.services.leash COMMAND…, with a pipe as standard input.
 
 A server in Java outlives whoever started it. This process, between the two, waits for the end of its input, which
 the kernel closes also when the owner is killed.

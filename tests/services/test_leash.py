@@ -15,7 +15,7 @@ SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 def start() -> tuple[subprocess.Popen[bytes], psutil.Process]:
     """The leash, and the command at its end."""
-    leash = subprocess.Popen([sys.executable, "-m", "tests.parts.leash", *SLEEPER], stdin=subprocess.PIPE)
+    leash = subprocess.Popen([sys.executable, "-m", "tests.services.leash", *SLEEPER], stdin=subprocess.PIPE)
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         children = psutil.Process(leash.pid).children()
@@ -44,7 +44,8 @@ def test_a_signal_to_the_leash_ends_the_command() -> None:
 def test_the_command_ends_when_the_owner_is_killed() -> None:
     code = (
         "import subprocess, sys, time\n"
-        f"leash = subprocess.Popen([sys.executable, '-m', 'tests.parts.leash', *{SLEEPER!r}], stdin=subprocess.PIPE)\n"
+        f"command = [sys.executable, '-m', 'tests.services.leash', *{SLEEPER!r}]\n"
+        "leash = subprocess.Popen(command, stdin=subprocess.PIPE)\n"
         "print(leash.pid, flush=True)\n"
         "time.sleep(600)\n"
     )

@@ -1,4 +1,4 @@
-package hiveingest.parts;
+package hiveingest.services;
 
 import java.io.IOException;
 import java.nio.file.Files;

@@ -17,8 +17,8 @@ from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 from kafka.errors import KafkaError
 
-from tests.parts.fetch import fetch, java
-from tests.parts.postgres import free_port
+from tests.services.fetch import fetch, java
+from tests.services.postgres import free_port
 
 _ROOT = Path(__file__).parents[2]
 _START_SECONDS = 120
@@ -76,7 +76,7 @@ class KafkaBroker:
 
     def start(self) -> None:
         """Start it and wait until it answers. Raises `KafkaFailed`."""
-        command = [sys.executable, "-m", "tests.parts.leash", *self._command("kafka.Kafka")]
+        command = [sys.executable, "-m", "tests.services.leash", *self._command("kafka.Kafka")]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "server.properties"],

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from tests.parts.maven import Repository
+from tests.services.maven import Repository
 
 
 @contextmanager

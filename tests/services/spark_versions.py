@@ -1,6 +1,6 @@
 """Other versions of pyspark than the one that is installed, each in a folder of the cache.
 
-    python -m tests.parts.spark_versions [VERSION ...]     fetch what is missing (default: the lowest)
+    python -m tests.services.spark_versions [VERSION ...]     fetch what is missing (default: the lowest)
 
 Such a folder, first on PYTHONPATH, stands before what is installed; all that pyspark needs besides is shared. So
 what is tested is an old pyspark with the newest pyarrow and pandas, as an installation of today has them.
@@ -12,8 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.parts.cache import cache_root, once
-from tests.parts.fetch import PartUnavailable
+from tests.services.cache import cache_root, once
+from tests.services.fetch import PartUnavailable
 
 LOWEST = "4.0.0"
 #: The last of each line between the lowest and the one that is installed.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.parts.cache import cache_root, once
+from tests.services.cache import cache_root, once
 
 
 def slow(folder: Path) -> None:
