@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from tests.services.kinds import REAL, Address, embedded_timeout
+from tests.support.metastores import connect_in
 
 if TYPE_CHECKING:
     from tests.services.metastore import RealMetastore, RealMetastores
@@ -174,5 +175,5 @@ def forget_commits(request: pytest.FixtureRequest, metastore_kind: str) -> Calla
 
 @pytest.fixture
 def metastore(metastore_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
-    with connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
+    with connect_in(tmp_path, metastore_uri) as client:
         yield client

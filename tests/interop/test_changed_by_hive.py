@@ -25,7 +25,8 @@ from hive_ingest.model import Table
 from tests.interop import streamed
 from tests.interop.agreement import BOTH_MODES, Rows, assert_agreement, ids, read_by_hive, read_by_us
 from tests.interop.hive import HiveError, RealHive
-from tests.interop.tables import allocate, folder_of, orc_properties, write_delta
+from tests.interop.tables import allocate, orc_properties, write_delta
+from tests.support.tables import folder_of
 
 WRITERS = 2
 #: The partition that is compacted. Not the one with letters beyond ASCII, which Hive cannot compact.

@@ -12,7 +12,8 @@ from hive_ingest.metastore_client import MetastoreClient
 from tests.interop import streamed
 from tests.interop.hive import RealHive
 from tests.interop.orc_files import described
-from tests.interop.tables import folder_of, orc_properties
+from tests.interop.tables import orc_properties
+from tests.support.tables import folder_of
 
 DESIGN = Path(__file__).parents[2] / "docs" / "design.md"
 ROWS = range(50)

@@ -19,7 +19,8 @@ from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table
 from tests.interop import streamed
 from tests.interop.hive import RealHive
-from tests.interop.tables import folder_of, orc_properties
+from tests.interop.tables import orc_properties
+from tests.support.tables import folder_of
 
 COLUMNS = {"id": "int", "txt": "string"}
 STRIPES, STRIPE_ROWS = 6, 1_000

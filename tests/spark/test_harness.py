@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from pyspark.sql import SparkSession
 from tests.services.spark_versions import LOWEST
 from tests.spark.driver import Driver
 from tests.spark.installation import LOCAL_CLUSTER, ROOT, Installation
+from tests.support.waiting import wait_until
 
 Install = Callable[..., Installation]
 Start = Callable[..., Driver]
@@ -60,13 +60,6 @@ def script(tmp_path: Path) -> Callable[[str], Path]:
         return path
 
     return write
-
-
-def wait_until(done: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
 
 
 def test_python_tasks_run_in_the_session_of_this_process(spark: SparkSession) -> None:

@@ -20,8 +20,8 @@ from tests.services.kinds import Address
 from tests.spark.arms import Arms
 from tests.spark.driver import Driver
 from tests.spark.installation import Installation
-from tests.spark.numbers import wait_until
 from tests.spark.streams import Streams, streams_in
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.one_embedded
 

@@ -21,6 +21,7 @@ from tests.acceptance.metastore.requests import (
     lock,
     update_partition,
 )
+from tests.support.metastores import connect_in
 
 pytestmark = pytest.mark.only_on(["sqlite", "postgres"], because="housekeeping is called by hand")
 
@@ -31,7 +32,7 @@ HOUR = 3600.0
 def ms(metastore_uri: str, tmp_path: Path) -> Iterator[EmbeddedMetastoreClient]:
     """Keeps house only when told."""
     options = {"housekeeping_interval_seconds": 1e6, "aborted_txn_retention_seconds": 24 * HOUR}
-    with connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse", **options) as client:
+    with connect_in(tmp_path, metastore_uri, **options) as client:
         assert isinstance(client, EmbeddedMetastoreClient)
         client.run_housekeeping()
         yield client

@@ -15,13 +15,14 @@ from hive_ingest.errors import MetastoreSchemaError, MetastoreUnavailable
 from hive_ingest.metastore_client import connect_metastore
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from tests.services.postgres import PostgresServer
+from tests.support.metastores import connect_in
 
 pytestmark = pytest.mark.postgres
 
 
 @pytest.fixture
 def ms(postgres_uri: str, tmp_path: Path) -> Iterator[EmbeddedMetastoreClient]:
-    with connect_metastore(postgres_uri, warehouse=tmp_path / "warehouse") as client:
+    with connect_in(tmp_path, postgres_uri) as client:
         assert isinstance(client, EmbeddedMetastoreClient)
         yield client
 

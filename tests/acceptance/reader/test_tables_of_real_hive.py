@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,13 +10,14 @@ import pytest
 from hive_ingest.acid.names import parse_partition_name, partition_name
 from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
 from hive_ingest.errors import StreamingIOFailure, UnsupportedFeature
-from hive_ingest.metastore_client import connect_metastore
 from hive_ingest.model import Table, TableName, TxnId, WriteId, columns_of
 from hive_ingest.reader import read_table, scan
 from hive_ingest.reader.partitions import whole_table
 from hive_ingest.reader.rows import Projection, Snapshot, full_schema, read_partition
 from hive_ingest.schema import HiveType, parse_type
 from tests.support.hive_tables import DATA, unpack_all
+from tests.support.metastores import connect_in
+from tests.support.tables import folder_of, table_folder
 
 pytestmark = pytest.mark.one_embedded
 
@@ -32,7 +32,7 @@ AS_IN_HIVE_4 = {"3.1.3/renamed", "3.1.3/numbers"}
 
 @pytest.fixture
 def metastore(metastore_uri, tmp_path):
-    with connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
+    with connect_in(tmp_path, metastore_uri) as client:
         client.create_database("h")
         yield client
 
@@ -57,7 +57,7 @@ def register(client, tables, key):
     spec = TABLES[key]
     name = f"h.{key.partition('/')[2]}"
     table = client.create_table(name, columns=spec["columns"], partition_keys=spec["partition_keys"])
-    location = Path(table.location.removeprefix("file:"))
+    location = folder_of(table)
     shutil.copytree(tables / key, location, dirs_exist_ok=True)
     committed = 0
     for i in range(max(spec["write_ids"], spec["visibility_txn"])):
@@ -184,7 +184,7 @@ def test_rows_come_by_partition_name(metastore, take_over):
 
 def test_partitions_that_the_filter_cannot_need_are_not_opened(metastore, take_over):
     name = take_over("4.0.1/parts")
-    location = Path(metastore.get_table(name).location.removeprefix("file:"))
+    location = table_folder(metastore, name)
     for file in location.glob("country=India/**/bucket_*"):
         file.write_bytes(b"not ORC")
     with scan(metastore, name, filter=pc.field("country") == "France") as rows:
