@@ -15,9 +15,13 @@ import threading
 
 def main(command: list[str]) -> int:
     """Run `command`; kill it at the end of standard input."""
+    # A signal to this process alone would leave the child running: also one that comes while it is being started.
+    is_over = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: is_over.set())
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    # A signal to this process alone would leave the child behind.
     signal.signal(signal.SIGTERM, lambda *_: child.kill())
+    if is_over.is_set():
+        child.kill()
     threading.Thread(target=_kill_at_end_of_input, args=(child,), daemon=True).start()
     return child.wait()
 
