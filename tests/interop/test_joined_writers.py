@@ -42,7 +42,8 @@ def write_in_parallel(
     conn.begin_transaction()
     shared, prepared = conn.share_transaction(), []
     for at, number in enumerate(numbers):
-        with JoinedTransaction(shared, hi.ArrowWriter(), **{key: number}) as writer:
+        options: dict[str, Any] = {key: number}
+        with JoinedTransaction(shared, hi.ArrowWriter(), **options) as writer:
             writer.write(rows(ids[at :: len(numbers)], **constant))
             prepared.append(writer.prepare())
     conn.commit_transaction(prepared=prepared)

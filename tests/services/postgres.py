@@ -51,14 +51,14 @@ class PostgresServer:
             host=str(self.socket_folder), user=self.user, dbname=database, port=self.port, autocommit=True
         ) as connection:
             for sql in statements:
-                connection.execute(sql)  # type: ignore[arg-type]
+                connection.execute(sql)
 
     def query(self, sql: str, *, database: str) -> list[tuple[Any, ...]]:
         """The rows of one statement."""
         with psycopg.connect(
             host=str(self.socket_folder), user=self.user, dbname=database, port=self.port, autocommit=True
         ) as connection:
-            return connection.execute(sql).fetchall()  # type: ignore[arg-type]
+            return connection.execute(sql).fetchall()
 
 
 _numbers = itertools.count(1)

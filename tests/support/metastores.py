@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
+from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient, HousekeepingResult
 
 
 def sqlite_uri(folder: Path) -> str:
@@ -22,3 +23,10 @@ def connect_in(folder: Path, uri: str | None = None, **options: Any) -> Metastor
         options: As `connect_metastore` takes them.
     """
     return connect_metastore(uri or sqlite_uri(folder), warehouse=folder / "warehouse", **options)
+
+
+def housekeeping(client: EmbeddedMetastoreClient) -> HousekeepingResult:
+    """Run the housekeeping of an embedded metastore, which nobody else is doing meanwhile."""
+    result = client.run_housekeeping()
+    assert result is not None
+    return result

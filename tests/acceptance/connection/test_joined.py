@@ -37,7 +37,7 @@ def connect(client: MetastoreClient, table: str, **more: Any) -> StreamingConnec
     return connections.connect(client, table, record_writer=hi.ArrowWriter(), **more)
 
 
-def prepared(conn: StreamingConnection, data: pa.Table, **ids: int) -> PreparedWrite:
+def prepared(conn: StreamingConnection, data: pa.Table, **ids: Any) -> PreparedWrite:
     """As another process would: everything passes through pickle."""
     shared = pickle.loads(pickle.dumps(conn.share_transaction()))
     with JoinedTransaction(shared, hi.ArrowWriter(), **ids) as writer:
@@ -150,7 +150,7 @@ def test_the_limit_of_partitions_holds_for_all_writers_together(ms: MetastoreCli
 
 
 @pytest.mark.parametrize("number", [{"statement_id": 4096}, {"writer_bucket": 4096}, {"writer_bucket": -1}])
-def test_an_id_without_room_is_refused_before_the_first_row(ms: MetastoreClient, number: dict[str, int]) -> None:
+def test_an_id_without_room_is_refused_before_the_first_row(ms: MetastoreClient, number: dict[str, Any]) -> None:
     with connect(ms, "plain") as conn:
         conn.begin_transaction()
         with pytest.raises(ConfigurationError, match="out of range"):

@@ -305,6 +305,7 @@ def test_write_ids_grow_by_one_a_transaction(ms: MetastoreClient, conn: Streamin
     seen = []
     for _ in range(3):
         with conn.transaction():
+            assert conn.write_id is not None
             seen.append(conn.write_id)
     assert seen == [1, 2, 3]
     assert ms.get_valid_write_ids(["web.plain"]) == [ValidWriteIdList(conn.table.name, seen[-1])]

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -32,7 +33,7 @@ def execute(uri: str, sql: str) -> None:
     with psycopg.connect(
         host=str(url.query["host"]), user=url.username, dbname=url.database, autocommit=True
     ) as connection:
-        connection.execute(sql)  # type: ignore[arg-type]
+        connection.execute(sql)
 
 
 def drop_connections(uri: str) -> None:
@@ -55,7 +56,7 @@ def test_a_connection_lost_during_the_commit_leaves_the_outcome_unknown(
     session = ms._db._open()
     execute_sql = type(session).execute_sql
 
-    def lose(self: object, sql: str) -> object:
+    def lose(self: Any, sql: str) -> object:
         if sql == "COMMIT":
             drop_connections(postgres_uri)
         return execute_sql(self, sql)
@@ -112,8 +113,8 @@ def test_a_snapshot_never_shows_a_later_id_before_an_earlier_one(ms: EmbeddedMet
     with ms.clone() as first, ms.clone() as second, ThreadPoolExecutor(2) as pool:
         slow_open = first._open
 
-        def open_slowly(*arguments: object) -> object:
-            opened = slow_open(*arguments)  # type: ignore[arg-type]
+        def open_slowly(*arguments: Any) -> object:
+            opened = slow_open(*arguments)
             first_has_its_id.set()
             assert go_on.wait(30)
             return opened

@@ -1,6 +1,7 @@
 """Bucket numbers as real Hive computes them: vectors from Hive's own classes, and a plain oracle."""
 
 import json
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,7 +22,7 @@ def column(type_, texts):
 
 
 def vectors_by_types():
-    groups = {}
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in VECTORS:
         groups.setdefault(tuple(row["types"]), []).append(row)
     return groups.items()

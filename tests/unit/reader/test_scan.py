@@ -458,7 +458,7 @@ def test_random_histories_read_as_a_model_of_them(metastore, make_table, struct)
     """Inserts and deletes of transactions that end at random, against a dictionary."""
     random = np.random.default_rng(7)
     table = make_table()
-    model = {}
+    model: dict[tuple[int, ...], object] = {}
     for _ in range(25):
         end = random.choice([table.commit, table.commit, table.abort, table.open])
         write_id = end()

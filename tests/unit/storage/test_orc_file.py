@@ -7,6 +7,7 @@ import gc
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +41,7 @@ def writer(path: str, *, store: LocalStore | None = None, **options: object) -> 
     return AcidOrcWriter(store or LocalStore(), path, **(settings | options))  # type: ignore[arg-type]
 
 
-def written(path: str, *batches: pa.RecordBatch, **options: object) -> AcidFile:
+def written(path: str, *batches: pa.RecordBatch, **options: Any) -> AcidFile:
     with writer(path, **options) as out:
         for batch in batches:
             out.write(batch)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructField, StructType
 
@@ -17,7 +18,6 @@ from hive_ingest.errors import ConfigurationError, SinkConflict, StreamingIOFail
 from hive_ingest.faults import set_hook
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TxnState
-from hive_ingest.streaming.spark import source_writer
 from hive_ingest.streaming.spark.data_source import HiveDataSource
 from hive_ingest.streaming.spark.types import spark_type
 from hive_ingest.testing.faults import CrashPoint, FaultError, faults
@@ -58,7 +58,7 @@ class Batch:
     def _run(self, query: str, ids: list[int]) -> Any:
         properties = {"sql.streaming.queryId": query, "streaming.sql.batchId": str(self._number)}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(source_writer.TaskContext, "get", lambda: Task(properties))
+            patch.setattr(TaskContext, "get", lambda: Task(properties))
             return self._source.streamWriter(SCHEMA, False).write(iter([rows(*ids)]))
 
     def commit(self) -> None:

@@ -7,7 +7,7 @@ import pickle
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -244,7 +244,9 @@ def test_large_stripes_go_to_spark_in_small_batches(source: Source, client: Meta
     hi.append(client, "web.many", pa.table({"id": range(70_000)}))
     found = source("web.many")
     reader = found.reader(found.schema())
-    sizes = [batch.num_rows for partition in reader.partitions() for batch in reader.read(partition)]
+    sizes = [
+        cast(pa.RecordBatch, batch).num_rows for partition in reader.partitions() for batch in reader.read(partition)
+    ]
     assert (max(sizes), sum(sizes)) == (65_536, 70_000)
 
 
