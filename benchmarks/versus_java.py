@@ -50,7 +50,7 @@ from records import COLUMNS, make_input
 
 from tests.interop.judge import Judge
 from tests.interop.runner import runner
-from tests.parts.fetch import fetch
+from tests.services.fetch import fetch
 
 ROWS = 1_000_000
 REPEATS = 5

@@ -10,10 +10,10 @@ import pytest
 
 import hive_ingest as hi
 from hive_ingest.testing import CrashPoint
-from tests.kafka.test_parts import produce
-from tests.parts.fetch import fetch
-from tests.parts.kafka import KafkaBroker
-from tests.parts.spark_versions import LOWEST
+from tests.kafka.test_services import produce
+from tests.services.fetch import fetch
+from tests.services.kafka import KafkaBroker
+from tests.services.spark_versions import LOWEST
 from tests.spark.driver import Driver
 from tests.spark.installation import Installation
 

@@ -10,6 +10,7 @@ import pytest
 import hive_ingest as hi
 from tests.spark.driver import Driver
 from tests.spark.installation import Installation
+from tests.support.rows import ids
 
 pytestmark = pytest.mark.one_embedded
 
@@ -27,7 +28,7 @@ def test_a_connect_session_writes_batches_and_streams(
         done = start_driver(install_spark(), script, metastore_uri, warehouse, tmp_path / "checkpoint").wait()
         assert done.returncode == 0, done.err
 
-        assert sorted(hi.read_table(client, "web.batch")["id"].to_pylist()) == list(range(100))
-        assert sorted(hi.read_table(client, "web.stream")["id"].to_pylist()) == list(range(30))
+        assert ids(client, "batch") == list(range(100))
+        assert ids(client, "stream") == list(range(30))
         progress = hi.read_table(client, "web.stream__progress")["position"].to_pylist()
     assert sorted(progress) == [f'{{"query_id": "the-query", "batch_id": {batch}}}' for batch in range(3)]

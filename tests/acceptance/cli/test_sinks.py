@@ -22,14 +22,15 @@ from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.streaming.sinks import adopt_query, latest_progress, list_sinks, progress_history
 from hive_ingest.streaming.spark.progress import SPARK_SOURCE, is_new_batch, position_of
 from tests.acceptance.cli.shell import Shell
+from tests.support import connections
+from tests.support.tables import create_table
 
 PROGRESS = "web.alerts__progress"
 
 
 @pytest.fixture
 def client(metastore: MetastoreClient) -> MetastoreClient:
-    metastore.create_database("web")
-    metastore.create_table("web.alerts", columns={"id": "int"})
+    create_table(metastore, "alerts")
     return metastore
 
 
@@ -47,10 +48,9 @@ def shell(
 
 
 def connect(client: MetastoreClient, *sources: str, sink: str = "alerts", table: str = "alerts") -> StreamingConnection:
-    return StreamingConnection.connect(
+    return connections.connect(
         client,
-        database="web",
-        table=table,
+        table,
         record_writer=hi.ArrowWriter(),
         agent_info="a writer",
         sink=sink,

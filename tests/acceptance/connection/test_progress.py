@@ -24,24 +24,23 @@ from hive_ingest.errors import (
 )
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table, TableName
-from hive_ingest.record_writer import StrictJsonWriter
+from tests.support import connections
+from tests.support.rows import ids
+from tests.support.tables import create_table
 
 
 @pytest.fixture
 def ms(metastore: MetastoreClient) -> MetastoreClient:
-    metastore.create_database("web")
-    metastore.create_table("web.t", columns={"id": "int"})
+    create_table(metastore)
     return metastore
 
 
-def connect(client: MetastoreClient, *sources: str, table: str = "t", **options: Any) -> StreamingConnection:
+def connect(client: Any, *sources: str, table: str = "t", **options: Any) -> StreamingConnection:
     options.setdefault("sink", "flights")
     settings = {"lock_wait_seconds": 1.0} | options.pop("settings", {})
-    return StreamingConnection.connect(
+    return connections.connect(
         client,
-        database="web",
-        table=table,
-        record_writer=StrictJsonWriter(),
+        table,
         sources=sources,
         settings=settings,
         agent_info=options.pop("agent_info", "test"),
@@ -53,10 +52,6 @@ def commit(conn: StreamingConnection, row: int, positions: dict[str, Any]) -> No
     conn.begin_transaction()
     conn.write(f'{{"id": {row}}}'.encode())
     conn.commit_transaction(positions=positions)
-
-
-def ids(client: MetastoreClient) -> list[int]:
-    return sorted(hi.read_table(client, "web.t").column("id").to_pylist())
 
 
 def positions(conn: StreamingConnection) -> dict[str, Any]:
@@ -275,7 +270,7 @@ class AsHive3:
 
 
 def test_a_sink_goes_on_after_the_metastore_was_upgraded_from_hive_3(ms: MetastoreClient) -> None:
-    with connect(AsHive3(ms), "a") as conn:  # type: ignore[arg-type]
+    with connect(AsHive3(ms), "a") as conn:
         commit(conn, 1, {"a": 1})
     with connect(ms, "a") as conn:
         conn.begin_transaction()

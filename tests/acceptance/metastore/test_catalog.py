@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -178,7 +179,7 @@ def test_a_table_needs_its_database(metastore: MetastoreClient) -> None:
         ({"columns": {"a": "int"}, "num_buckets": 4}, "give both, or neither"),
     ],
 )
-def test_a_table_that_cannot_be_is_refused(ms: MetastoreClient, arguments: dict[str, object], why: str) -> None:
+def test_a_table_that_cannot_be_is_refused(ms: MetastoreClient, arguments: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidOperation, match=why):
         ms.create_table("web.t", **arguments)
     assert ms.get_tables("web") == []
@@ -228,7 +229,7 @@ def test_columns_properties_and_owner_can_be_changed(ms: MetastoreClient, alerts
         {"columns": ()},
     ],
 )
-def test_what_deltas_depend_on_cannot_be_changed(ms: MetastoreClient, alerts: Table, change: dict[str, object]) -> None:
+def test_what_deltas_depend_on_cannot_be_changed(ms: MetastoreClient, alerts: Table, change: dict[str, Any]) -> None:
     with pytest.raises(InvalidOperation):
         ms.alter_table("web.alerts", replace(alerts, **change))
     assert ms.get_table("web.alerts") == alerts

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -14,14 +15,15 @@ from sqlalchemy import make_url
 from hive_ingest.errors import MetastoreSchemaError, MetastoreUnavailable
 from hive_ingest.metastore_client import connect_metastore
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
-from tests.parts.postgres import PostgresServer
+from tests.services.postgres import PostgresServer
+from tests.support.metastores import connect_in
 
 pytestmark = pytest.mark.postgres
 
 
 @pytest.fixture
 def ms(postgres_uri: str, tmp_path: Path) -> Iterator[EmbeddedMetastoreClient]:
-    with connect_metastore(postgres_uri, warehouse=tmp_path / "warehouse") as client:
+    with connect_in(tmp_path, postgres_uri) as client:
         assert isinstance(client, EmbeddedMetastoreClient)
         yield client
 
@@ -31,7 +33,7 @@ def execute(uri: str, sql: str) -> None:
     with psycopg.connect(
         host=str(url.query["host"]), user=url.username, dbname=url.database, autocommit=True
     ) as connection:
-        connection.execute(sql)  # type: ignore[arg-type]
+        connection.execute(sql)
 
 
 def drop_connections(uri: str) -> None:
@@ -54,7 +56,7 @@ def test_a_connection_lost_during_the_commit_leaves_the_outcome_unknown(
     session = ms._db._open()
     execute_sql = type(session).execute_sql
 
-    def lose(self: object, sql: str) -> object:
+    def lose(self: Any, sql: str) -> object:
         if sql == "COMMIT":
             drop_connections(postgres_uri)
         return execute_sql(self, sql)
@@ -111,8 +113,8 @@ def test_a_snapshot_never_shows_a_later_id_before_an_earlier_one(ms: EmbeddedMet
     with ms.clone() as first, ms.clone() as second, ThreadPoolExecutor(2) as pool:
         slow_open = first._open
 
-        def open_slowly(*arguments: object) -> object:
-            opened = slow_open(*arguments)  # type: ignore[arg-type]
+        def open_slowly(*arguments: Any) -> object:
+            opened = slow_open(*arguments)
             first_has_its_id.set()
             assert go_on.wait(30)
             return opened

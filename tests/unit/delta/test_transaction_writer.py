@@ -17,6 +17,7 @@ from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.model import Column, Table, TableName, WriteId
 from hive_ingest.record_writer import ArrowWriter, StrictJsonWriter
 from hive_ingest.record_writer.writer import RecordSchema
+from hive_ingest.storage import Location
 from hive_ingest.transactions.staging import StagedFile
 
 
@@ -37,7 +38,7 @@ def test_discard_waits_for_a_thread_that_still_writes_and_removes_its_file_too(
         return real(self, key, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(DeltaWriter, "finish", finish)
-    target = DeltaTarget(table, WriteId(1), f"{table.location}/.hive_ingest/1_w")
+    target = DeltaTarget(table, WriteId(1), Location.of(f"{table.location}/.hive_ingest/1_w"))
     with ThreadPoolExecutor(2) as pool:
         writer = TransactionWriter(records, target, StreamingSettings(writer_threads=2), lambda: pool)
         writer.write(pa.table({"id": pa.array([1, 2], pa.int32()), "p": ["a", "b"]}))
@@ -55,7 +56,7 @@ def test_cleaning_up_after_a_transaction_leaves_the_records_of_the_next_alone(tm
     with ThreadPoolExecutor(1) as pool:
 
         def begin(write_id: int) -> TransactionWriter:
-            target = DeltaTarget(table, WriteId(write_id), f"{table.location}/.hive_ingest/{write_id}_w")
+            target = DeltaTarget(table, WriteId(write_id), Location.of(f"{table.location}/.hive_ingest/{write_id}_w"))
             return TransactionWriter(records, target, StreamingSettings(), lambda: pool)
 
         first = begin(1)

@@ -14,11 +14,12 @@ import pytest
 from hive_ingest.errors import ConfigurationError, ConnectionMisuse, MetastoreError, MetastoreUnavailable
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
+from tests.support.metastores import connect_in
 
 
 @pytest.fixture
 def ms(sqlite_uri: str, tmp_path: Path) -> Iterator[EmbeddedMetastoreClient]:
-    with connect_metastore(sqlite_uri, warehouse=tmp_path / "warehouse", busy_timeout_seconds=0.2) as client:
+    with connect_in(tmp_path, sqlite_uri, busy_timeout_seconds=0.2) as client:
         assert isinstance(client, EmbeddedMetastoreClient)
         yield client
 

@@ -8,12 +8,8 @@ import pytest
 
 from hive_ingest.errors import ConfigurationError, MetastoreUnavailable, StreamingError
 from hive_ingest.metastore_client import connect_metastore
-from hive_ingest.metastore_client.embedded.uris import (
-    check_warehouse,
-    local_path,
-    normal_location,
-    parse_uri,
-)
+from hive_ingest.metastore_client.embedded.uris import check_warehouse, parse_uri
+from hive_ingest.metastore_client.locations import local_path, normal_location
 
 PASSWORD = "p@ss w/rd:%&?"
 ENCODED = "p%40ss%20w%2Frd%3A%25%26%3F"

@@ -21,7 +21,6 @@ from hive_ingest.errors import (
     TxnAborted,
     UnsupportedFeature,
 )
-from hive_ingest.metastore_client import connect_metastore
 from hive_ingest.model import (
     Column,
     DataOperationType,
@@ -33,6 +32,7 @@ from hive_ingest.model import (
     TxnState,
 )
 from hive_ingest.reader import read_table, scan
+from tests.support.metastores import connect_in
 
 pytestmark = pytest.mark.one_embedded
 
@@ -318,7 +318,7 @@ def test_the_snapshot_is_taken_after_the_lock_was_granted(metastore, table, stru
 @pytest.fixture
 def impatient(metastore_uri, tmp_path):
     """The metastore, whose transactions live half a second without a heartbeat if they were opened here."""
-    with connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse", txn_timeout_seconds=0.6) as client:
+    with connect_in(tmp_path, metastore_uri, txn_timeout_seconds=0.6) as client:
         yield client
 
 
@@ -458,7 +458,7 @@ def test_random_histories_read_as_a_model_of_them(metastore, make_table, struct)
     """Inserts and deletes of transactions that end at random, against a dictionary."""
     random = np.random.default_rng(7)
     table = make_table()
-    model = {}
+    model: dict[tuple[int, ...], object] = {}
     for _ in range(25):
         end = random.choice([table.commit, table.commit, table.abort, table.open])
         write_id = end()
