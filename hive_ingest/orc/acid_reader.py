@@ -20,7 +20,8 @@ from hive_ingest.orc.acid_schema import ACID_COLUMNS, BUCKET, ORIGINAL_WRITE_ID,
 from hive_ingest.orc.checksums import VerifiedFile, verified_input
 from hive_ingest.orc.columns import OrcColumn, column_tree
 from hive_ingest.orc.delete_events import RowIds
-from hive_ingest.orc.tail import OrcTail, read_tail
+from hive_ingest.orc.stripe_footer import check_stripe_footer
+from hive_ingest.orc.tail import read_tail
 from hive_ingest.storage import FileStore
 
 
@@ -57,9 +58,10 @@ class AcidFileReader:
         self._source = _open(store, file)
         self._verified: VerifiedFile | None = None
         try:
-            tail = read_tail(self._source, file.path)
+            self._tail = tail = read_tail(self._source, file.path)
+            self._is_unverified = tail.checksums is None or not verify_checksums
             root = column_tree(tail, file.path)
-            self._orc = self._open_orc(self._input(tail, verify_checksums))
+            self._orc = self._open_orc(self._input())
             schema = self._orc.schema
             self._check_schema(schema)
         except BaseException:
@@ -79,8 +81,12 @@ class AcidFileReader:
             StreamingIOFailure: It cannot be read.
         """
         names = [*acid, *(f"{ROW}.{name}" for name in row)]
+        if self._is_unverified:
+            check_stripe_footer(self._source, self._tail, stripe, self.path)
         try:
-            return StripeRows(self._orc.read_stripe(stripe, columns=names))
+            batch = self._orc.read_stripe(stripe, columns=names)
+            batch.validate()
+            return StripeRows(batch)
         except (pa.ArrowException, OSError) as error:
             self._raise_failure(error)
             raise CorruptFile(
@@ -98,10 +104,11 @@ class AcidFileReader:
     ) -> None:
         self.close()
 
-    def _input(self, tail: OrcTail, verify_checksums: bool) -> pa.NativeFile:
-        if tail.checksums is None or not verify_checksums:
+    def _input(self) -> pa.NativeFile:
+        checksums = self._tail.checksums
+        if checksums is None or self._is_unverified:
             return self._source
-        verified, self._verified = verified_input(self._source, tail.checksums, tail.encoded, self.path)
+        verified, self._verified = verified_input(self._source, checksums, self._tail.encoded, self.path)
         return verified
 
     def _raise_failure(self, error: Exception) -> None:

@@ -24,7 +24,7 @@ from hive_ingest.orc.checksums import (
     tail_checksum_item,
 )
 from hive_ingest.orc.codec import MAX_BLOCK_SIZE, Codec, store, unpack
-from hive_ingest.orc.protobuf import WireError, bytes_field, int_field, read_fields, read_varint
+from hive_ingest.orc.protobuf import WireError, bytes_field, int_field, packed_varints, read_fields
 from hive_ingest.storage import io_errors
 
 MAGIC = b"ORC"
@@ -261,7 +261,7 @@ def _postscript(ending: bytes, file_size: int) -> PostScript:
     magic = rest = b""
     for field in read_fields(raw):
         if field.number == 4:
-            version = _versions(field.value)
+            version = tuple(packed_varints(field))
         elif field.number == 8000:
             magic = field.as_bytes
         else:
@@ -285,16 +285,6 @@ def _postscript(ending: bytes, file_size: int) -> PostScript:
     if found.codec != Codec.NONE and not 0 < found.block_size <= MAX_BLOCK_SIZE:
         raise WireError(f"a compression block of {found.block_size} bytes is impossible")
     return found
-
-
-def _versions(value: int | bytes) -> tuple[int, ...]:
-    if isinstance(value, int):
-        return (value,)
-    found, at = [], 0
-    while at < len(value):
-        number, at = read_varint(value, at)
-        found.append(number)
-    return tuple(found)
 
 
 def _codec(kind: int) -> Codec:

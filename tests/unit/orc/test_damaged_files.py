@@ -12,6 +12,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -25,13 +26,16 @@ from hive_ingest.model import WriteId
 from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead
 from hive_ingest.orc.acid_writer import AcidOrcWriter
 from hive_ingest.orc.checksums import CONTENT_CHECKSUMS
-from hive_ingest.orc.protobuf import bytes_field
+from hive_ingest.orc.codec import Codec
+from hive_ingest.orc.columns import OrcKind
+from hive_ingest.orc.protobuf import bytes_field, int_field
 from hive_ingest.orc.stripe_copy import join
-from hive_ingest.orc.tail import OrcTail, read_tail, with_lengths
+from hive_ingest.orc.stripe_footer import check_stripe_footer
+from hive_ingest.orc.tail import OrcTail, Stripe, read_tail, with_lengths
 from hive_ingest.storage import LocalStore
 
 BUCKET = 1 << 29
-CHANGES = 400
+CHANGES = 200
 MOST_MEMORY_MB = 500
 
 
@@ -183,3 +187,44 @@ def test_the_checksums_of_another_file_are_not_used(tmp_path: Path) -> None:
 
 def tail_of(data: bytes) -> OrcTail:
     return read_tail(pa.BufferReader(data), "a.orc")
+
+
+@pytest.mark.parametrize("compression", ["NONE", "ZSTD"])
+def test_a_stripe_that_contradicts_itself_is_not_decoded(compression: str, tmp_path: Path) -> None:
+    """As in Hive's files, which have no checksums: what can be checked is checked before ORC's library uses it."""
+    path = written(tmp_path / "a", rows(0, 300), compression=compression)
+    (stripe,) = tail_of(path.read_bytes()).footer.stripes
+    original = path.read_bytes()
+    start = stripe.offset + stripe.index_length + stripe.data_length
+    outcomes = Counter[str]()
+    for position in range(start, start + stripe.footer_length):
+        path.write_bytes(original)
+        damage(path, position)
+        try:
+            read_column(path, "i", verify_checksums=False)
+            outcomes["read"] += 1
+        except CorruptFile:
+            outcomes["refused"] += 1
+    assert outcomes["refused"] > stripe.footer_length * 0.6
+
+
+def test_a_dictionary_larger_than_its_column_is_refused() -> None:
+    encodings = [int_field(1, 0), int_field(1, 3) + int_field(2, 2**31)]
+    types = [int_field(1, OrcKind.STRUCT) + int_field(2, 1) + bytes_field(3, b"s"), int_field(1, OrcKind.STRING)]
+    footer = b"".join(bytes_field(2, encoding) for encoding in encodings)
+    tail = tail_of(plain_file())
+    stripe = Stripe(offset=0, index_length=0, data_length=0, footer_length=len(footer), rows=10)
+    tail = replace(
+        tail,
+        postscript=replace(tail.postscript, codec=Codec.NONE),
+        footer=replace(tail.footer, stripes=(stripe,), types=tuple(types)),
+    )
+    with pytest.raises(CorruptFile, match="dictionary has more entries"):
+        check_stripe_footer(pa.BufferReader(footer), tail, 0, "a.orc")
+
+
+def plain_file() -> bytes:
+    """By pyarrow alone."""
+    sink = io.BytesIO()
+    orc.write_table(pa.table({"s": ["a"]}), sink)
+    return sink.getvalue()
