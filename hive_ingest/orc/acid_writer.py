@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from types import TracebackType
 from typing import Self
 
@@ -21,11 +21,12 @@ import pyarrow.orc as orc
 
 from hive_ingest.errors import ConfigurationError, CorruptFile, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.model import WriteId
-from hive_ingest.orc.normalise import check_writable, normalise
+from hive_ingest.orc.acid_schema import INSERT, acid_schema, acid_user_metadata
+from hive_ingest.orc.checksums import ChecksummedOutput, ContentChecksums
+from hive_ingest.orc.normalise import normalise
 from hive_ingest.orc.tail import (
     PostScript,
-    acid_user_metadata,
-    completed_ending,
+    completed_tail,
     parse_postscript,
     parse_stripe_rows,
 )
@@ -42,7 +43,6 @@ COMPRESSIONS = {
 DEFAULT_STRIPE_SIZE_BYTES = 64 * 1024 * 1024
 DEFAULT_ROW_INDEX_STRIDE = 10_000
 ACID_VERSION_FILE = "_orc_acid_version"
-_INSERT = 0
 _HELD_BYTES = 1024 * 1024
 _WRITE_BUFFER_BYTES = 256 * 1024
 _LONGEST_POSTSCRIPT = 256
@@ -57,22 +57,6 @@ class AcidFile:
     rows: int
     size_bytes: int
     stripe_rows: tuple[int, ...]
-
-
-@lru_cache(maxsize=128)
-def acid_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema of an ACID file whose rows have the columns of `schema`. Raises UnsupportedFeature."""
-    check_writable(schema)
-    return pa.schema(
-        [
-            ("operation", pa.int32()),
-            ("originalTransaction", pa.int64()),
-            ("bucket", pa.int32()),
-            ("rowId", pa.int64()),
-            ("currentTransaction", pa.int64()),
-            ("row", pa.struct(list(schema))),
-        ]
-    )
 
 
 def write_acid_version(store: FileStore, folders: Sequence[str], *, sync: bool = True) -> None:
@@ -211,22 +195,32 @@ class AcidOrcWriter:
         """operation, originalTransaction (and currentTransaction) and bucket; kept for the next batch."""
         if not self._constants or len(self._constants[0]) < rows:
             self._constants = [
-                pa.array(np.full(rows, _INSERT, np.int32)),
+                pa.array(np.full(rows, INSERT, np.int32)),
                 pa.array(np.full(rows, self._write_id, np.int64)),
                 pa.array(np.full(rows, self._bucket_property, np.int32)),
             ]
         return [column.slice(0, rows) for column in self._constants]
 
-    def _completed_tail(self, ending: bytes, postscript: PostScript) -> tuple[bytes, tuple[int, ...]]:
-        """The ending with Hive's metadata in it, and the rows of each stripe."""
-        stripe_rows = parse_stripe_rows(ending, postscript, self.path)
+    def _completed_tail(
+        self, tail: bytes, postscript: PostScript, checksums: ContentChecksums
+    ) -> tuple[bytes, tuple[int, ...]]:
+        """The tail with Hive's metadata and checksums in it, and the rows of each stripe."""
+        stripe_rows = parse_stripe_rows(tail, postscript, self.path)
         if sum(stripe_rows) != self._rows:
             raise CorruptFile(f"{self.path!r} was given {self._rows} rows but its stripes hold {sum(stripe_rows)}")
         ends = itertools.accumulate(stripe_rows, initial=self._first_row_id)
         keys = [(self._write_id, self._bucket_property, end - 1) for end in ends][1:]
-        items = acid_user_metadata(keys, inserts=self._rows)
-        kept = ending[: len(ending) - postscript.size - 1]
-        return kept + completed_ending(postscript, items), stripe_rows
+        completed = completed_tail(
+            tail[: postscript.footer_length],
+            postscript,
+            metadata_length=postscript.metadata_length,
+            checksums=checksums,
+            items=acid_user_metadata(keys, inserts=self._rows),
+        )
+        return completed, stripe_rows
+
+
+_CompleteTail = Callable[[bytes, PostScript, ContentChecksums], tuple[bytes, tuple[int, ...]]]
 
 
 class _Sink:
@@ -234,6 +228,7 @@ class _Sink:
 
     def __init__(self, output: OutputFile) -> None:
         self._output = output
+        self._content = ChecksummedOutput(output)
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._size = 0
@@ -257,14 +252,16 @@ class _Sink:
     def seal(self) -> None:
         self._sealed = True
 
-    def finish(self, complete: Callable[[bytes, PostScript], tuple[bytes, tuple[int, ...]]]) -> AcidFile:
-        """Let `complete` rewrite the held ending, then close the file."""
+    def finish(self, complete: _CompleteTail) -> AcidFile:
+        """Let `complete` rewrite the tail, then close the file."""
         ending = self._take_ending(b"", _LONGEST_POSTSCRIPT)
         postscript = parse_postscript(ending, self._size, self.path)
         ending = self._take_ending(ending, postscript.tail_length)
-        ending, stripe_rows = complete(ending, postscript)
-        self._held.append(ending)
+        content = len(ending) - postscript.tail_length
+        self._held.append(ending[:content])
         self._pass_on()
+        tail, stripe_rows = complete(ending[content:], postscript, self._content.checksums())
+        self._output.write(tail)
         self._output.close()
         self.done = True
         return AcidFile(self.path, sum(stripe_rows), self._output.tell(), stripe_rows)
@@ -278,7 +275,7 @@ class _Sink:
         held, self._held, self._held_bytes = self._held, [], 0
         try:
             for data in held:
-                self._output.write(data)
+                self._content.write(data)
         except StreamingIOFailure as failure:
             self.failure = failure
             raise

@@ -13,18 +13,8 @@ import pyarrow as pa
 from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
 from hive_ingest.errors import CorruptFile, UnsupportedFeature
 from hive_ingest.model import Table
-from hive_ingest.orc.acid_reader import (
-    BUCKET,
-    DELETE,
-    INSERT,
-    OPERATION,
-    ORIGINAL_WRITE_ID,
-    ROW_ID,
-    WRITE_ID,
-    AcidFileReader,
-    FileToRead,
-    StripeRows,
-)
+from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead, StripeRows
+from hive_ingest.orc.acid_schema import BUCKET, DELETE, INSERT, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from hive_ingest.orc.delete_events import DeleteEvents, RowIds
 from hive_ingest.reader.evolution import ColumnSource, column_sources
 from hive_ingest.reader.folder import FolderToRead
@@ -53,11 +43,12 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What to read of a table. `output` are names in order; `predicate` may read others."""
+    """What to read of a table, and how. `output` are names in order; `predicate` may read others."""
 
     table: Table
     output: tuple[str, ...]
     predicate: Predicate | None
+    verify_checksums: bool = True
     schema: pa.Schema = field(init=False)
     needed: frozenset[str] = field(init=False)
 
@@ -126,7 +117,7 @@ class _PartitionReading:
         self._deletes = _load_delete_events(store, delete_event_files, valid_write_ids)
 
     def batches(self, file: FileToRead, *, newest_first: bool = False) -> Iterator[pa.RecordBatch]:
-        with AcidFileReader(self._store, file) as reader:
+        with AcidFileReader(self._store, file, verify_checksums=self._projection.verify_checksums) as reader:
             sources = column_sources(
                 self._projection.table.columns,
                 self._projection.needed,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -35,6 +36,7 @@ def scan(
     filter: pc.Expression | None = None,
     row_ids: bool = False,
     batch_rows: int = DEFAULT_BATCH_ROWS,
+    verify_checksums: bool = True,
     lock_wait_seconds: float = DEFAULT_LOCK_WAIT_SECONDS,
     agent_info: str = DEFAULT_AGENT_INFO,
 ) -> Scan:
@@ -45,6 +47,8 @@ def scan(
     out, and partitions for which it cannot be true are not even listed.
     `row_ids` appends `row__id struct<writeid: int64, bucketid: int32, rowid: int64>`, Hive's ROW__ID.
     `batch_rows`: most rows in a batch. `agent_info` is what SHOW LOCKS says of the reader.
+    `verify_checksums`: verify what is read of files that have checksums (all that were written here), before it is
+    decoded. It takes up to a seventh more processor time when all columns are read, next to nothing for a few.
 
     Rows come by partition name, then file, then as they lie in the file. char(n) comes padded to n characters, as
     Hive returns it; a column that was added after a file was written is null in its rows.
@@ -58,7 +62,7 @@ def scan(
     name = TableName.of(table)
     transaction = ReadTransaction(client, name, lock_wait_seconds=lock_wait_seconds, agent_info=agent_info)
     try:
-        projection, partitions = what_to_read(client, name, columns, filter, row_ids)
+        projection, partitions = what_to_read(client, name, columns, filter, row_ids, verify_checksums)
     except BaseException as error:
         transaction.abort(error)
         raise
@@ -72,6 +76,7 @@ def read_table(
     columns: Sequence[str] | None = None,
     filter: pc.Expression | None = None,
     row_ids: bool = False,
+    verify_checksums: bool = True,
     lock_wait_seconds: float = DEFAULT_LOCK_WAIT_SECONDS,
     agent_info: str = DEFAULT_AGENT_INFO,
 ) -> pa.Table:
@@ -82,6 +87,7 @@ def read_table(
         columns=columns,
         filter=filter,
         row_ids=row_ids,
+        verify_checksums=verify_checksums,
         lock_wait_seconds=lock_wait_seconds,
         agent_info=agent_info,
     ) as rows:
@@ -180,11 +186,12 @@ def what_to_read(
     columns: Sequence[str] | None,
     filter: pc.Expression | None,
     row_ids: bool,
+    verify_checksums: bool,
 ) -> tuple[Projection, list[PartitionToRead]]:
     """Asked within the read transaction. Raises NoSuchObject, ConfigurationError, UnsupportedFeature."""
     found = client.get_table(table)
     check_readable(found)
-    projection = _projection(found, columns, filter, row_ids)
+    projection = replace(_projection(found, columns, filter, row_ids), verify_checksums=verify_checksums)
     return projection, _partitions(client, found, projection)
 
 

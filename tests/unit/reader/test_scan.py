@@ -384,7 +384,7 @@ def test_broken_bytes_in_a_stripe_are_corrupt_by_name(metastore, make_table):
 
 def test_an_orc_file_of_another_schema_is_foreign(metastore, table):
     orc.write_table(pa.table({"id": [1]}), table.path / "delta_0000002_0000002_0000/bucket_00000")
-    with pytest.raises(CorruptFile, match="no file of an ACID table"):
+    with pytest.raises(CorruptFile, match="not a file of an ACID table"):
         read_table(metastore, "web.t")
 
 
