@@ -7,9 +7,7 @@ for its lock, or that finds such a base, is begun anew with a fresh write id.
 
 from __future__ import annotations
 
-import getpass
 import logging
-import socket
 import threading
 import time
 from collections import deque
@@ -82,7 +80,6 @@ class TransactionOpener:
         self._lock = threading.Lock()
         self._ahead: deque[TxnId] = deque()
         self._idle_since = now()
-        self._user, self._hostname = getpass.getuser(), socket.gethostname()
 
     @property
     def remaining(self) -> int:
@@ -120,7 +117,7 @@ class TransactionOpener:
             table: self._client.allocate_table_write_ids(table, [txn_id])[0].write_id for table in self._plan.tables
         }
         reach("after_write_id")
-        request = LockRequest(self._plan.components, txn_id, self._user, self._hostname, self._plan.agent_info)
+        request = LockRequest(self._plan.components, txn_id, agent_info=self._plan.agent_info)
         answer = self._client.lock(request)
         waited_for = None
         if answer.state is not LockState.ACQUIRED:
@@ -169,7 +166,7 @@ class TransactionOpener:
                 txn_id = self._ahead.popleft()
                 if txn_id not in self._heartbeater.lost:
                     return txn_id
-        opened = self._client.open_txns(self._batch_size, user=self._user, agent_info=self._plan.agent_info)
+        opened = self._client.open_txns(self._batch_size, agent_info=self._plan.agent_info)
         reach("after_open_txns")
         self._heartbeater.watch(opened)
         with self._lock:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+from hive_ingest.identity import this_host
 
 #: Of HL_AGENT_INFO and TXN_AGENT_INFO in Hive: a longer one makes the metastore refuse the lock.
 MAX_AGENT_INFO = 128
@@ -69,7 +70,7 @@ class Owner:
 
 def _host() -> str:
     """The host's name; a long one by its beginning and a digest."""
-    name = socket.gethostname().replace("/", "_")
+    name = this_host().replace("/", "_")
     return name if len(name) <= _LONGEST_HOST else f"{name[:24]}~{hashlib.sha256(name.encode()).hexdigest()[:15]}"
 
 

@@ -5,9 +5,7 @@ As long as it is open, no cleaner takes a file that its snapshot needs.
 
 from __future__ import annotations
 
-import getpass
 import logging
-import socket
 import threading
 
 import tenacity
@@ -44,7 +42,7 @@ class ReadTransaction:
         self._table = table
         self._heartbeat: _Heartbeat | None = None
         self.is_open = True
-        (self.txn_id,) = client.open_txns(1, user=_user(), agent_info=agent_info, txn_type=TxnType.READ_ONLY)
+        (self.txn_id,) = client.open_txns(1, agent_info=agent_info, txn_type=TxnType.READ_ONLY)
         try:
             self._heartbeat = _Heartbeat(client.clone(), self.txn_id)
             self._acquire(lock_wait_seconds, agent_info)
@@ -117,7 +115,7 @@ class ReadTransaction:
             self._table.table,
             operation_type=DataOperationType.SELECT,
         )
-        request = LockRequest((component,), self.txn_id, _user(), socket.gethostname(), agent_info)
+        request = LockRequest((component,), self.txn_id, agent_info=agent_info)
         answer = self._client.lock(request)
         if answer.state is LockState.WAITING:
             answer = self._wait(answer, lock_wait_seconds)
@@ -150,13 +148,6 @@ def _described(lock: LockInfo) -> str:
         f"transaction {lock.txn_id} of {lock.user or 'unknown'}@{lock.hostname or 'unknown'} ({lock.agent_info}) "
         f"holds {lock.type.name} on it"
     )
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # no such user id, as in some containers
-        return ""
 
 
 class _Heartbeat:
