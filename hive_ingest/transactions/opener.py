@@ -166,6 +166,7 @@ class TransactionOpener:
                 txn_id = self._ahead.popleft()
                 if txn_id not in self._heartbeater.lost:
                     return txn_id
+                self._heartbeater.forget([txn_id])
         opened = self._client.open_txns(self._batch_size, agent_info=self._plan.agent_info)
         reach("after_open_txns")
         self._heartbeater.watch(opened)

@@ -6,7 +6,6 @@ As long as it is open, no cleaner takes a file that its snapshot needs.
 from __future__ import annotations
 
 import logging
-import threading
 
 import tenacity
 
@@ -23,13 +22,11 @@ from hive_ingest.model import (
     LockState,
     LockType,
     TableName,
-    TxnId,
     TxnType,
 )
+from hive_ingest.transactions.heartbeat import Heartbeater
 
 _log = logging.getLogger(__name__)
-_BEATS_PER_TIMEOUT = 3
-_RETRY_SECONDS = 1.0
 _LONGEST_POLL_SECONDS = 1.0
 
 
@@ -40,11 +37,11 @@ class ReadTransaction:
         """Raises LockTimeout (nothing stays open then), and what the metastore raises."""
         self._client = client
         self._table = table
-        self._heartbeat: _Heartbeat | None = None
+        self._heartbeater = Heartbeater(client, name="hive-ingest-reader-heartbeat")
         self.is_open = True
         (self.txn_id,) = client.open_txns(1, agent_info=agent_info, txn_type=TxnType.READ_ONLY)
         try:
-            self._heartbeat = _Heartbeat(client.clone(), self.txn_id)
+            self._heartbeater.watch([self.txn_id])
             self._acquire(lock_wait_seconds, agent_info)
             # Only now: a writer that held the table before us is in the snapshot (qubole/spark-acid#35).
             self.valid_txns: ValidTxnList = client.get_valid_txns(self.txn_id)
@@ -56,9 +53,11 @@ class ReadTransaction:
             raise
 
     def check(self) -> None:
-        """Raises what the heartbeat learned: that the transaction is gone, and files may go with it."""
-        if self._heartbeat is not None and self._heartbeat.lost is not None:
-            raise self._is_lost(self._heartbeat.lost) from self._heartbeat.lost
+        """Raises TxnAborted when a heartbeat found the transaction gone, because files may go with it."""
+        try:
+            self._heartbeater.raise_if_lost(self.txn_id)
+        except TxnAborted as error:
+            raise self._is_lost(error) from error
 
     def commit(self) -> None:
         """End it. Raises TxnAborted when it had timed out, so that what was read may have missed files."""
@@ -95,8 +94,8 @@ class ReadTransaction:
     def _end(self) -> bool:
         """False when it was ended before."""
         was_open, self.is_open = self.is_open, False
-        if was_open and self._heartbeat is not None:
-            self._heartbeat.stop()
+        if was_open:
+            self._heartbeater.stop()
         return was_open
 
     def _is_lost(self, error: StreamingError) -> TxnAborted:
@@ -148,36 +147,3 @@ def _described(lock: LockInfo) -> str:
         f"transaction {lock.txn_id} of {lock.user or 'unknown'}@{lock.hostname or 'unknown'} ({lock.agent_info}) "
         f"holds {lock.type.name} on it"
     )
-
-
-class _Heartbeat:
-    """A thread that keeps one transaction alive, every third of the time-out; after a failed beat every second."""
-
-    def __init__(self, client: MetastoreClient, txn_id: TxnId) -> None:
-        self._client = client
-        self._txn_id = txn_id
-        self._interval_seconds = client.txn_timeout_seconds / _BEATS_PER_TIMEOUT
-        self._stopped = threading.Event()
-        #: Why the transaction is gone, once it is.
-        self.lost: StreamingError | None = None
-        self._thread = threading.Thread(target=self._run, name=f"hive-ingest read txn {txn_id}", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
-
-    def _run(self) -> None:
-        pause = self._interval_seconds
-        with self._client:
-            while not self._stopped.wait(pause):
-                try:
-                    self._client.heartbeat(txn_id=self._txn_id)
-                    pause = self._interval_seconds
-                except (TxnAborted, NoSuchTxn) as error:
-                    self.lost = error
-                    return
-                except StreamingError as error:
-                    _log.warning("no heartbeat for the reader's transaction %d: %s", self._txn_id, error)
-                    pause = min(_RETRY_SECONDS, self._interval_seconds)
