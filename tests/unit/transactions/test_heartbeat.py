@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,6 +12,7 @@ import pytest
 from hive_ingest.errors import MetastoreUnavailable, TxnAborted
 from hive_ingest.model import HeartbeatTxnRange, TxnId
 from hive_ingest.transactions.heartbeat import Heartbeater, contiguous_ranges
+from tests.unit.transactions.waiting import wait_until
 
 
 class FakeClient:
@@ -45,13 +45,6 @@ class FakeClient:
 
 def heartbeater(client: Any) -> Heartbeater:
     return Heartbeater(client)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen within 5 s"
-        time.sleep(0.01)
 
 
 def ids(*values: int) -> list[TxnId]:
