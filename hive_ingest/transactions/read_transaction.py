@@ -7,27 +7,23 @@ from __future__ import annotations
 
 import logging
 
-import tenacity
-
 from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
-from hive_ingest.errors import LockTimeout, NoSuchTxn, StreamingError, TxnAborted
+from hive_ingest.errors import NoSuchTxn, StreamingError, TxnAborted
 from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import (
     DataOperationType,
     LockComponent,
-    LockInfo,
     LockLevel,
     LockRequest,
-    LockResponse,
-    LockState,
     LockType,
     TableName,
     TxnType,
 )
 from hive_ingest.transactions.heartbeat import Heartbeater
+from hive_ingest.transactions.lock_errors import lock_timeout
+from hive_ingest.transactions.lock_wait import LockWait
 
 _log = logging.getLogger(__name__)
-_LONGEST_POLL_SECONDS = 1.0
 
 
 class ReadTransaction:
@@ -116,34 +112,6 @@ class ReadTransaction:
         )
         request = LockRequest((component,), self.txn_id, agent_info=agent_info)
         answer = self._client.lock(request)
-        if answer.state is LockState.WAITING:
-            answer = self._wait(answer, lock_wait_seconds)
-        if answer.state is not LockState.ACQUIRED:
-            raise TxnAborted(f"the read lock on {self._table} was refused ({answer.state.name}): read again")
-
-    def _wait(self, answer: LockResponse, seconds: float) -> LockResponse:
-        polling = tenacity.Retrying(
-            retry=tenacity.retry_if_result(lambda response: response.state is LockState.WAITING),
-            wait=tenacity.wait_exponential(multiplier=0.02, max=_LONGEST_POLL_SECONDS),
-            stop=tenacity.stop_after_delay(seconds),
-        )
-        try:
-            return polling(self._client.check_lock, answer.lock_id)
-        except tenacity.RetryError as error:
-            raise LockTimeout(
-                f"no read lock on {self._table} within {seconds:g} s: {self._blocker(answer)}. "
-                "Wait for it, abort it, or give a longer lock_wait_seconds"
-            ) from error
-
-    def _blocker(self, answer: LockResponse) -> str:
-        locks = self._client.show_locks(self._table)
-        ours = next((lock for lock in locks if lock.lock_id == answer.lock_id), None)
-        holder = next((lock for lock in locks if ours and lock.lock_id == ours.blocked_by_lock_id), None)
-        return _described(holder) if holder else "its holder is not known"
-
-
-def _described(lock: LockInfo) -> str:
-    return (
-        f"transaction {lock.txn_id} of {lock.user or 'unknown'}@{lock.hostname or 'unknown'} ({lock.agent_info}) "
-        f"holds {lock.type.name} on it"
-    )
+        wait = LockWait(self._client, [self._table], lock_wait_seconds)
+        if not wait.acquires(answer):
+            raise lock_timeout(self._table, wait.blockers(answer.lock_id), lock_wait_seconds, wanted="read lock")
