@@ -366,7 +366,7 @@ class StreamingConnection:
             if not fits:
                 return True
         if self._overwrite:
-            return locked.is_not_highest(name)  # rows that were committed above it would outlive the overwrite
+            return locked.is_older_than_a_commit(name)  # rows that were committed above it would outlive the overwrite
         if not locked.may_be_overtaken(name) or self._table.is_partitioned:
             return False  # the partitions are not known yet: they are looked at before the commit
         return newest_overwrite(Location.of(self._table.location)) > locked.write_ids[name]

@@ -43,6 +43,11 @@ class MetastoreClient(Protocol):
         ...
 
     @property
+    def metastore_id(self) -> str:
+        """A UUID that tells this metastore from every other one, whatever the address; a copied database keeps it."""
+        ...
+
+    @property
     def txn_timeout_seconds(self) -> float:
         """How long a transaction lives without a heartbeat (`hive.txn.timeout`)."""
         ...

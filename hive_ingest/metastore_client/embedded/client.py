@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from sqlalchemy import bindparam, insert, select
+
+from hive_ingest.metastore_client.embedded import tables as t
 from hive_ingest.metastore_client.embedded.backends import backend_for
 from hive_ingest.metastore_client.embedded.commits import CommitCalls
-from hive_ingest.metastore_client.embedded.database import Database
+from hive_ingest.metastore_client.embedded.database import Database, Session
 from hive_ingest.metastore_client.embedded.folders import make_folders
 from hive_ingest.metastore_client.embedded.housekeeping import HousekeepingCalls
 from hive_ingest.metastore_client.embedded.locks import LockCalls
@@ -36,6 +40,7 @@ class EmbeddedMetastoreClient(
         self._db = database
         self._warehouse = warehouse
         self._options = options
+        self._metastore_id: str | None = None
 
     @classmethod
     def connect(cls, uri: str, warehouse: str, options: EmbeddedOptions) -> Self:
@@ -58,6 +63,13 @@ class EmbeddedMetastoreClient(
     def uri(self) -> str:
         """Where it is, without any password."""
         return str(self._db.backend.uri)
+
+    @property
+    def metastore_id(self) -> str:
+        """A UUID, made when it is first asked for."""
+        if self._metastore_id is None:
+            self._metastore_id = self._db.run(_get_or_make_id)
+        return self._metastore_id
 
     @property
     def remembers_overtakers(self) -> bool:
@@ -101,7 +113,9 @@ class EmbeddedMetastoreClient(
     def clone(self) -> Self:
         """Another client of the same metastore, with a connection of its own, for another thread."""
         database = Database(self._db.backend, clock_offset_seconds=self.clock_offset_seconds)
-        return type(self)(database, self._warehouse, self._options)
+        other = type(self)(database, self._warehouse, self._options)
+        other._metastore_id = self._metastore_id
+        return other
 
     def close(self) -> None:
         """Idempotent. Every later call raises ConnectionMisuse."""
@@ -117,3 +131,16 @@ class EmbeddedMetastoreClient(
 
     def __repr__(self) -> str:
         return f"EmbeddedMetastoreClient({self.uri!r}, warehouse={self._warehouse!r})"
+
+
+_ID_ROW = "metastore_id"
+_GET_ID = select(t.HOUSEKEEPING_LEASE.c.HKL_HOLDER).where(t.HOUSEKEEPING_LEASE.c.HKL_NAME == _ID_ROW)
+_SET_ID = insert(t.HOUSEKEEPING_LEASE).values(HKL_NAME=_ID_ROW, HKL_HOLDER=bindparam("id"), HKL_EXPIRES=0, HKL_DUE=0)
+
+
+def _get_or_make_id(session: Session) -> str:
+    found = session.scalar(_GET_ID)
+    if found is None:
+        found = str(uuid.uuid4())
+        session.execute(_SET_ID, id=found)
+    return str(found)

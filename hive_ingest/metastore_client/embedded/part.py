@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime
 
@@ -42,17 +39,6 @@ class ClientPart(ABC):
     @abstractmethod
     def get_valid_txns(self, txn_id: TxnId | None = None) -> ValidTxnList:
         """A snapshot of now."""
-
-
-def this_host() -> str:
-    return socket.gethostname()
-
-
-def this_user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user without an entry in passwd
-        return str(os.getuid())
 
 
 def abort_reason(meta_info: str | None, last_heartbeat_ms: int) -> str:

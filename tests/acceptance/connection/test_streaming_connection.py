@@ -30,7 +30,7 @@ from hive_ingest.model import LockState, LockType, TxnId
 from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
 from tests.support import connections
 from tests.support.rows import ids
-from tests.support.tables import files_of, table_folder
+from tests.support.tables import files_of
 
 
 def record(id: int, msg: str = "m", **partition: Any) -> bytes:
@@ -583,20 +583,3 @@ def test_many_small_partitions_share_their_spills_and_get_one_file_each(ms: Meta
     data = [name for name in files_of(ms, "web.alerts") if "bucket_" in name]
     assert len(data) == len(set(data))
     assert {name.split("/")[1] for name in data} == {f"country={i}" for i in range(30)}
-
-
-def test_leftovers_of_a_killed_writer_are_removed_by_the_next_one(ms: MetastoreClient) -> None:
-    root = table_folder(ms, "plain")
-    (txn,) = ms.open_txns(1)
-    folder = root / ".hive_ingest"
-    folder.mkdir()
-    alive = folder / f"{txn}_alive.0.orc"
-    (ended_txn,) = ms.open_txns(1)
-    ms.commit_txn(ended_txn)
-    ended = folder / f"{ended_txn}_dead.0.spill.orc"
-    for file in (ended, alive):
-        file.write_bytes(b"left")
-    with connect(ms):
-        pass
-    assert alive.exists()
-    assert not ended.exists()

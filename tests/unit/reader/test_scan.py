@@ -251,7 +251,7 @@ def test_a_forgotten_scan_warns_and_gives_its_transaction_back(metastore, table)
     with pytest.warns(ResourceWarning, match="was not read to its end"):
         forgotten.clear()
     assert open_readers(metastore) == []
-    assert not [t for t in threading.enumerate() if t.name.startswith("hive-ingest read txn")]
+    assert not [t for t in threading.enumerate() if t.name == "hive-ingest-reader-heartbeat"]
 
 
 @pytest.mark.parametrize(
@@ -338,8 +338,9 @@ def test_a_reader_whose_transaction_is_gone_stops_instead_of_missing_files(metas
         next(rows)
         (reader,) = open_readers(metastore)
         metastore.abort_txn(reader.id, reason="by an operator")
-        (heartbeat,) = (t for t in threading.enumerate() if t.name == f"hive-ingest read txn {reader.id}")
-        heartbeat.join(timeout=30)
+        deadline = time.monotonic() + 30
+        while not rows._transaction._heartbeater.lost and time.monotonic() < deadline:
+            time.sleep(0.01)
         with pytest.raises(TxnAborted, match="read again"):
             next(rows)
 
@@ -425,7 +426,7 @@ def test_reading_warns_of_nothing_and_leaves_no_thread(metastore, table):
         warnings.simplefilter("error")
         read_table(metastore, "web.t")
         gc.collect()
-    assert not [t for t in threading.enumerate() if t.name.startswith("hive-ingest read txn")]
+    assert not [t for t in threading.enumerate() if t.name == "hive-ingest-reader-heartbeat"]
 
 
 # -- schemas ---------------------------------------------------------------------------------------
