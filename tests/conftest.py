@@ -174,5 +174,5 @@ def forget_commits(request: pytest.FixtureRequest, metastore_kind: str) -> Calla
 
 @pytest.fixture
 def metastore(metastore_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
-    with connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
+    with connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse", create=True) as client:
         yield client

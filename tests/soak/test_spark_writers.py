@@ -17,5 +17,5 @@ from tests.spark.test_parallel import check_that_4096_tasks_write
 def test_five_thousand_tasks_write_an_unbucketed_table_with_all_its_bucket_numbers(
     spark: SparkSession, metastore_uri: str, tmp_path: Path
 ) -> None:
-    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
+    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse", create=True) as client:
         check_that_4096_tasks_write(spark, client, Tables(client))

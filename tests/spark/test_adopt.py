@@ -22,7 +22,7 @@ pytestmark = pytest.mark.one_embedded
 
 @pytest.fixture
 def ms(metastore_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
-    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
+    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse", create=True) as client:
         client.create_database("web")
         client.create_table("web.t", columns={"id": "int"})
         yield client

@@ -29,7 +29,7 @@ NULL = "__HIVE_DEFAULT_PARTITION__"
 
 @pytest.fixture
 def client(metastore_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
-    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
+    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse", create=True) as client:
         yield client
 
 

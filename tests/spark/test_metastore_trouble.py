@@ -50,7 +50,7 @@ def address(metastore_timing_out: Callable[[float], Address]) -> Address:
 
 @pytest.fixture
 def client(address: Address, tmp_path: Path) -> Iterator[MetastoreClient]:
-    with hi.connect_metastore(address.uri, warehouse=tmp_path / "warehouse", **address.options) as client:
+    with hi.connect_metastore(address.uri, warehouse=tmp_path / "warehouse", **address.options, create=True) as client:
         yield client
 
 

@@ -33,7 +33,7 @@ BEYOND_THE_BUFFER_BYTES = 300 * MIB
 
 @pytest.fixture
 def client(metastore_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
-    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
+    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse", create=True) as client:
         yield client
 
 

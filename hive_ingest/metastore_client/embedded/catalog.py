@@ -14,9 +14,9 @@ from sqlalchemy import Table as SqlTable
 
 from hive_ingest.errors import AlreadyExists, NoSuchObject, UnsupportedFeature
 from hive_ingest.metastore_client.embedded import tables as t
-from hive_ingest.metastore_client.embedded.database import Row, Session
 from hive_ingest.metastore_client.embedded.databases import DatabaseCalls, matching, no_such_database
 from hive_ingest.metastore_client.embedded.folders import make_folders, move_folder
+from hive_ingest.metastore_client.embedded.sessions import Row, Session
 from hive_ingest.metastore_client.embedded.sql import now_ms
 from hive_ingest.metastore_client.locations import local_path
 from hive_ingest.metastore_client.table_checks import MANAGED, check_change, new_table
@@ -318,7 +318,7 @@ def _texts(table: Table) -> dict[str, Any]:
     }
 
 
-def _table(name: TableName, rows: list[Row]) -> Table:
+def _table(name: TableName, rows: Sequence[Row]) -> Table:
     if not rows:
         raise NoSuchObject(f"there is no table {name}: create it first, or correct the name")
     row = rows[0]

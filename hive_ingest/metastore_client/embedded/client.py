@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client.embedded.backends import backend_for
 from hive_ingest.metastore_client.embedded.commits import CommitCalls
-from hive_ingest.metastore_client.embedded.database import Database
+from hive_ingest.metastore_client.embedded.databases import default_location
 from hive_ingest.metastore_client.embedded.folders import make_folders
 from hive_ingest.metastore_client.embedded.housekeeping import HousekeepingCalls
 from hive_ingest.metastore_client.embedded.locks import LockCalls
-from hive_ingest.metastore_client.embedded.migrations import open_schema
+from hive_ingest.metastore_client.embedded.migrations import no_metastore, open_schema
 from hive_ingest.metastore_client.embedded.options import EmbeddedOptions
 from hive_ingest.metastore_client.embedded.partitions import PartitionCalls
+from hive_ingest.metastore_client.embedded.sessions import Sessions
 from hive_ingest.metastore_client.embedded.snapshots import SnapshotCalls
 from hive_ingest.metastore_client.embedded.transactions import TransactionCalls
-from hive_ingest.metastore_client.embedded.uris import check_warehouse, parse_uri
+from hive_ingest.metastore_client.embedded.uris import MetastoreUri, check_warehouse, parse_uri
 from hive_ingest.metastore_client.embedded.write_ids import WriteIdCalls
 from hive_ingest.metastore_client.locations import normal_location
 from hive_ingest.model import TableName, TxnId, WriteId
@@ -26,33 +29,52 @@ from hive_ingest.model import TableName, TxnId, WriteId
 class EmbeddedMetastoreClient(
     HousekeepingCalls, TransactionCalls, CommitCalls, LockCalls, SnapshotCalls, WriteIdCalls, PartitionCalls
 ):
-    """One connection to an embedded metastore; made by `connect_metastore`.
+    """A client of an embedded metastore; made by `connect_metastore`.
 
-    Many processes may share one metastore. A client is used from one thread at a time; after a fork the child's
-    first call opens a connection of its own.
+    Many processes may share one metastore, and many threads one client. After a fork the child's calls open
+    connections of their own.
     """
 
-    def __init__(self, database: Database, warehouse: str, options: EmbeddedOptions) -> None:
-        self._db = database
+    def __init__(self, sessions: Sessions, warehouse: str, options: EmbeddedOptions) -> None:
+        self._db = sessions
         self._warehouse = warehouse
         self._options = options
 
     @classmethod
-    def connect(cls, uri: str, warehouse: str, options: EmbeddedOptions) -> Self:
-        """Make or open the metastore. Raises ConfigurationError, MetastoreSchemaError, MetastoreUnavailable."""
+    def connect(cls, uri: str, warehouse: str | None, options: EmbeddedOptions, *, create: bool = False) -> Self:
+        """Open the metastore, or make it.
+
+        Args:
+            uri: Of SQLite or PostgreSQL.
+            warehouse: Where databases lie that have no location. None stands for the folder that the metastore was
+                made with; in a new one, for `warehouse` beside the SQLite file.
+            options: Limits.
+            create: Whether a missing SQLite file, or the tables in an empty PostgreSQL database, may be made.
+
+        Raises:
+            ConfigurationError: An invalid address or warehouse.
+            MetastoreError: There is no metastore, and `create` is false.
+            MetastoreSchemaError: The database is not a metastore of ours, or of a newer version.
+            MetastoreUnavailable: No connection.
+        """
         address = parse_uri(uri)
-        location = check_warehouse(address, warehouse)
-        if address.is_sqlite:
+        given = None if warehouse is None else check_warehouse(address, warehouse)
+        backend = backend_for(address, options)
+        if address.is_sqlite and not address.path.exists():
+            if not create:
+                raise no_metastore(f"there is no file {str(address.path)!r}")
             make_folders([normal_location(str(address.path.parent))])
-        make_folders([location])
-        backend = backend_for(address, options.busy_timeout_seconds)
-        database = Database(backend, clock_offset_seconds=options.clock_offset_seconds)
+            address.path.touch()
+        sessions = Sessions(backend, clock_offset_seconds=options.clock_offset_seconds)
         try:
-            open_schema(database, location)
+            # Not made in a metastore that exists: a warehouse that is missing there may be on a disk not mounted.
+            open_schema(sessions, functools.partial(_new_warehouse, address, given) if create else None)
+            if backend.durability_query:
+                backend.check_durability(sessions.execute_sql(backend.durability_query))
+            return cls(sessions, given or default_location(sessions), options)
         except BaseException:
-            database.close()
+            sessions.close()
             raise
-        return cls(database, location, options)
 
     @property
     def uri(self) -> str:
@@ -99,9 +121,8 @@ class EmbeddedMetastoreClient(
         self._db.clock_offset_seconds = seconds
 
     def clone(self) -> Self:
-        """Another client of the same metastore, with a connection of its own, for another thread."""
-        database = Database(self._db.backend, clock_offset_seconds=self.clock_offset_seconds)
-        return type(self)(database, self._warehouse, self._options)
+        """Another client of the same metastore, closed on its own."""
+        return type(self)(self._db.clone(), self._warehouse, self._options)
 
     def close(self) -> None:
         """Idempotent. Every later call raises ConnectionMisuse."""
@@ -117,3 +138,12 @@ class EmbeddedMetastoreClient(
 
     def __repr__(self) -> str:
         return f"EmbeddedMetastoreClient({self.uri!r}, warehouse={self._warehouse!r})"
+
+
+def _new_warehouse(address: MetastoreUri, given: str | None) -> str:
+    """The warehouse of a metastore that is being made; makes the folder."""
+    if given is None and not address.is_sqlite:
+        raise ConfigurationError("no warehouse: give the folder in which databases and tables shall lie")
+    location = given or normal_location(str(address.path.parent / "warehouse"))
+    make_folders([location])
+    return location

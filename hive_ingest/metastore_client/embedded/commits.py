@@ -11,8 +11,8 @@ from sqlalchemy import and_, bindparam, delete, exists, insert, select, update
 
 from hive_ingest.errors import InvalidOperation, TxnAborted
 from hive_ingest.metastore_client.embedded import tables as t
-from hive_ingest.metastore_client.embedded.database import Session
 from hive_ingest.metastore_client.embedded.part import ClientPart
+from hive_ingest.metastore_client.embedded.sessions import Session
 from hive_ingest.metastore_client.embedded.sql import now_ms, one_of
 from hive_ingest.metastore_client.embedded.transactions import (
     COMPONENTS_OF_TXN,

@@ -12,9 +12,9 @@ from sqlalchemy import bindparam, delete, insert, select, update
 
 from hive_ingest.errors import AlreadyExists, ConfigurationError, InvalidOperation, NoSuchObject
 from hive_ingest.metastore_client.embedded import tables as t
-from hive_ingest.metastore_client.embedded.database import Row, Session
 from hive_ingest.metastore_client.embedded.folders import make_folders, remove_folder
 from hive_ingest.metastore_client.embedded.part import ClientPart
+from hive_ingest.metastore_client.embedded.sessions import Row, Session, Sessions
 from hive_ingest.metastore_client.locations import local_path, normal_location
 from hive_ingest.metastore_client.table_checks import database_name
 from hive_ingest.model import DEFAULT_DATABASE, Database, TableName
@@ -125,6 +125,12 @@ class DatabaseCalls(ClientPart):
         if self._db.backend.uri.is_sqlite and local_path(normal) is None:
             raise ConfigurationError(f"a SQLite metastore serves one machine, and {normal!r} is not on it")
         return normal
+
+
+def default_location(sessions: Sessions) -> str:
+    """Where the database `default` lies: the warehouse that the metastore was made with."""
+    location: str = sessions.query(_GET, database=DEFAULT_DATABASE)[0][1]
+    return location
 
 
 def no_such_database(name: str) -> NoSuchObject:

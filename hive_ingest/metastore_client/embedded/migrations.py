@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from sqlalchemy import Executable, insert, select, update
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from hive_ingest.errors import MetastoreSchemaError
+from hive_ingest.errors import MetastoreError, MetastoreSchemaError
 from hive_ingest.metastore_client.embedded import tables as t
 from hive_ingest.metastore_client.embedded.backends import Backend
-from hive_ingest.metastore_client.embedded.database import Database, Row, Session
+from hive_ingest.metastore_client.embedded.sessions import Row, Session, Sessions
 from hive_ingest.model import DEFAULT_DATABASE
 
 #: Every table of version 1. A later step names the ones that it adds; this list does not change.
@@ -67,23 +67,40 @@ MIGRATIONS: Mapping[int, Callable[[Session, str], None]] = {1: _version_1}
 LATEST_VERSION = max(MIGRATIONS)
 
 
-def open_schema(database: Database, warehouse: str) -> None:
+def open_schema(sessions: Sessions, new_warehouse: Callable[[], str] | None) -> None:
     """Create the tables in an empty database, or bring those of an older version up to date.
 
-    Raises MetastoreSchemaError for a database that is not ours or of a newer version; nothing is changed then.
+    Args:
+        sessions: Of the database.
+        new_warehouse: Makes and gives the folder in which the database `default` lies; None creates nothing.
+
+    Raises:
+        MetastoreError: The database is empty, and nothing is to be created.
+        MetastoreSchemaError: The database is not ours, or of a newer version; nothing is changed then.
     """
-    names = _table_names(database.execute_sql(database.backend.list_tables))
-    if not names and database.backend.prepare_empty:
-        database.execute_sql(database.backend.prepare_empty)
-    if t.SCHEMA_VERSION.name not in names or database.query(_GET_VERSION) != [(LATEST_VERSION,)]:
-        database.run(lambda session: _migrate(session, database.backend, warehouse))
+    backend = sessions.backend
+    names = _table_names(sessions.execute_sql(backend.list_tables))
+    if not names:
+        if new_warehouse is None:
+            raise no_metastore(f"{backend.uri} is an empty database")
+        if backend.prepare_empty:
+            sessions.execute_sql(backend.prepare_empty)
+    if t.SCHEMA_VERSION.name not in names or sessions.query(_GET_VERSION) != [(LATEST_VERSION,)]:
+        sessions.run(lambda session: _migrate(session, backend, new_warehouse))
 
 
-def _table_names(rows: list[Row]) -> set[str]:
+def no_metastore(found: str) -> MetastoreError:
+    """The error for an address at which there is nothing yet."""
+    return MetastoreError(
+        f"{found}, not a metastore: correct the address, or pass create=True to connect_metastore to make one there"
+    )
+
+
+def _table_names(rows: Sequence[Row]) -> set[str]:
     return {row[0] for row in rows}
 
 
-def _migrate(session: Session, backend: Backend, warehouse: str) -> None:
+def _migrate(session: Session, backend: Backend, new_warehouse: Callable[[], str] | None) -> None:
     where = backend.uri
     if backend.lock_schema:
         session.execute_sql(backend.lock_schema)
@@ -98,6 +115,9 @@ def _migrate(session: Session, backend: Backend, warehouse: str) -> None:
         raise MetastoreSchemaError(
             f"{where} is of version {version}, and this hive-ingest knows up to {LATEST_VERSION}: upgrade hive-ingest"
         )
+    if version is None and new_warehouse is None:
+        raise no_metastore(f"{where} is an empty database")
+    warehouse = new_warehouse() if version is None and new_warehouse else ""
     for step in range((version or 0) + 1, LATEST_VERSION + 1):
         MIGRATIONS[step](session, warehouse)
         session.execute(_SET_VERSION, VERSION=step)

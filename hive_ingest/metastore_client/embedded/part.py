@@ -9,8 +9,8 @@ from abc import ABC, abstractmethod
 from datetime import UTC, datetime
 
 from hive_ingest.acid.write_ids import ValidTxnList
-from hive_ingest.metastore_client.embedded.database import Database, Session
 from hive_ingest.metastore_client.embedded.options import EmbeddedOptions
+from hive_ingest.metastore_client.embedded.sessions import Session, Sessions
 from hive_ingest.model import TableName, TxnId
 
 #: In TXN_META_INFO of a transaction that nobody kept alive; the time is in TXN_LAST_HEARTBEAT.
@@ -23,7 +23,7 @@ class ClientPart(ABC):
     The abstract methods are what one part needs of another.
     """
 
-    _db: Database
+    _db: Sessions
     _options: EmbeddedOptions
     _warehouse: str
 

@@ -19,8 +19,8 @@ from hive_ingest.metastore_client.embedded.catalog import (
     columns_to_json,
     get_table_in,
 )
-from hive_ingest.metastore_client.embedded.database import Row, Session
 from hive_ingest.metastore_client.embedded.folders import is_inside, make_folders
+from hive_ingest.metastore_client.embedded.sessions import Row, Session
 from hive_ingest.metastore_client.embedded.sql import now_ms, text_in
 from hive_ingest.metastore_client.partition_filter import parse_filter
 from hive_ingest.model import DEFAULT_PARTITION_NAME, Partition, Table, TableName
@@ -101,7 +101,7 @@ class PartitionCalls(TableCalls):
         """All, or the first `max_parts`, sorted."""
         return [row[0] for row in self._some(_NAMES, _NAMES_SOME, self.get_table(table), max_parts)]
 
-    def _some(self, everything: Any, some: Any, table: Table, max_parts: int) -> list[Row]:
+    def _some(self, everything: Any, some: Any, table: Table, max_parts: int) -> Sequence[Row]:
         if max_parts < 0:
             return self._db.query(everything, table_id=table.id)
         return self._db.query(some, table_id=table.id, max_parts=max_parts)

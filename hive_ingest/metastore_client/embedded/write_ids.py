@@ -15,8 +15,8 @@ from sqlalchemy import CompoundSelect, Select, and_, bindparam, insert, null, se
 
 from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
 from hive_ingest.metastore_client.embedded import tables as t
-from hive_ingest.metastore_client.embedded.database import Row, Session
 from hive_ingest.metastore_client.embedded.part import ClientPart
+from hive_ingest.metastore_client.embedded.sessions import Row, Session
 from hive_ingest.metastore_client.embedded.sql import id_in, one_of
 from hive_ingest.metastore_client.embedded.transactions import STATE, not_open, read_only
 from hive_ingest.model import TableName, TxnId, TxnState, TxnToWriteId, TxnType, WriteId
@@ -149,7 +149,8 @@ def _allocate(session: Session, name: TableName, txn_ids: Sequence[TxnId]) -> li
     of_table = {"database": name.database, "table": name.table}
     ids = json.dumps(txn_ids)
     _require_writable(session, txn_ids, session.rows(_STATES, txn_ids=ids))
-    allocated: dict[TxnId, int] = dict(session.rows(_ALLOCATED, txn_ids=ids, **of_table))
+    found = session.rows(_ALLOCATED, txn_ids=ids, **of_table)
+    allocated: dict[TxnId, int] = {row[0]: row[1] for row in found}
     missing = [txn_id for txn_id in txn_ids if txn_id not in allocated]
     if missing:
         first = _take_write_ids(session, len(missing), of_table)
@@ -167,7 +168,7 @@ def _take_write_ids(session: Session, count: int, of_table: dict[str, str]) -> i
     return int(after) - count
 
 
-def _require_writable(session: Session, txn_ids: Sequence[TxnId], states: list[Row]) -> None:
+def _require_writable(session: Session, txn_ids: Sequence[TxnId], states: Sequence[Row]) -> None:
     found = {row[0]: row for row in states}
     for txn_id in txn_ids:
         row = found.get(txn_id)

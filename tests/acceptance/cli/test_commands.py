@@ -46,7 +46,7 @@ def alerts(shell: Shell) -> Shell:
 
 @pytest.fixture
 def client(alerts: Shell, metastore_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
-    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
+    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse", create=True) as client:
         yield client
 
 

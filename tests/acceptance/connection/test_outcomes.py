@@ -151,7 +151,10 @@ def test_rows_published_and_never_committed_stay_invisible_for_ever(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     with connect_metastore(
-        metastore_uri, warehouse=tmp_path / "warehouse", clock_offset_seconds=FORTY_EIGHT_HOURS
+        metastore_uri,
+        warehouse=tmp_path / "warehouse",
+        clock_offset_seconds=FORTY_EIGHT_HOURS,
+        create=True,
     ) as later:
         for _ in range(3):
             later.run_housekeeping()  # type: ignore[attr-defined]  # the embedded metastore's own

@@ -103,7 +103,7 @@ def test_heartbeats_lost_during_a_commit_for_longer_fail_it_before_anything_is_p
     metastore_timing_out: Callable[[float], Address], tmp_path: Path
 ) -> None:
     address = metastore_timing_out(TXN_TIMEOUT_SECONDS)
-    with hi.connect_metastore(address.uri, warehouse=tmp_path / "warehouse", **address.options) as ms:
+    with hi.connect_metastore(address.uri, warehouse=tmp_path / "warehouse", **address.options, create=True) as ms:
         ms.create_database("web")
         ms.create_table("web.t", columns={"id": "int"}, partition_keys={"part": "string"})
         with connect(AnswerLost(ms, {"heartbeat": 1000, "heartbeat_txn_range": 1000})) as conn:

@@ -427,17 +427,20 @@ def test_a_partition_whose_name_climbs_out_of_its_table_stays_inside(ms: Metasto
 
 def test_a_sqlite_metastore_wants_a_local_warehouse(sqlite_uri: str) -> None:
     with pytest.raises(ConfigurationError, match="not on it"):
-        connect_metastore(sqlite_uri, warehouse="s3a://bucket/warehouse")
+        connect_metastore(sqlite_uri, warehouse="s3a://bucket/warehouse", create=True)
 
 
 def test_a_sqlite_metastore_wants_local_tables(tmp_path: Path, sqlite_uri: str) -> None:
-    with connect_metastore(sqlite_uri, warehouse=tmp_path) as ms, pytest.raises(ConfigurationError, match="not on it"):
+    with (
+        connect_metastore(sqlite_uri, warehouse=tmp_path, create=True) as ms,
+        pytest.raises(ConfigurationError, match="not on it"),
+    ):
         ms.create_table("t", columns=COLUMNS, location="hdfs://host/t")
 
 
 @pytest.mark.postgres
 def test_a_postgresql_metastore_takes_a_remote_warehouse_as_a_name(postgres_uri: str) -> None:
-    with connect_metastore(postgres_uri, warehouse="s3a://bucket/warehouse/") as ms:
+    with connect_metastore(postgres_uri, warehouse="s3a://bucket/warehouse/", create=True) as ms:
         assert ms.create_database("web").location == "s3a://bucket/warehouse/web.db"
         table = ms.create_table("web.t", columns=COLUMNS, partition_keys={"p": "int"})
         assert table.location == "s3a://bucket/warehouse/web.db/t"

@@ -31,7 +31,7 @@ HOUR = 3600.0
 def ms(metastore_uri: str, tmp_path: Path) -> Iterator[EmbeddedMetastoreClient]:
     """Keeps house only when told."""
     options = {"housekeeping_interval_seconds": 1e6, "aborted_txn_retention_seconds": 24 * HOUR}
-    with connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse", **options) as client:
+    with connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse", **options, create=True) as client:
         assert isinstance(client, EmbeddedMetastoreClient)
         client.run_housekeeping()
         yield client
@@ -96,7 +96,7 @@ def test_any_number_of_transactions_times_out_in_one_run(ms: EmbeddedMetastoreCl
 
 
 def test_the_time_out_is_an_option(metastore_uri: str, tmp_path: Path) -> None:
-    with connect_metastore(metastore_uri, warehouse=tmp_path, txn_timeout_seconds=5) as client:
+    with connect_metastore(metastore_uri, warehouse=tmp_path, txn_timeout_seconds=5, create=True) as client:
         assert client.txn_timeout_seconds == 5
         client.open_txns()
         client.clock_offset_seconds = 6
@@ -222,7 +222,7 @@ def test_the_lease_of_a_dead_process_expires(ms: EmbeddedMetastoreClient, monkey
 
 
 def test_house_is_kept_by_whoever_opens_a_transaction(metastore_uri: str, tmp_path: Path) -> None:
-    with connect_metastore(metastore_uri, warehouse=tmp_path, housekeeping_interval_seconds=0) as client:
+    with connect_metastore(metastore_uri, warehouse=tmp_path, housekeeping_interval_seconds=0, create=True) as client:
         (silent,) = client.open_txns()
         client.clock_offset_seconds = 301
         client.open_txns()
@@ -230,7 +230,7 @@ def test_house_is_kept_by_whoever_opens_a_transaction(metastore_uri: str, tmp_pa
 
 
 def test_house_is_kept_by_whoever_waits_for_a_dead_holder(metastore_uri: str, tmp_path: Path) -> None:
-    with connect_metastore(metastore_uri, warehouse=tmp_path, housekeeping_interval_seconds=0) as client:
+    with connect_metastore(metastore_uri, warehouse=tmp_path, housekeeping_interval_seconds=0, create=True) as client:
         lock(client, component(EXCL_WRITE, table="t"))
         waiting = lock(client, component(EXCL_WRITE, table="t"))
         client.clock_offset_seconds = 200
@@ -242,7 +242,10 @@ def test_house_is_kept_by_whoever_waits_for_a_dead_holder(metastore_uri: str, tm
 
 def test_house_is_kept_once_an_interval_whatever_the_number_of_clients(metastore_uri: str, tmp_path: Path) -> None:
     options = {"housekeeping_interval_seconds": 60, "txn_timeout_seconds": 10}
-    with connect_metastore(metastore_uri, warehouse=tmp_path, **options) as client, client.clone() as other:
+    with (
+        connect_metastore(metastore_uri, warehouse=tmp_path, **options, create=True) as client,
+        client.clone() as other,
+    ):
         (silent,) = client.open_txns()  # keeps house: it is due in an empty metastore
         other.clock_offset_seconds = 30
         other.open_txns()

@@ -32,7 +32,7 @@ AS_IN_HIVE_4 = {"3.1.3/renamed", "3.1.3/numbers"}
 
 @pytest.fixture
 def metastore(metastore_uri, tmp_path):
-    with connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
+    with connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse", create=True) as client:
         client.create_database("h")
         yield client
 

@@ -18,7 +18,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def connect(file: Path) -> None:
-    connect_metastore(f"sqlite:///{file}", warehouse=file.parent / "warehouse").close()
+    connect_metastore(f"sqlite:///{file}", warehouse=file.parent / "warehouse", create=True).close()
 
 
 def execute(file: Path, sql: str) -> list[tuple[object, ...]]:
@@ -105,6 +105,6 @@ def test_a_folder_where_the_file_should_be_is_an_error(file: Path) -> None:
 
 
 def test_parents_of_the_file_and_the_warehouse_are_made(tmp_path: Path) -> None:
-    connect_metastore(f"sqlite:///{tmp_path}/a/b/metastore.db", warehouse=tmp_path / "c" / "d").close()
+    connect_metastore(f"sqlite:///{tmp_path}/a/b/metastore.db", warehouse=tmp_path / "c" / "d", create=True).close()
     assert (tmp_path / "a/b/metastore.db").is_file()
     assert (tmp_path / "c/d").is_dir()

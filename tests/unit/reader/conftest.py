@@ -13,7 +13,7 @@ from hive_ingest.metastore_client import connect_metastore
 
 @pytest.fixture
 def metastore(metastore_uri, tmp_path):
-    with connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
+    with connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse", create=True) as client:
         client.create_database("web")
         yield client
 

@@ -318,7 +318,9 @@ def test_the_snapshot_is_taken_after_the_lock_was_granted(metastore, table, stru
 @pytest.fixture
 def impatient(metastore_uri, tmp_path):
     """The metastore, whose transactions live half a second without a heartbeat if they were opened here."""
-    with connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse", txn_timeout_seconds=0.6) as client:
+    with connect_metastore(
+        metastore_uri, warehouse=tmp_path / "warehouse", txn_timeout_seconds=0.6, create=True
+    ) as client:
         yield client
 
 

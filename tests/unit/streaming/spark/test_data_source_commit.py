@@ -28,7 +28,9 @@ QUERY = "5f0c-11"
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[MetastoreClient]:
-    with connect_metastore(f"sqlite:///{tmp_path}/metastore.db", warehouse=tmp_path / "warehouse") as client:
+    with connect_metastore(
+        f"sqlite:///{tmp_path}/metastore.db", warehouse=tmp_path / "warehouse", create=True
+    ) as client:
         client.create_database("web")
         client.create_table("web.t", columns={"id": "bigint"})
         yield client

@@ -41,7 +41,9 @@ FIT = struct(id="bigint", msg="string", DAY="date")
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[MetastoreClient]:
-    with connect_metastore(f"sqlite:///{tmp_path}/metastore.db", warehouse=tmp_path / "warehouse") as client:
+    with connect_metastore(
+        f"sqlite:///{tmp_path}/metastore.db", warehouse=tmp_path / "warehouse", create=True
+    ) as client:
         client.create_database("web")
         yield client
 
