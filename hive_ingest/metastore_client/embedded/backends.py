@@ -7,12 +7,18 @@ import logging
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from sqlalchemy import Engine, ExceptionContext, create_engine, event
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.pool import QueuePool
+from sqlalchemy.sql.base import Executable
+from sqlalchemy.sql.ddl import ExecutableDDLElement
 
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client.embedded.options import EmbeddedOptions
@@ -37,6 +43,14 @@ class Failure(enum.Enum):
     REFUSED = "the database refused"
 
 
+@dataclass(frozen=True, slots=True)
+class StatementText:
+    """A statement as text, with the values of its constants."""
+
+    sql: str
+    constants: dict[str, Any]
+
+
 class Backend(ABC):
     """One database product. Knows an address; holds no connection."""
 
@@ -49,6 +63,10 @@ class Backend(ABC):
     prepare_empty: ClassVar[str | None] = None
     #: A new connection may help when one is lost.
     can_reconnect: ClassVar[bool] = False
+    _texts: ClassVar[dict[Executable, StatementText]]
+
+    dialect: DefaultDialect
+    driver_error: type[Exception]
 
     def __init__(self, uri: MetastoreUri, options: EmbeddedOptions) -> None:
         self.uri = uri
@@ -71,7 +89,7 @@ class Backend(ABC):
 
     def create_engine(self) -> Engine:
         """An engine in autocommit mode: a transaction is begun by the backend's own BEGIN."""
-        engine = self._new_engine(
+        return self._new_engine(
             poolclass=QueuePool,
             pool_size=_IDLE_CONNECTIONS,
             max_overflow=-1,
@@ -79,15 +97,19 @@ class Backend(ABC):
             isolation_level="AUTOCOMMIT",
             hide_parameters=True,
         )
-        event.listen(engine, "handle_error", self._note_lost_connection)
-        return engine
 
     @abstractmethod
     def _new_engine(self, **arguments: Any) -> Engine: ...
 
-    def _note_lost_connection(self, context: ExceptionContext) -> None:
-        if context.connection is not None and self.failure(context.original_exception) is Failure.BROKEN:
-            context.is_disconnect = True  # the pool opens another one
+    def text_of(self, statement: Executable) -> StatementText:
+        """Made once for each process: statements are constants of their modules."""
+        found = self._texts.get(statement)
+        if found is None:
+            compiled = statement.compile(dialect=self.dialect)  # type: ignore[attr-defined]
+            binds = {} if isinstance(statement, ExecutableDDLElement) else compiled.binds
+            constants = {name: bind.value for name, bind in binds.items() if not bind.required}
+            found = self._texts[statement] = StatementText(str(compiled), constants)
+        return found
 
 
 class SqliteBackend(Backend):
@@ -97,6 +119,8 @@ class SqliteBackend(Backend):
     begin = "BEGIN IMMEDIATE"
     list_tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
     prepare_empty = "PRAGMA journal_mode=WAL"  # stays with the file
+    driver_error = sqlite3.Error
+    _texts: ClassVar[dict[Executable, StatementText]] = {}
 
     def __init__(self, uri: MetastoreUri, options: EmbeddedOptions) -> None:
         super().__init__(uri, options)
@@ -105,6 +129,7 @@ class SqliteBackend(Backend):
                 f"this Python has SQLite {sqlite3.sqlite_version}, and a metastore needs 3.38: "
                 "use a newer Python, or a PostgreSQL metastore"
             )
+        self.dialect = SQLiteDialect_pysqlite(paramstyle="named")
 
     @property
     def busy_advice(self) -> str:
@@ -175,10 +200,13 @@ class PostgresBackend(Backend):
     lock_schema = "SELECT pg_advisory_xact_lock(7166543121)"  # any number, the same for every version of ours
     durability_query = "SELECT name, setting FROM pg_catalog.pg_settings WHERE name IN ('fsync', 'full_page_writes')"
     can_reconnect = True
+    _texts: ClassVar[dict[Executable, StatementText]] = {}
 
     def __init__(self, uri: MetastoreUri, options: EmbeddedOptions) -> None:
         super().__init__(uri, options)
         self._psycopg = _import_psycopg()
+        self.driver_error = self._psycopg.Error
+        self.dialect = PGDialect_psycopg(dbapi=self._psycopg)  # type: ignore[no-untyped-call]
 
     @property
     def busy_advice(self) -> str:

@@ -2,6 +2,10 @@
 
 Any thread may call at any time: each call checks a connection out of SQLAlchemy's pool and gives it back. A forked
 child never uses a connection of its parent.
+
+Statements are run by the driver's own cursor, with the text that SQLAlchemy makes of each once. Through
+`Connection.execute` the calls of one streaming transaction took 1.2 ms of processor time instead of 0.45 ms, a tenth
+of all synced commits.
 """
 
 from __future__ import annotations
@@ -12,8 +16,10 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
+from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.sql.base import Executable
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, stop_after_delay, wait_random_exponential
 
@@ -44,14 +50,15 @@ class _Retry(Exception):
 class Session:
     """Statements inside one transaction (or one statement on its own)."""
 
-    __slots__ = ("_always", "_connection")
+    __slots__ = ("_always", "_backend", "_cursor")
 
-    def __init__(self, connection: Connection, always: Mapping[str, Any]) -> None:
-        self._connection, self._always = connection, always
+    def __init__(self, backend: Backend, cursor: DBAPICursor, always: Mapping[str, Any]) -> None:
+        self._backend, self._cursor, self._always = backend, cursor, always
 
     def rows(self, statement: Executable, **parameters: Any) -> Sequence[Row]:
         """All rows of a SELECT, or of a RETURNING clause."""
-        return self._connection.execute(statement, {**self._always, **parameters}).fetchall()
+        self._run(statement, parameters)
+        return self._cursor.fetchall()
 
     def row(self, statement: Executable, **parameters: Any) -> Row | None:
         """The first row, if there is one."""
@@ -65,17 +72,25 @@ class Session:
 
     def execute(self, statement: Executable, **parameters: Any) -> int:
         """How many rows were touched."""
-        return self._connection.execute(statement, {**self._always, **parameters}).rowcount
+        self._run(statement, parameters)
+        return self._cursor.rowcount
 
     def execute_many(self, statement: Executable, rows: Sequence[Mapping[str, Any]]) -> None:
         """The same statement for each of `rows`."""
-        if rows:
-            self._connection.execute(statement, [{**self._always, **row} for row in rows])
+        if len(rows) == 1:
+            self._run(statement, rows[0])
+        elif rows:
+            text = self._backend.text_of(statement)
+            self._cursor.executemany(text.sql, [{**text.constants, **self._always, **row} for row in rows])
 
     def execute_sql(self, sql: str) -> Sequence[Row]:
-        """A text of the backend's own, such as a PRAGMA."""
-        result = self._connection.exec_driver_sql(sql)
-        return result.fetchall() if result.returns_rows else []
+        """A text of the backend's own, such as BEGIN."""
+        self._cursor.execute(sql)
+        return self._cursor.fetchall() if self._cursor.description else []
+
+    def _run(self, statement: Executable, parameters: Mapping[str, Any]) -> None:
+        text = self._backend.text_of(statement)
+        self._cursor.execute(text.sql, {**text.constants, **self._always, **parameters})
 
 
 class _Pool:
@@ -184,30 +199,38 @@ class Sessions:
 
     def _attempt(self, work: Callable[[Session], T], *, whole: bool) -> T:
         """Errors are raised outside `except`: as a context they would carry the driver's, and its passwords."""
+        connection: PoolProxiedConnection | None = None
         is_committing = False
         try:
-            # Leaving the block rolls back what is not committed.
-            with self._pool.engine.connect() as connection:
-                if whole:
-                    connection.exec_driver_sql(self.backend.begin)
-                result = work(Session(connection, self._always))
-                if whole:
-                    is_committing = True
-                    connection.commit()
+            connection = self._pool.engine.raw_connection()
+            session = Session(self.backend, connection.cursor(), self._always)
+            if whole:
+                session.execute_sql(self.backend.begin)
+            result = work(session)
+            if whole:
+                is_committing = True
+                session.execute_sql("COMMIT")
             return result
-        except DBAPIError as error:
-            failure = self._translate(error, outcome_unknown=is_committing)
+        except (self.backend.driver_error, DBAPIError) as error:  # SQLAlchemy wraps those of its own calls
+            failure = self._translate(error, connection, outcome_unknown=is_committing)
+        finally:
+            if connection is not None:
+                connection.close()  # back into the pool, which rolls back what is not committed
         raise failure
 
-    def _translate(self, error: DBAPIError, *, outcome_unknown: bool) -> Exception:
-        backend, reported = self.backend, error.orig
-        assert reported is not None
+    def _translate(
+        self, error: Exception, connection: PoolProxiedConnection | None, *, outcome_unknown: bool
+    ) -> Exception:
+        backend = self.backend
+        reported = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
         kind = backend.failure(reported)
         text = " ".join(backend.uri.redact(f"{type(reported).__name__}: {reported}").split())
         _log.debug("metastore %s: %s", backend.uri, text)
         final = _final_error(kind, backend, text, outcome_unknown=outcome_unknown)
         final.__cause__ = DriverError(text)
-        was_lost = error.connection_invalidated and backend.can_reconnect
+        if kind is Failure.BROKEN and connection is not None:
+            connection.invalidate()  # the pool opens another one
+        was_lost = kind is Failure.BROKEN and connection is not None and backend.can_reconnect
         return _Retry(final) if (kind is Failure.CONFLICT or was_lost) and not outcome_unknown else final
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import Connection, make_url
+from sqlalchemy import make_url
 
 from hive_ingest.errors import ConfigurationError, MetastoreError, MetastoreSchemaError, MetastoreUnavailable
 from hive_ingest.metastore_client import connect_metastore
@@ -56,13 +56,14 @@ def test_a_connection_lost_during_the_commit_leaves_the_outcome_unknown(
     ms: EmbeddedMetastoreClient, postgres_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (txn_id,) = ms.open_txns()
-    commit = Connection.commit
+    execute_sql = Session.execute_sql
 
-    def lose(self: Connection) -> None:
-        drop_connections(postgres_uri)
-        commit(self)
+    def lose(self: Session, sql: str) -> object:
+        if sql == "COMMIT":
+            drop_connections(postgres_uri)
+        return execute_sql(self, sql)
 
-    monkeypatch.setattr(Connection, "commit", lose)
+    monkeypatch.setattr(Session, "execute_sql", lose)
     with pytest.raises(MetastoreUnavailable, match="outcome is unknown"):
         ms.commit_txn(txn_id)
     monkeypatch.undo()
