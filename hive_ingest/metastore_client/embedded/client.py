@@ -3,32 +3,45 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client.embedded.backends import backend_for
-from hive_ingest.metastore_client.embedded.commits import CommitCalls
-from hive_ingest.metastore_client.embedded.databases import default_location
+from hive_ingest.metastore_client.embedded.catalog import Tables
+from hive_ingest.metastore_client.embedded.commits import Commits
+from hive_ingest.metastore_client.embedded.databases import Databases, default_location
 from hive_ingest.metastore_client.embedded.folders import make_folders
-from hive_ingest.metastore_client.embedded.housekeeping import HousekeepingCalls
-from hive_ingest.metastore_client.embedded.locks import LockCalls
-from hive_ingest.metastore_client.embedded.migrations import no_metastore, open_schema
+from hive_ingest.metastore_client.embedded.housekeeping import Housekeeping
+from hive_ingest.metastore_client.embedded.locks import Locks
+from hive_ingest.metastore_client.embedded.migrations import GET_METASTORE_ID, no_metastore, open_schema
 from hive_ingest.metastore_client.embedded.options import EmbeddedOptions
-from hive_ingest.metastore_client.embedded.partitions import PartitionCalls
+from hive_ingest.metastore_client.embedded.part import Context
+from hive_ingest.metastore_client.embedded.partitions import Partitions
 from hive_ingest.metastore_client.embedded.sessions import Sessions
-from hive_ingest.metastore_client.embedded.snapshots import SnapshotCalls
-from hive_ingest.metastore_client.embedded.transactions import TransactionCalls
+from hive_ingest.metastore_client.embedded.snapshots import Snapshots
+from hive_ingest.metastore_client.embedded.transactions import Transactions
 from hive_ingest.metastore_client.embedded.uris import MetastoreUri, check_warehouse, parse_uri
-from hive_ingest.metastore_client.embedded.write_ids import WriteIdCalls
+from hive_ingest.metastore_client.embedded.write_ids import WriteIds
 from hive_ingest.metastore_client.locations import normal_location
 from hive_ingest.model import TableName, TxnId, WriteId
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-class EmbeddedMetastoreClient(
-    HousekeepingCalls, TransactionCalls, CommitCalls, LockCalls, SnapshotCalls, WriteIdCalls, PartitionCalls
-):
+
+def _by(part: str, method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[EmbeddedMetastoreClient, P], R]:
+    """A call of the client that one of its parts answers."""
+
+    def call(self: EmbeddedMetastoreClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return method(getattr(self, part), *args, **kwargs)
+
+    functools.update_wrapper(call, method)
+    return call
+
+
+class EmbeddedMetastoreClient:
     """A client of an embedded metastore; made by `connect_metastore`.
 
     Many processes may share one metastore, and many threads one client. After a fork the child's calls open
@@ -36,9 +49,60 @@ class EmbeddedMetastoreClient(
     """
 
     def __init__(self, sessions: Sessions, warehouse: str, options: EmbeddedOptions) -> None:
-        self._db = sessions
-        self._warehouse = warehouse
-        self._options = options
+        self._context = context = Context(sessions, options, warehouse)
+        self._housekeeping = Housekeeping(context)
+        self._transactions = Transactions(context, self._housekeeping.run_if_due)
+        self._commits = Commits(context)
+        self._snapshots = Snapshots(context)
+        self._write_ids = WriteIds(context, self._snapshots)
+        self._locks = Locks(context, self._transactions, self._housekeeping)
+        self._databases = Databases(context, self._locks)
+        self._tables = Tables(context, self._locks)
+        self._partitions = Partitions(context, self._locks, self._tables)
+
+    # -- the catalog -------------------------------------------------------------------------------
+
+    create_database = _by("_databases", Databases.create_database)
+    get_database = _by("_databases", Databases.get_database)
+    get_databases = _by("_databases", Databases.get_databases)
+    alter_database = _by("_databases", Databases.alter_database)
+    drop_database = _by("_databases", Databases.drop_database)
+    create_table = _by("_tables", Tables.create_table)
+    get_table = _by("_tables", Tables.get_table)
+    get_tables = _by("_tables", Tables.get_tables)
+    alter_table = _by("_tables", Tables.alter_table)
+    drop_table = _by("_tables", Tables.drop_table)
+    add_partitions = _by("_partitions", Partitions.add_partitions)
+    get_partition = _by("_partitions", Partitions.get_partition)
+    get_partitions_by_names = _by("_partitions", Partitions.get_partitions_by_names)
+    list_partitions = _by("_partitions", Partitions.list_partitions)
+    list_partition_names = _by("_partitions", Partitions.list_partition_names)
+    get_partitions_by_filter = _by("_partitions", Partitions.get_partitions_by_filter)
+    alter_partition = _by("_partitions", Partitions.alter_partition)
+    drop_partition = _by("_partitions", Partitions.drop_partition)
+
+    # -- the transaction manager -------------------------------------------------------------------
+
+    open_txns = _by("_transactions", Transactions.open_txns)
+    heartbeat_txn_range = _by("_transactions", Transactions.heartbeat_txn_range)
+    add_dynamic_partitions = _by("_transactions", Transactions.add_dynamic_partitions)
+    abort_txn = _by("_transactions", Transactions.abort_txn)
+    abort_txns = _by("_transactions", Transactions.abort_txns)
+    commit_txn = _by("_commits", Commits.commit_txn)
+    allocate_table_write_ids = _by("_write_ids", WriteIds.allocate_table_write_ids)
+    raise_write_ids = _by("_write_ids", WriteIds.raise_write_ids)
+    get_valid_write_ids = _by("_write_ids", WriteIds.get_valid_write_ids)
+    get_valid_txns = _by("_snapshots", Snapshots.get_valid_txns)
+    get_open_txns_info = _by("_snapshots", Snapshots.get_open_txns_info)
+    add_write_ids_to_min_history = _by("_snapshots", Snapshots.add_write_ids_to_min_history)
+    lock = _by("_locks", Locks.lock)
+    check_lock = _by("_locks", Locks.check_lock)
+    unlock = _by("_locks", Locks.unlock)
+    heartbeat = _by("_locks", Locks.heartbeat)
+    show_locks = _by("_locks", Locks.show_locks)
+    run_housekeeping = _by("_housekeeping", Housekeeping.run)
+
+    # -- about itself ------------------------------------------------------------------------------
 
     @classmethod
     def connect(cls, uri: str, warehouse: str | None, options: EmbeddedOptions, *, create: bool = False) -> Self:
@@ -79,7 +143,12 @@ class EmbeddedMetastoreClient(
     @property
     def uri(self) -> str:
         """Where it is, without any password."""
-        return str(self._db.backend.uri)
+        return str(self._context.sessions.backend.uri)
+
+    @functools.cached_property
+    def metastore_id(self) -> str:
+        """What tells this metastore from all others: a UUID, made with its tables."""
+        return str(self._context.sessions.query(GET_METASTORE_ID)[0][0])
 
     @property
     def remembers_overtakers(self) -> bool:
@@ -104,29 +173,29 @@ class EmbeddedMetastoreClient(
     @property
     def warehouse(self) -> str:
         """Where databases lie that have no location of their own."""
-        return self._warehouse
+        return self._context.warehouse
 
     @property
     def txn_timeout_seconds(self) -> float:
         """How long a transaction lives without a heartbeat (`hive.txn.timeout`)."""
-        return self._options.txn_timeout_seconds
+        return self._context.options.txn_timeout_seconds
 
     @property
     def clock_offset_seconds(self) -> float:
         """For tests: how far the database's clock seems moved on, to this client and its later clones only."""
-        return self._db.clock_offset_seconds
+        return self._context.sessions.clock_offset_seconds
 
     @clock_offset_seconds.setter
     def clock_offset_seconds(self, seconds: float) -> None:
-        self._db.clock_offset_seconds = seconds
+        self._context.sessions.clock_offset_seconds = seconds
 
     def clone(self) -> Self:
         """Another client of the same metastore, closed on its own."""
-        return type(self)(self._db.clone(), self._warehouse, self._options)
+        return type(self)(self._context.sessions.clone(), self._context.warehouse, self._context.options)
 
     def close(self) -> None:
         """Idempotent. Every later call raises ConnectionMisuse."""
-        self._db.close()
+        self._context.sessions.close()
 
     def __enter__(self) -> Self:
         return self
@@ -137,7 +206,7 @@ class EmbeddedMetastoreClient(
         self.close()
 
     def __repr__(self) -> str:
-        return f"EmbeddedMetastoreClient({self.uri!r}, warehouse={self._warehouse!r})"
+        return f"EmbeddedMetastoreClient({self.uri!r}, warehouse={self.warehouse!r})"
 
 
 def _new_warehouse(address: MetastoreUri, given: str | None) -> str:

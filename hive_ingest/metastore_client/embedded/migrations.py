@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 
-from sqlalchemy import Executable, insert, select, update
+from sqlalchemy import Executable, bindparam, insert, select, update
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from hive_ingest.errors import MetastoreError, MetastoreSchemaError
@@ -40,7 +41,9 @@ HOUSEKEEPER = "housekeeper"
 
 _CREATE: list[Executable] = [CreateTable(table) for table in _VERSION_1_TABLES]
 _INDEX: list[Executable] = [
-    CreateIndex(index) for table in _VERSION_1_TABLES for index in sorted(table.indexes, key=lambda i: str(i.name))
+    CreateIndex(index, if_not_exists=True)
+    for table in _VERSION_1_TABLES
+    for index in sorted(table.indexes, key=lambda i: str(i.name))
 ]
 # Ids start at 1; 0 means "none" to Hive.
 _FIRST_IDS: list[Executable] = [
@@ -50,6 +53,13 @@ _FIRST_IDS: list[Executable] = [
     insert(t.HOUSEKEEPING_LEASE).values(HKL_NAME=HOUSEKEEPER, HKL_HOLDER="", HKL_EXPIRES=0, HKL_DUE=0),
     insert(t.SCHEMA_VERSION).values(VERSION=0),
 ]
+_VERSION_2: list[Executable] = [
+    CreateTable(t.METASTORE_ID),
+    CreateTable(t.FOLDER_TASKS),
+    *(CreateIndex(index, if_not_exists=True) for index in t.PARTITIONS.indexes),
+]
+_INSERT_METASTORE_ID = insert(t.METASTORE_ID).values(MI_UUID=bindparam("uuid"))
+GET_METASTORE_ID = select(t.METASTORE_ID.c.MI_UUID)
 _INSERT_DATABASE = insert(t.DBS)
 _GET_VERSION = select(t.SCHEMA_VERSION.c.VERSION)
 _SET_VERSION = update(t.SCHEMA_VERSION)
@@ -63,7 +73,14 @@ def _version_1(session: Session, warehouse: str) -> None:
     session.execute(_INSERT_DATABASE, **row)
 
 
-MIGRATIONS: Mapping[int, Callable[[Session, str], None]] = {1: _version_1}
+def _version_2(session: Session, warehouse: str) -> None:
+    """An identity, folders that are still to be moved or removed, and an index to find overlapping locations by."""
+    for statement in _VERSION_2:
+        session.execute(statement)
+    session.execute(_INSERT_METASTORE_ID, uuid=str(uuid.uuid4()))
+
+
+MIGRATIONS: Mapping[int, Callable[[Session, str], None]] = {1: _version_1, 2: _version_2}
 LATEST_VERSION = max(MIGRATIONS)
 
 

@@ -113,7 +113,7 @@ def test_a_snapshot_never_shows_a_later_id_before_an_earlier_one(ms: EmbeddedMet
     first_has_its_id, go_on = threading.Event(), threading.Event()
 
     with ms.clone() as first, ms.clone() as second, ThreadPoolExecutor(2) as pool:
-        slow_open = first._open
+        slow_open = first._transactions._open
 
         def open_slowly(*arguments: object) -> object:
             opened = slow_open(*arguments)  # type: ignore[arg-type]
@@ -121,7 +121,7 @@ def test_a_snapshot_never_shows_a_later_id_before_an_earlier_one(ms: EmbeddedMet
             assert go_on.wait(30)
             return opened
 
-        first._open = open_slowly  # type: ignore[method-assign,assignment]
+        first._transactions._open = open_slowly  # type: ignore[method-assign,assignment]
         earlier = pool.submit(first.open_txns)
         assert first_has_its_id.wait(30)
         later = pool.submit(second.open_txns)
@@ -178,7 +178,7 @@ def test_a_process_stopped_within_a_call_holds_up_the_others_for_a_bounded_time(
         connect_metastore(postgres_uri, **limits) as other,
         ThreadPoolExecutor(1) as pool,
     ):
-        stopping = pool.submit(stopped._db.run, stop)  # type: ignore[attr-defined]
+        stopping = pool.submit(stopped._context.sessions.run, stop)  # type: ignore[attr-defined]
         assert inside.wait(30)
         assert other.open_txns() == [1]
         go_on.set()
@@ -207,7 +207,7 @@ def test_a_commit_is_on_the_disk_when_it_answers(postgres_uri: str, tmp_path: Pa
     execute(postgres_uri, f'ALTER DATABASE "{database}" SET synchronous_commit = {configured}')
     with connect_metastore(postgres_uri, warehouse=tmp_path, create=True) as client:
         assert isinstance(client, EmbeddedMetastoreClient)
-        assert client._db.execute_sql("SHOW synchronous_commit") == [(used,)]
+        assert client._context.sessions.execute_sql("SHOW synchronous_commit") == [(used,)]
 
 
 def test_a_server_that_does_not_sync_its_disk_is_warned_of(

@@ -88,7 +88,7 @@ def test_connecting_does_not_make_a_warehouse_that_is_missing(sqlite_uri: str, t
 
 
 def test_a_metastore_file_that_is_removed_does_not_come_back_empty(ms: EmbeddedMetastoreClient, tmp_path: Path) -> None:
-    ms._db._pool.engine.dispose()
+    ms._context.sessions._pool.engine.dispose()
     for file in tmp_path.glob("metastore.db*"):
         file.unlink()
     with pytest.raises(MetastoreUnavailable, match="unable to open"):
@@ -194,7 +194,7 @@ def test_a_child_forked_while_another_thread_is_inside_a_call_works(ms: Embedded
         forked.wait(30)
 
     with ThreadPoolExecutor(1) as pool:
-        staying = pool.submit(ms._db.run, stay)
+        staying = pool.submit(ms._context.sessions.run, stay)
         assert inside.wait(30)
         child = in_child(lambda: ms.get_valid_txns().high_water_mark == 0)
         forked.set()
@@ -239,13 +239,13 @@ def test_a_rollback_of_one_thread_leaves_the_transaction_of_another(ms: Embedded
         assert rolled_back.wait(30)
 
     with ThreadPoolExecutor(1) as pool:
-        slow = pool.submit(ms._db.run, slowly)
+        slow = pool.submit(ms._context.sessions.run, slowly)
         assert opened.wait(30)
         with pytest.raises(MetastoreUnavailable):
             ms.open_txns()  # the file is locked by the other thread: it fails, and rolls back its own alone
         rolled_back.set()
         slow.result(timeout=30)
-    assert ms._db.execute_sql("SELECT * FROM slow") == []
+    assert ms._context.sessions.execute_sql("SELECT * FROM slow") == []
 
 
 # -- trouble -----------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def test_housekeeping_that_cannot_run_does_not_stop_the_call(
     def fail() -> None:
         raise MetastoreUnavailable("too busy")
 
-    monkeypatch.setattr(ms, "_keep_house", fail)
+    monkeypatch.setattr(ms._housekeeping, "_keep_house", fail)
     assert ms.open_txns() == [1]
     assert "housekeeping put off: too busy" in caplog.text
 
@@ -289,7 +289,7 @@ def test_an_interrupt_rolls_back(ms: EmbeddedMetastoreClient, monkeypatch: pytes
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ms, "_open", interrupt)
+    monkeypatch.setattr(ms._transactions, "_open", interrupt)
     with pytest.raises(KeyboardInterrupt):
         ms.open_txns()
     monkeypatch.undo()
