@@ -40,7 +40,7 @@ def address(metastore_timing_out: Callable[[float], Address]) -> Address:
 
 @pytest.fixture
 def ms(address: Address, warehouse: Path) -> Iterator[MetastoreClient]:
-    with connect_metastore(address.uri, warehouse=warehouse, **address.options) as client:
+    with connect_metastore(address.uri, warehouse=warehouse, **address.options, create=True) as client:
         client.create_database("crash")
         client.create_table(TABLE, columns={"id": "int", "text": "string"}, partition_keys={"part": "string"})
         yield client

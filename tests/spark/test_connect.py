@@ -19,7 +19,7 @@ def test_a_connect_session_writes_batches_and_streams(
     install_spark: Callable[..., Installation], start_driver: Callable[..., Driver], metastore_uri: str, tmp_path: Path
 ) -> None:
     warehouse = str(tmp_path / "warehouse")
-    with hi.connect_metastore(metastore_uri, warehouse=warehouse) as client:
+    with hi.connect_metastore(metastore_uri, warehouse=warehouse, create=True) as client:
         client.create_database("web")
         buckets = {"partition_keys": {"part": "int"}, "bucket_columns": ["id"], "num_buckets": 2}
         client.create_table("web.batch", columns={"id": "bigint"}, **buckets)  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ class Warehouse:
 
     def __init__(self, metastore_uri: str, folder: Path) -> None:
         self._place = {"metastore": metastore_uri, "warehouse": str(folder)}
-        self.client = hi.connect_metastore(metastore_uri, warehouse=folder)
+        self.client = hi.connect_metastore(metastore_uri, warehouse=folder, create=True)
         self.client.create_database("web", if_not_exists=True)
 
     def close(self) -> None:

@@ -15,13 +15,14 @@ def sqlite_uri(folder: Path) -> str:
 
 
 def connect_in(folder: Path, uri: str | None = None, **options: Any) -> MetastoreClient:
-    """Connect to a metastore, which may be empty, with its warehouse in `folder`.
+    """Connect to a metastore, made if there is none, with its warehouse in `folder`.
 
     Args:
         folder: Usually the test's `tmp_path`.
         uri: The metastore's address; by default that of a SQLite file in `folder`.
         options: As `connect_metastore` takes them.
     """
+    options.setdefault("create", True)
     return connect_metastore(uri or sqlite_uri(folder), warehouse=folder / "warehouse", **options)
 
 

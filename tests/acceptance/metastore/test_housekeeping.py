@@ -198,13 +198,13 @@ def test_write_sets_are_kept_while_a_transaction_is_open_that_could_conflict(ms:
 def test_only_one_process_keeps_house_at_a_time(ms: EmbeddedMetastoreClient, monkeypatch: pytest.MonkeyPatch) -> None:
     other = ms.clone()
     seen: list[HousekeepingResult | None] = []
-    time_out = ms._time_out_txns
+    time_out = ms._housekeeping._time_out_txns
 
     def meanwhile() -> tuple[TxnId, ...]:
         seen.append(other.run_housekeeping())
         return time_out()
 
-    monkeypatch.setattr(ms, "_time_out_txns", meanwhile)
+    monkeypatch.setattr(ms._housekeeping, "_time_out_txns", meanwhile)
     assert ms.run_housekeeping() is not None
     assert seen == [None]
     assert other.run_housekeeping() is not None
@@ -212,7 +212,9 @@ def test_only_one_process_keeps_house_at_a_time(ms: EmbeddedMetastoreClient, mon
 
 
 def test_the_lease_of_a_dead_process_expires(ms: EmbeddedMetastoreClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ms, "_keep_house", lambda: HousekeepingResult())  # dies before it gives the lease back
+    monkeypatch.setattr(
+        ms._housekeeping, "_keep_house", lambda: HousekeepingResult()
+    )  # dies before it gives the lease back
     ms.run_housekeeping()
     with ms.clone() as other:
         assert other.run_housekeeping() is None

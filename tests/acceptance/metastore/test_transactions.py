@@ -45,13 +45,13 @@ def test_transaction_ids_are_dense_and_increase(metastore: MetastoreClient) -> N
 
 @pytest.mark.only_on(["sqlite", "postgres"], because="it is the server's setting")
 def test_a_batch_has_no_more_than_max_open_batch(metastore_uri: str, tmp_path: Path) -> None:
-    with connect_metastore(metastore_uri, warehouse=tmp_path, max_open_batch=7) as ms:
+    with connect_metastore(metastore_uri, warehouse=tmp_path, max_open_batch=7, create=True) as ms:
         assert len(ms.open_txns(100)) == 7
 
 
 @pytest.mark.only_on(["sqlite", "postgres"], because="it is the server's setting")
 def test_no_more_than_max_open_txns_are_open_at_once(metastore_uri: str, tmp_path: Path) -> None:
-    with connect_metastore(metastore_uri, warehouse=tmp_path, max_open_txns=2) as ms:
+    with connect_metastore(metastore_uri, warehouse=tmp_path, max_open_txns=2, create=True) as ms:
         first, _ = ms.open_txns(2)
         with pytest.raises(TooManyOpenTxns, match="max_open_txns is 2"):
             ms.open_txns()
