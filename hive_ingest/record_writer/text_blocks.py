@@ -6,7 +6,6 @@ none. In a block the records stand as lines, each with one newline behind it, wh
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -150,9 +149,19 @@ class TextRecordWriter:
         return self.drain() if self._room_bytes <= 0 else iter(())
 
     def _write_items(self, items: Iterable[object]) -> Iterator[TextBlock]:
-        iterator = iter(items)
-        while part := list(itertools.islice(iterator, _ITEMS_AT_ONCE)):
-            self._keep_items([item if type(item) is bytes else self._bytes_of_item(item) for item in part])
+        part: list[bytes] = []
+        part_bytes = 0
+        for item in items:
+            # Each item becomes bytes before the next is asked for: a generator may yield the same object, filled again.
+            text = item if type(item) is bytes else self._bytes_of_item(item)
+            part.append(text)
+            part_bytes += len(text)
+            if len(part) == _ITEMS_AT_ONCE or part_bytes >= self._block_bytes:
+                self._keep_items(part)
+                part, part_bytes = [], 0
+                yield from self._drain_if_worth()
+        if part:
+            self._keep_items(part)
             yield from self._drain_if_worth()
 
     def _keep_items(self, items: list[bytes]) -> None:
