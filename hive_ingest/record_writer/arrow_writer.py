@@ -218,7 +218,8 @@ class ArrowWriter:
             first += batch.num_rows
         batch = self._joined(found, block.first_record)
         records = first - block.first_record
-        return Parsed(batch, records, records - batch.num_rows, block.plan.unknown, block.plan.matched)
+        skipped = records - batch.num_rows
+        return Parsed(batch, records, skipped, block.plan.unknown, block.plan.matched, is_checked=True)
 
     def _joined(self, batches: list[pa.RecordBatch], first_record: int) -> pa.RecordBatch:
         if not batches:

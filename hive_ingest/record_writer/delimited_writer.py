@@ -82,11 +82,13 @@ class StrictDelimitedInputWriter(TextRecordWriter):
 
     def _parse_at_once(self, block: TextBlock) -> Parsed | None:
         batch = self._blocks.parse(block)
-        return None if batch is None else Parsed(batch, block.records, matched_columns=self._matched)
+        return None if batch is None else Parsed(batch, block.records, matched_columns=self._matched, is_checked=True)
 
     def _parse_records(self, block: TextBlock) -> Parsed:
         batch = parse_records(block, self._records.row, self._arrow_schema, self._bad_records)
-        return Parsed(batch, block.records, block.records - batch.num_rows, matched_columns=self._matched)
+        return Parsed(
+            batch, block.records, block.records - batch.num_rows, matched_columns=self._matched, is_checked=True
+        )
 
     def _field_order(self, columns: list[TypedColumn]) -> list[str]:
         names = [name for name, _ in columns]

@@ -91,6 +91,7 @@ class StrictJsonWriter(TextRecordWriter):
             block.records,
             unknown_fields=found.unknown_fields,
             matched_columns=found.matched_columns,
+            is_checked=True,
         )
 
     def _parse_records(self, block: TextBlock) -> Parsed:
@@ -99,7 +100,7 @@ class StrictJsonWriter(TextRecordWriter):
         unknown = frozenset(records.seen.unknown)
         self._name_unknown(unknown)
         skipped = block.records - batch.num_rows
-        return Parsed(batch, block.records, skipped, unknown, frozenset(records.seen.columns))
+        return Parsed(batch, block.records, skipped, unknown, frozenset(records.seen.columns), is_checked=True)
 
     def _name_unknown(self, fields: frozenset[str]) -> None:
         if new := sorted(fields - self._named):

@@ -14,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from hive_ingest.errors import ConfigurationError, SerializationError, StreamingError
+from hive_ingest.record_writer.routing import unreadable_row
 from hive_ingest.record_writer.typed_columns import not_bound
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 
@@ -128,7 +129,13 @@ class RecordListWriter(ABC):
                 f"schema {batch.schema}: one row a record is needed, of the schema {self.schema.arrow}",
                 record=block.first_record,
             )
-        return Parsed(batch, batch.num_rows)
+        if (found := unreadable_row(batch)) is not None:
+            record = block.first_record + found[0]
+            raise SerializationError(
+                f"record {record}: {type(self).__name__}.to_batch made a value that cannot be read: {found[1]}",
+                record=record,
+            )
+        return Parsed(batch, batch.num_rows, is_checked=True)
 
     def _first_failure(self, block: ListBlock, error: Exception) -> SerializationError:
         for number, record in enumerate(block.records):

@@ -22,6 +22,7 @@ from hive_ingest.acid.names import escape_path_name
 from hive_ingest.errors import SerializationError, UnsupportedFeature
 from hive_ingest.model import DEFAULT_PARTITION_NAME, Table
 from hive_ingest.schema import HiveType, parse_type, partition_text
+from hive_ingest.storage.normalise import why_unreadable
 
 #: Longest file name of the common file systems (ext4, xfs, HDFS), in bytes.
 _MAX_NAME_BYTES = 255
@@ -69,6 +70,29 @@ def check_partition_type(name: str, type_: HiveType) -> None:
             f"partition key {name!r} is of type {type_}, which has no exact text form for a folder name: "
             f"use one of {', '.join(sorted(_TEXT))}"
         )
+
+
+def unreadable_row(batch: pa.RecordBatch) -> tuple[int, str] | None:
+    """The first row with a value that cannot be read, and why; None if all can."""
+    found = _unreadable_column(batch)
+    if found is None or batch.num_rows <= 1:
+        return None if found is None else (0, found)
+    # Copies, because Arrow checks nested values outside a slice too.
+    middle = batch.num_rows // 2
+    first, second = (
+        pa.concat_batches([part, part.slice(0, 0)]) for part in (batch.slice(0, middle), batch.slice(middle))
+    )
+    if (in_first := unreadable_row(first)) is not None:
+        return in_first
+    in_second = unreadable_row(second)
+    return None if in_second is None else (middle + in_second[0], in_second[1])
+
+
+def _unreadable_column(batch: pa.RecordBatch) -> str | None:
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if (why := why_unreadable(column)) is not None:
+            return f"column {field.name!r}: {why}"
+    return None
 
 
 class Router:

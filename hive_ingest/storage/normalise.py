@@ -28,6 +28,7 @@ from hive_ingest.errors import SerializationError, UnsupportedFeature
 
 BoolArray = npt.NDArray[np.bool_]
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_UNWRITABLE = "a timestamp before 1970 with a fraction of a second, or a date outside the years 1 to 9999"
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, in days since 1970-01-01
 
 
@@ -53,6 +54,18 @@ def unwritable_values(array: pa.Array) -> BoolArray | None:
         return None
     mask = _unwritable(array)
     return mask if mask.any() else None
+
+
+def why_unreadable(array: pa.Array) -> str | None:
+    """What makes a value of `array`, at any depth, unreadable; None if all can be read.
+
+    That is text that is not UTF-8, a decimal of more digits than its type has, or one of `unwritable_values`.
+    """
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        return str(error)
+    return None if unwritable_values(array) is None else _UNWRITABLE
 
 
 def check_writable(schema: pa.Schema) -> None:
@@ -113,8 +126,8 @@ def _writable(array: pa.Array, field: pa.Field) -> pa.Array:
     bad = unwritable_values(array)
     if bad is not None:
         raise SerializationError(
-            f"column {field.name!r} holds a value that Hive could not read, in row {int(bad.argmax())} of the batch: a "
-            "timestamp before 1970 with a fraction of a second, or a date outside the years 1 to 9999. "
+            f"column {field.name!r} holds a value that Hive could not read, in row {int(bad.argmax())} of the batch: "
+            f"{_UNWRITABLE}. "
             "Round it to whole seconds, or use a string column"
         )
     return _pushed_down(array) if _holds(array.type, pat.is_struct) else array
