@@ -136,7 +136,7 @@ class StreamingConnection:
         found = _get_table(client, TableName.of(table, database))
         check_table(found)
         _refuse_shared_writer(record_writer)
-        values = static_texts(found, tuple(static_partition_values))
+        values = static_texts(found, static_partition_values)
         remove_leftovers(client, found)
         progress = SinkProgress(client, found, sink, sources, settings) if sink is not None else None
         if progress is not None:

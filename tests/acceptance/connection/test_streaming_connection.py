@@ -362,6 +362,38 @@ def test_a_char_names_the_same_partition_static_or_dynamic(ms: MetastoreClient) 
     assert sorted(hi.read_table(ms, "web.chars").to_pydict()["id"]) == [1, 2, 3]
 
 
+@pytest.mark.parametrize(
+    ("type_", "given", "name", "value"),
+    [
+        ("int", "01", "1", 1),
+        ("decimal(5,2)", "1.50", "1.5", "1.50"),
+        ("boolean", "TRUE", "true", True),
+        ("date", "2024-02-29", "2024-02-29", "2024-02-29"),
+        ("char(3)", "a", "a  ", "a  "),
+    ],
+)
+def test_a_static_value_names_the_partition_that_its_value_has(
+    ms: MetastoreClient, type_: str, given: str, name: str, value: object
+) -> None:
+    """`"01"` once made a second folder beside `1`."""
+    ms.create_table("web.typed", columns={"id": "int"}, partition_keys={"k": type_})
+    with connect(ms, "typed", static_partition_values=[given]) as conn, conn.transaction():
+        conn.write({"id": 1})
+    with connect(ms, "typed") as conn, conn.transaction():
+        conn.write({"id": 2, "k": value})
+    assert ms.list_partition_names("web.typed") == [f"k={name}"]
+    assert sorted(hi.read_table(ms, "web.typed").to_pydict()["id"]) == [1, 2]
+
+
+def test_a_static_value_that_is_not_of_its_keys_type_is_refused_at_connect(ms: MetastoreClient) -> None:
+    """It was once committed, and every read of the table failed."""
+    ms.create_table("web.typed", columns={"id": "int"}, partition_keys={"year": "int"})
+    for values in (["20x"], [2024], "2024"):
+        with pytest.raises(StreamingConnectionError, match="static"):
+            connect(ms, "typed", static_partition_values=values)
+    assert hi.read_table(ms, "web.typed").num_rows == 0
+
+
 def test_the_last_fields_of_delimited_text_are_the_dynamic_partitions(ms: MetastoreClient) -> None:
     writer = StrictDelimitedInputWriter(field_delimiter=",")
     with connect(ms, "alerts", record_writer=writer) as conn, conn.transaction():

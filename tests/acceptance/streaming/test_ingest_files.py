@@ -200,6 +200,19 @@ def test_a_bad_record_is_named_by_file_and_line_and_can_be_corrected(ms: Metasto
     assert ids(ms, TABLE) == list(range(40))
 
 
+def test_a_line_that_is_too_long_is_named_by_file_and_line(ms: MetastoreClient, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", range(12))
+    path.write_text(path.read_text() + line(12).replace("row", "x" * 1000) + line(13))
+    with pytest.raises(
+        SerializationError, match=r"a\.json', line 13 \(at byte \d+\): it is longer than max_record_bytes"
+    ):
+        ingest(ms, path, record_writer=StrictJsonWriter(max_record_bytes=500, on_error="skip"))
+    assert ids(ms, TABLE) == list(range(10))
+    path.write_text(path.read_text().removesuffix(line(13)).rstrip() + "x" * (2 << 20))
+    with pytest.raises(StreamingIOFailure, match=r"a\.json': the line at byte \d+ has more than 500 bytes"):
+        ingest(ms, path, record_writer=StrictJsonWriter(max_record_bytes=500))
+
+
 def test_header_lines_count_where_a_bad_line_is_named(ms: MetastoreClient, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("id,msg,part\n\n" + "".join(f"{i},m,p\n" for i in range(12)) + "x,m,p\n")

@@ -36,6 +36,8 @@ def records_of(argument, *, is_json: bool) -> list[bytes]:
     if isinstance(argument, list):
         return [item.encode("utf-8", "surrogatepass") if isinstance(item, str) else bytes(item) for item in argument]
     text = argument.encode("utf-8", "surrogatepass") if isinstance(argument, str) else bytes(argument)
+    if not text:
+        return [b""]  # the end of the argument ends a record
     found, rest = [], text
     while rest:
         line, newline, rest = rest.partition(b"\n")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -13,9 +15,9 @@ from hive_ingest.config import StreamingSettings
 from hive_ingest.delta.delta_writer import DeltaTarget, DeltaWriter
 from hive_ingest.delta.routing import GroupKey
 from hive_ingest.delta.transaction_writer import TransactionWriter
-from hive_ingest.errors import StreamingIOFailure
+from hive_ingest.errors import SerializationError, StreamingIOFailure
 from hive_ingest.model import Column, Table, TableName, WriteId
-from hive_ingest.record_writer import ArrowWriter, StrictJsonWriter
+from hive_ingest.record_writer import ArrowWriter, Parsed, StrictJsonWriter
 from hive_ingest.record_writer.writer import RecordSchema
 from hive_ingest.storage import Location
 from hive_ingest.transactions.staging import StagedFile
@@ -68,3 +70,23 @@ def test_cleaning_up_after_a_transaction_leaves_the_records_of_the_next_alone(tm
         second.write(b'{"id": 4}\n')
         [file] = second.finish()
     assert file.rows == second.counts.records == 3
+
+
+def test_a_writer_of_ones_own_cannot_commit_a_value_that_cannot_be_read(tmp_path: Path) -> None:
+    """Text that was not UTF-8 was once written, and could not be decoded by any reader."""
+
+    class Latin(ArrowWriter):
+        def parse(self, block: Any) -> Parsed:
+            data = pa.py_buffer("gutschlächt".encode("latin-1"))
+            text = pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(np.array([0, 3, 11], np.int32)), data])
+            return Parsed(pa.record_batch({"v": text}), 2)
+
+    table = Table(TableName.of("db.t"), (Column("v", "string"),), location=f"file:{tmp_path}")
+    records = Latin()
+    records.bind(RecordSchema(table.columns))
+    with ThreadPoolExecutor(1) as pool:
+        target = DeltaTarget(table, WriteId(1), Location.of(f"{table.location}/.hive_ingest/1_w"))
+        writer = TransactionWriter(records, target, StreamingSettings(), lambda: pool)
+        writer.write(pa.table({"v": ["a", "b"]}))
+        with pytest.raises(SerializationError, match="row 1 of a block that Latin parsed cannot be read: column 'v'"):
+            writer.finish()
