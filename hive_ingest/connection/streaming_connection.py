@@ -133,6 +133,7 @@ class StreamingConnection:
             )
         if not isinstance(settings, StreamingSettings):
             settings = StreamingSettings.load(settings)
+        settings = settings.with_lock_wait(client.txn_timeout_seconds, has_sink=sink is not None)
         found = _get_table(client, TableName.of(table, database))
         check_table(found)
         _refuse_shared_writer(record_writer)

@@ -12,8 +12,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.streaming.sinks import adopt_checkpoint, adopt_query
 from hive_ingest.streaming.spark import HiveSink
+from hive_ingest.streaming.spark.adoption import adopt_checkpoint, adopt_query
 from hive_ingest.streaming.spark.checkpoint import read_checkpoint
 from tests.support.metastores import connect_in
 from tests.support.rows import ids

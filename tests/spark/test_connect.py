@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import hive_ingest as hi
+from hive_ingest.streaming.spark.checkpoint import read_checkpoint
 from tests.spark.driver import Driver
 from tests.spark.installation import Installation
 from tests.support.rows import ids
@@ -30,5 +32,8 @@ def test_a_connect_session_writes_batches_and_streams(
 
         assert ids(client, "batch") == list(range(100))
         assert ids(client, "stream") == list(range(30))
-        progress = hi.read_table(client, "web.stream__progress")["position"].to_pylist()
-    assert sorted(progress) == [f'{{"query_id": "the-query", "batch_id": {batch}}}' for batch in range(3)]
+        positions = [json.loads(row) for row in hi.read_table(client, "web.stream__progress")["position"].to_pylist()]
+    query_id = read_checkpoint(str(tmp_path / "checkpoint")).query_id
+    found = sorted((position["query_id"], position["batch_id"]) for position in positions)
+    assert found == [(query_id, batch) for batch in range(3)]
+    assert len({position["fingerprint"] for position in positions}) == 3

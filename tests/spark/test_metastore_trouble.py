@@ -22,6 +22,7 @@ from hive_ingest.testing import AnswerLost
 from tests.services.kinds import Address
 from tests.spark.flaky_client import Fault, FlakyClient
 from tests.spark.numbers import Tables, assert_once, numbered
+from tests.spark.planned import checkpoint_of
 from tests.support.metastores import connect_in
 
 pytestmark = pytest.mark.one_embedded
@@ -62,7 +63,7 @@ def tables(client: MetastoreClient) -> Tables:
 
 def sink_into(client: Any, table: str, **settings: Any) -> HiveSink:
     limits = {"commit_retry_seconds": 1.0, "lock_wait_seconds": 60.0}
-    return HiveSink(metastore=client, table=table, query_id="q", settings=limits | settings)
+    return HiveSink(metastore=client, table=table, checkpoint=checkpoint_of(), settings=limits | settings)
 
 
 def batch(spark: SparkSession, batch_id: int) -> Any:

@@ -73,6 +73,26 @@ def test_progress_decides_when_the_metastore_has_forgotten_the_commit(
     assert ids(ms) == [1]
 
 
+def test_a_commit_whose_progress_cannot_be_read_is_unknown(
+    ms: MetastoreClient, metastore_uri: str, forget_commits: Callable[[str], None]
+) -> None:
+    """It was raised as an error of the file system, which says that nothing was committed."""
+
+    def forget_and_damage() -> None:
+        forget_commits(metastore_uri)
+        for file in table_folder(ms, "s__progress").rglob("bucket_*"):
+            file.write_bytes(b"damaged")
+
+    lossy = AnswerLost(ms, {"commit_txn": 1}, after=forget_and_damage)
+    with connect(lossy, sink="s", sources=["a"]) as conn:
+        conn.begin_transaction()
+        conn.write(b'{"id": 1}')
+        with pytest.raises(CommitOutcomeUnknown):
+            conn.commit_transaction(positions={"a": 1})
+        assert conn.state is TransactionState.UNKNOWN
+    assert ids(ms) == [1]
+
+
 def test_without_a_sink_a_forgotten_commit_is_unknown_and_nothing_is_removed(
     ms: MetastoreClient, metastore_uri: str, forget_commits: Callable[[str], None]
 ) -> None:

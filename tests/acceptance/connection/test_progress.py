@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +26,8 @@ from hive_ingest.errors import (
 )
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table, TableName
+from hive_ingest.record_writer import StrictJsonWriter
+from tests.services.kinds import Address
 from tests.support import connections
 from tests.support.rows import ids
 from tests.support.tables import create_table
@@ -302,3 +306,26 @@ def test_an_exclusive_lock_on_the_data_is_told_as_such(ms: MetastoreClient) -> N
         conn.begin_transaction()
     assert not isinstance(caught.value, SinkInUse)
     assert ms.get_valid_txns().open == (txn,)
+
+
+def test_an_owner_waits_for_its_source_longer_than_a_dead_one_can_hold_it(
+    metastore_timing_out: Callable[[float], Address], tmp_path: Path
+) -> None:
+    """The wait was shorter than the time-out: whoever took over on another host gave up, with rows left to write."""
+    address = metastore_timing_out(400)
+    with hi.connect_metastore(address.uri, warehouse=tmp_path / "warehouse", **address.options) as client:
+        client.create_database("web")
+        client.create_table("web.t", columns={"id": "int"})
+        for given, sink, expected in (({}, "flights", 600), ({}, None, 180), ({"lock_wait_seconds": 7}, "flights", 7)):
+            with StreamingConnection.connect(
+                client,
+                database="web",
+                table="t",
+                record_writer=StrictJsonWriter(),
+                settings=given,
+                sink=sink,
+                sources=["a"] if sink else [],
+            ) as connection:
+                connection.begin_transaction()
+                assert connection.share_transaction().settings.lock_wait_seconds == expected
+                connection.abort_transaction()

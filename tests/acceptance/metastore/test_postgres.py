@@ -37,7 +37,7 @@ def arguments_of(uri: str) -> dict[str, Any]:
 
 def execute(uri: str, sql: str) -> None:
     with psycopg.connect(**arguments_of(uri), autocommit=True) as connection:
-        connection.execute(sql)  # type: ignore[arg-type]
+        connection.execute(sql)
 
 
 def drop_connections(uri: str) -> None:
@@ -148,7 +148,7 @@ def test_the_tables_are_made_only_when_asked(postgres_uri: str, tmp_path: Path) 
 
 def test_one_client_may_be_shared_by_threads(ms: EmbeddedMetastoreClient) -> None:
     def work(_: int) -> list[int]:
-        found = []
+        found: list[int] = []
         for _ in range(10):
             (txn_id,) = ms.open_txns()
             ms.allocate_table_write_ids("db.t", [txn_id])

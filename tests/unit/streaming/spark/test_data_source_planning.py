@@ -61,6 +61,7 @@ def days(client: MetastoreClient) -> Path:
 def source(tmp_path: Path) -> Source:
     def make(table: str = "web.days", **more: object) -> HiveDataSource:
         place = {"metastore": f"sqlite:///{tmp_path}/metastore.db", "warehouse": f"{tmp_path}/warehouse"}
+        place["checkpointLocation"] = str(tmp_path / "checkpoint")
         given = {**place, "table": table, **{name: str(value) for name, value in more.items()}}
         return HiveDataSource(spark.CaseInsensitiveDict(given))
 
