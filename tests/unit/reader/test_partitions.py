@@ -9,6 +9,7 @@ import pytest
 from hive_ingest.errors import InvalidOperation
 from hive_ingest.model import Column, Partition, Table, TableName
 from hive_ingest.reader.partitions import partition_value, prune, typed_partitions
+from hive_ingest.reader.where import parse_where
 
 TABLE = Table(
     TableName("web", "t"),
@@ -54,6 +55,23 @@ def test_partitions_come_by_name_with_typed_values():
     ids=str,
 )
 def test_only_partitions_for_which_it_may_be_true_are_kept(expression, kept):
+    assert [p.location.removeprefix("/w/") for p in prune(partitions(), SCHEMA, expression)] == kept
+
+
+@pytest.mark.parametrize(
+    ("where", "kept"),
+    [
+        ("country in ('France', 'Spain')", ["France-" + NULL]),
+        ("country not in ('France', 'Spain')", ["India-1", "India-2"]),
+        ("country like 'In%' and month between 2 and 3", ["India-2"]),
+        ("country like 'I%\\_%' or month is null", ["France-" + NULL]),
+        ("not (month = 1 or id = 9)", ["France-" + NULL, "India-2", NULL + "-3"]),
+        ("country is null", [NULL + "-3"]),
+    ],
+)
+def test_a_filter_as_text_selects_partitions_too(where, kept):
+    columns = [Column("id", "int"), Column("country", "string"), Column("month", "int")]
+    expression = parse_where(where, columns)
     assert [p.location.removeprefix("/w/") for p in prune(partitions(), SCHEMA, expression)] == kept
 
 
