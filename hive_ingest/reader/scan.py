@@ -131,7 +131,7 @@ class Scan:
         return next(self._batches)
 
     def read_next_batch(self) -> pa.RecordBatch:
-        """The next batch. Raises StopIteration behind the last one, as pyarrow's readers do."""
+        """The next batch. Raises StopIteration after the last one, as pyarrow's readers do."""
         return next(self)
 
     def read_all(self) -> pa.Table:
@@ -143,7 +143,7 @@ class Scan:
         return reader.__arrow_c_stream__(requested_schema)
 
     def close(self) -> None:
-        """End the transaction; what was not read is given up. Idempotent."""
+        """End the transaction, and read no further. Idempotent."""
         self._batches.close()
         self._transaction.close()
 

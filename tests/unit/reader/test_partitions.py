@@ -98,5 +98,5 @@ def test_a_char_has_its_blanks_however_its_folder_is_named(text):
 
 
 def test_a_value_that_is_not_of_its_type_is_an_error_that_names_both():
-    with pytest.raises(InvalidOperation, match=r"'soon' of day is no date"):
+    with pytest.raises(InvalidOperation, match=r"'soon' of day is not of type date"):
         partition_value(Column("day", "date"), "soon")
