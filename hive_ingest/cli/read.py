@@ -48,8 +48,8 @@ def read(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Print rows of a table, as one snapshot sees it. Without --limit, json and csv give all of them."""
-    from hive_ingest.api import scan
     from hive_ingest.cli.rows import write_rows
+    from hive_ingest.reader import scan
 
     names = [name.strip() for name in columns.split(",")] if columns is not None else None
     is_cut = limit is None and output is Output.TABLE

@@ -29,7 +29,7 @@ from hive_ingest.errors import ConnectionMisuse, PartitionCreationFailed
 from hive_ingest.faults import reach
 from hive_ingest.model import Table, TxnId, WriteId
 from hive_ingest.record_writer.writer import RecordSchema, RecordWriter
-from hive_ingest.transactions.commit import abort_quietly
+from hive_ingest.transactions.committer import log_failure
 from hive_ingest.transactions.staging import StagedFile, new_staging
 
 
@@ -39,6 +39,7 @@ class SharedTransaction:
 
     table: Table
     txn_id: TxnId
+    metastore_id: str
     write_id: WriteId
     static_values: tuple[str, ...]
     is_overwrite: bool
@@ -124,7 +125,7 @@ class JoinedTransaction:
         target = DeltaTarget(
             table,
             transaction.write_id,
-            new_staging(table, transaction.txn_id),
+            new_staging(table, transaction.txn_id, transaction.metastore_id),
             statement_id=statement_id,
             static_values=transaction.static_values,
             writer_bucket=writer_bucket,
@@ -165,7 +166,7 @@ class JoinedTransaction:
     def abort(self) -> None:
         """Give this share up, also a prepared one: its files are removed. The transaction stays open."""
         self._state = self._run(Action.ABORT)
-        abort_quietly(self._writer.discard, "removing hidden files")
+        log_failure(self._writer.discard, "removing hidden files")
         self._close_pool()
 
     def _run(self, action: Action) -> TransactionState:

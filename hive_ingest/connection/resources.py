@@ -10,7 +10,7 @@ from hive_ingest.config import StreamingSettings
 from hive_ingest.connection.open_transaction import OpenTransaction, Surroundings
 from hive_ingest.connection.progress import SinkProgress
 from hive_ingest.metastore_client.client import MetastoreClient
-from hive_ingest.transactions.commit import abort_quietly
+from hive_ingest.transactions.committer import log_failure
 from hive_ingest.transactions.heartbeat import Heartbeater
 from hive_ingest.transactions.lock_plan import LockPlan
 from hive_ingest.transactions.opener import TransactionOpener
@@ -62,6 +62,6 @@ def abandon(resources: Resources, table: str, pid: int) -> None:
     )
     current = resources.current
     if current is not None:
-        abort_quietly(lambda: resources.opener.abort(current.txn_id, "its connection was not closed"), "the abort")
+        log_failure(lambda: resources.opener.abort(current.txn_id, "its connection was not closed"), "the abort")
         current.clean_up(at_once=True)
-    abort_quietly(resources.close, "closing")
+    log_failure(resources.close, "closing")

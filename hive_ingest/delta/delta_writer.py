@@ -22,7 +22,7 @@ from hive_ingest.model import Table, WriteId
 from hive_ingest.orc.acid_writer import AcidFile, AcidOrcWriter
 from hive_ingest.orc.stripe_copy import join
 from hive_ingest.schema import arrow_schema
-from hive_ingest.storage import FileStore, open_store
+from hive_ingest.storage import FileStore, Location
 from hive_ingest.transactions.staging import StagedFile
 
 #: What `orc.compress` means when a table does not say (Hive's own default is ZLIB, for Hive 3.1 set that).
@@ -47,7 +47,7 @@ class DeltaTarget:
 
     table: Table
     write_id: WriteId
-    staging: str
+    staging: Location
     statement_id: int = 0
     static_values: tuple[str, ...] = ()
     writer_bucket: int = 0
@@ -73,7 +73,7 @@ class DeltaWriter:
     def __init__(self, target: DeltaTarget, settings: StreamingSettings) -> None:
         self._target = target
         self._settings = settings
-        self._store, self._staging = open_store(target.staging)
+        self._store, self._staging = target.staging.store, target.staging.path
         self._numbers = itertools.count()
         self._paths: list[str] = []
 
@@ -84,7 +84,8 @@ class DeltaWriter:
     def new_path(self, suffix: str) -> str:
         """A fresh hidden name; its folder is made at the first call."""
         if not self._paths:
-            self._store.make_folder(self._staging.rpartition("/")[0])
+            # Not its parents: a table whose folder is missing is on a file system that is not mounted.
+            self._store.make_folder(self._staging.rpartition("/")[0], parents=False)
         path = f"{self._staging}.{next(self._numbers)}{suffix}"
         self._paths.append(path)
         return path
@@ -121,7 +122,12 @@ class DeltaWriter:
             file = self.encode(key, self.new_path(".orc"), rest, first_row_id=0, sync=self._settings.fsync)
         target = self._target
         return StagedFile(
-            file.path, key.partition, target.folder_name, str(BucketFileName(key.bucket)), file.rows, file.size_bytes
+            location=target.staging.parent / file.path.rpartition("/")[2],
+            partition=key.partition,
+            folder_name=target.folder_name,
+            file_name=str(BucketFileName(key.bucket)),
+            rows=file.rows,
+            size_bytes=file.size_bytes,
         )
 
     def _tail(self, key: GroupKey, spills: Sequence[AcidFile], rest: Sequence[pa.RecordBatch]) -> list[AcidFile]:

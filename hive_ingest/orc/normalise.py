@@ -28,6 +28,7 @@ from hive_ingest.errors import SerializationError, UnsupportedFeature
 
 BoolArray = npt.NDArray[np.bool_]
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_UNWRITABLE = "a timestamp before 1970 with a fraction of a second, or a date outside the years 1 to 9999"
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, in days since 1970-01-01
 
 
@@ -53,6 +54,41 @@ def unwritable_values(array: pa.Array) -> BoolArray | None:
         return None
     mask = _unwritable(array)
     return mask if mask.any() else None
+
+
+def why_unreadable(array: pa.Array) -> str | None:
+    """What makes a value of `array`, at any depth, unreadable; None if all can be read.
+
+    That is text that is not UTF-8, a decimal of more digits than its type has, or one of `unwritable_values`.
+    """
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        return str(error)
+    return None if unwritable_values(array) is None else _UNWRITABLE
+
+
+def unreadable_row(batch: pa.RecordBatch) -> tuple[int, str] | None:
+    """The first row with a value that cannot be read, and why; None if all can."""
+    found = _unreadable_column(batch)
+    if found is None or batch.num_rows <= 1:
+        return None if found is None else (0, found)
+    # Copies, because Arrow checks nested values outside a slice too.
+    middle = batch.num_rows // 2
+    first, second = (
+        pa.concat_batches([part, part.slice(0, 0)]) for part in (batch.slice(0, middle), batch.slice(middle))
+    )
+    if (in_first := unreadable_row(first)) is not None:
+        return in_first
+    in_second = unreadable_row(second)
+    return None if in_second is None else (middle + in_second[0], in_second[1])
+
+
+def _unreadable_column(batch: pa.RecordBatch) -> str | None:
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if (why := why_unreadable(column)) is not None:
+            return f"column {field.name!r}: {why}"
+    return None
 
 
 def check_writable(schema: pa.Schema) -> None:
@@ -113,8 +149,8 @@ def _writable(array: pa.Array, field: pa.Field) -> pa.Array:
     bad = unwritable_values(array)
     if bad is not None:
         raise SerializationError(
-            f"column {field.name!r} holds a value that Hive could not read, in row {int(bad.argmax())} of the batch: a "
-            "timestamp before 1970 with a fraction of a second, or a date outside the years 1 to 9999. "
+            f"column {field.name!r} holds a value that Hive could not read, in row {int(bad.argmax())} of the batch: "
+            f"{_UNWRITABLE}. "
             "Round it to whole seconds, or use a string column"
         )
     return _pushed_down(array) if _holds(array.type, pat.is_struct) else array

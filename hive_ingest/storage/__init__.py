@@ -3,7 +3,7 @@
 from hive_ingest.storage.arrow_store import ArrowStore
 from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, OutputFile, io_errors, io_failure
 from hive_ingest.storage.local_store import LocalStore
-from hive_ingest.storage.location import Location, open_store
+from hive_ingest.storage.location import Location, copy_file, open_store
 
 __all__ = [
     "ArrowStore",
@@ -13,6 +13,7 @@ __all__ = [
     "LocalStore",
     "Location",
     "OutputFile",
+    "copy_file",
     "io_errors",
     "io_failure",
     "open_store",

@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -129,13 +129,9 @@ class LocalStore(FileStore):
 
     def sync_folders(self, paths: Iterable[str]) -> None:
         folders = list(dict.fromkeys(paths))
-        if len(folders) < 2:
+        if len(folders) < 2 or not _sync_in_threads(folders):
             for folder in folders:
                 _sync_folder(folder)
-            return
-        # The journal commits once for all that wait together.
-        with ThreadPoolExecutor(min(_MAX_SYNC_THREADS, len(folders))) as pool:
-            list(pool.map(_sync_folder, folders))
 
     def list(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> list[FileEntry]:
         with io_errors("list", path):
@@ -154,6 +150,9 @@ class LocalStore(FileStore):
             except (FileNotFoundError, NotADirectoryError):
                 return False
             return True
+
+    def is_symlink(self, path: str) -> bool:
+        return os.path.islink(path)
 
     def delete_file(self, path: str) -> None:
         with io_errors("delete", path):
@@ -206,6 +205,17 @@ def _device(path: str) -> int:
         return os.stat(path).st_dev
     except FileNotFoundError:
         return os.stat(os.path.dirname(path)).st_dev
+
+
+def _sync_in_threads(folders: Sequence[str]) -> bool:
+    """The journal commits once for all that wait together. False where there are no threads to be had."""
+    with ThreadPoolExecutor(min(_MAX_SYNC_THREADS, len(folders))) as pool:
+        try:
+            synced = pool.map(_sync_folder, folders)
+        except RuntimeError:  # too many threads, or the interpreter is shutting down
+            return False
+        list(synced)
+    return True
 
 
 def _sync_folder(path: str) -> None:

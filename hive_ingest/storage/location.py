@@ -31,6 +31,7 @@ _SCHEMES = {
     "gs": "gs",
 }
 _LOCAL: Final = LocalStore()
+_COPY_BYTES: Final = 8 << 20
 
 
 class Location:
@@ -89,6 +90,11 @@ class Location:
     def name(self) -> str:
         """The last part of the path."""
         return self.path.rpartition("/")[2]
+
+    @property
+    def parent(self) -> Location:
+        """The folder that it lies in."""
+        return Location(self.store, self.path.rpartition("/")[0] or "/", self.uri.rpartition("/")[0] or "/")
 
     def __truediv__(self, name: str) -> Location:
         return Location(self.store, f"{self.path.rstrip('/')}/{name}", f"{self.uri.rstrip('/')}/{name}")
@@ -149,6 +155,19 @@ class Location:
     def list(self, *, recursive: bool = False, missing_ok: bool = False) -> list[FileEntry]:
         """What lies in the folder. Raises PathNotFound for a missing one, unless `missing_ok`."""
         return self.store.list(self.path, recursive=recursive, missing_ok=missing_ok)
+
+
+def copy_file(source: Location, target: Location, *, sync: bool) -> None:
+    """Copy a file to a new one, also between file systems. Raises PathExists; `target` is removed on any error."""
+    with source.open_input() as file, target.create(sync=sync) as out:
+        while block := _read(file, source):
+            out.write(block)
+
+
+def _read(file: pa.NativeFile, source: Location) -> pa.Buffer | None:
+    with io_errors("read", source.path):
+        block = file.read_buffer(_COPY_BYTES)
+    return block if len(block) else None
 
 
 def open_store(location: str) -> tuple[FileStore, str]:

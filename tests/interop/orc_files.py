@@ -78,7 +78,7 @@ def _column_names(tail: OrcTail, number: int, name: str) -> list[str]:
 
 
 def _from_dump(dump: str, names: list[str]) -> dict[str, str]:
-    found = {}
+    found: dict[str, str] = {}
     for section, line in _sections(dump):
         if match := _STATISTICS.search(line):
             name = names[int(match[1])]

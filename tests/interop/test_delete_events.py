@@ -16,7 +16,8 @@ from hive_ingest.schema import arrow_schema
 from hive_ingest.storage import LocalStore
 from tests.interop.agreement import BOTH_MODES, assert_agreement
 from tests.interop.hive import RealHive
-from tests.interop.tables import allocate, folder_of, orc_properties, write_delta
+from tests.interop.tables import allocate, orc_properties, write_delta
+from tests.support.tables import folder_of
 
 COLUMNS = {"id": "int", "msg": "string", "who": "struct<name:string,ages:array<int>>"}
 ROWS_OF_A_DELTA = 5_000

@@ -25,7 +25,7 @@ from hive_ingest.orc.tail import (
     read_tail,
     with_lengths,
 )
-from hive_ingest.storage.local_store import LocalStore
+from hive_ingest.storage import LocalStore
 
 STORE = LocalStore()
 WRITE_ID, BUCKET = WriteId(5), 1 << 29
