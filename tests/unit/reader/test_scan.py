@@ -172,6 +172,13 @@ def test_a_filter_may_speak_of_columns_that_are_not_read_and_of_row_ids(metastor
     assert ids(metastore, filter=pc.field(0) == 2) == [2]
 
 
+def test_a_filter_may_be_text_an_expression_or_both(metastore, table):
+    assert ids(metastore, where="id in (1, 3, 5) and msg not like 'c%'") == [1, 5]
+    assert ids(metastore, where="id < 4", filter=pc.field("id") > 1) == [2, 3]
+    with pytest.raises(ConfigurationError, match="there is no column 'nowhere'"):
+        ids(metastore, where="nowhere = 1")
+
+
 def test_a_filter_never_sees_a_deleted_row(metastore, table):
     table.delete(table.commit(), [(1, BUCKET_0, 1)])
     # division by zero on the deleted row would raise
