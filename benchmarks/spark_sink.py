@@ -81,7 +81,7 @@ class Table:
     def __init__(self, folder: Path, columns: dict[str, str]) -> None:
         self.uri, self.warehouse = f"sqlite:///{folder}/metastore.db", str(folder / "warehouse")
         folder.mkdir()
-        with hi.connect_metastore(self.uri, warehouse=self.warehouse) as client:
+        with hi.connect_metastore(self.uri, warehouse=self.warehouse, create=True) as client:
             client.create_database("web")
             client.create_table("web.t", columns=columns)
 
@@ -89,7 +89,7 @@ class Table:
         return HiveSink(metastore=self.uri, warehouse=self.warehouse, table="web.t", **more)  # type: ignore[arg-type]
 
     def rows(self) -> int:
-        with hi.connect_metastore(self.uri, warehouse=self.warehouse) as client:
+        with hi.connect_metastore(self.uri, warehouse=self.warehouse, create=True) as client:
             return sum(batch.num_rows for batch in hi.scan(client, "web.t", columns=["id"]))
 
 

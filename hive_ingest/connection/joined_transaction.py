@@ -39,6 +39,7 @@ class SharedTransaction:
 
     table: Table
     txn_id: TxnId
+    metastore_id: str
     write_id: WriteId
     static_values: tuple[str, ...]
     is_overwrite: bool
@@ -124,7 +125,7 @@ class JoinedTransaction:
         target = DeltaTarget(
             table,
             transaction.write_id,
-            new_staging(table, transaction.txn_id),
+            new_staging(table, transaction.txn_id, transaction.metastore_id),
             statement_id=statement_id,
             static_values=transaction.static_values,
             writer_bucket=writer_bucket,

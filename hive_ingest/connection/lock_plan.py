@@ -1,4 +1,4 @@
-"""What every transaction of a connection locks, in one request."""
+"""What every transaction of a connection locks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection.progress import SinkProgress
-from hive_ingest.model import DataOperationType, LockComponent, LockInfo, LockLevel, LockType, Table
+from hive_ingest.model import DataOperationType, LockComponent, LockLevel, LockType, Table
 from hive_ingest.transactions.lock_errors import lock_timeout
 from hive_ingest.transactions.lock_plan import LockPlan
 
@@ -34,22 +34,17 @@ def plan_locks(
     )
     if progress is None:
         return LockPlan(
-            (table.name,), (data,), agent_info, _nothing, functools.partial(lock_timeout, table.name), _never
+            (table.name,),
+            (data,),
+            agent_info,
+            functools.partial(lock_timeout, table.name),
+            is_overwrite=is_overwrite,
         )
     return LockPlan(
         (table.name, progress.table.name),
         (data, *progress.lock_components()),
         progress.owner.to_agent_info(agent_info),
-        progress.free_dead_owners,
         progress.timeout_error,
-        progress.is_source_lock,
+        progress.free_dead_owners,
+        is_overwrite=is_overwrite,
     )
-
-
-def _never(lock: LockInfo) -> bool:
-    """Without a sink there are no sources."""
-    return False
-
-
-def _nothing(blockers: list[LockInfo]) -> None:
-    """Without a sink nobody's transaction is touched."""

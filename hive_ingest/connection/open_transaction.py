@@ -74,7 +74,7 @@ class OpenTransaction:
         target = DeltaTarget(
             table,
             self.write_id,
-            new_staging(table, self.txn_id),
+            new_staging(table, self.txn_id, around.client.metastore_id),
             static_values=self._static_values,
             is_overwrite=around.is_overwrite,
         )
@@ -103,6 +103,7 @@ class OpenTransaction:
         return SharedTransaction(
             self._table,
             self.txn_id,
+            self._around.client.metastore_id,
             self.write_id,
             self._static_values,
             self._around.is_overwrite,
@@ -174,9 +175,8 @@ class OpenTransaction:
         if progress is None or not rows:
             return []
         name = progress.table.name
-        file, self._progress_writer = progress.stage(
-            self._locked.write_ids[name], new_staging(progress.table, self.txn_id), rows
-        )
+        staging = new_staging(progress.table, self.txn_id, self._around.client.metastore_id)
+        file, self._progress_writer = progress.stage(self._locked.write_ids[name], staging, rows)
         return [TableWrite(progress.table, self._locked.write_ids[name], [file], self._locked.may_be_overtaken(name))]
 
     def _info(self, data: TableWrite) -> CommitInfo:
@@ -214,6 +214,9 @@ class OpenTransaction:
     def _remove_staging(self) -> None:
         log_failure(self._writer.discard, "removing hidden files")
         if self._is_shared:
-            log_failure(lambda: remove_staging(self._table, self.txn_id), "removing hidden files of other writers")
+            metastore_id = self._around.client.metastore_id  # known since the first staging: no call
+            log_failure(
+                lambda: remove_staging(self._table, self.txn_id, metastore_id), "removing hidden files of other writers"
+            )
         if self._progress_writer is not None:
             log_failure(self._progress_writer.discard, "removing hidden files of the progress table")

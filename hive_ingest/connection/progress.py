@@ -38,7 +38,7 @@ from hive_ingest.model import (
 from hive_ingest.reader.newest import newest_rows
 from hive_ingest.schema import arrow_schema
 from hive_ingest.storage import Location
-from hive_ingest.transactions.lock_errors import describe_lock, lock_timeout
+from hive_ingest.transactions.lock_errors import describe_locks, lock_timeout
 from hive_ingest.transactions.owner import Owner
 from hive_ingest.transactions.staging import StagedFile
 
@@ -139,10 +139,6 @@ class SinkProgress:
             *sources,
         ]
 
-    def is_source_lock(self, lock: LockInfo) -> bool:
-        """Whether some owner of a source of this sink holds it or waits for it."""
-        return lock.table == self.table.name.table and lock.partition_name is not None
-
     def free_dead_owners(self, blockers: list[LockInfo]) -> None:
         """Abort the transactions of owners that are provably gone and hold a source of ours."""
         names = {source_lock_name(source) for source in self.sources}
@@ -159,7 +155,7 @@ class SinkProgress:
             return lock_timeout(self._data.name, blockers, waited_seconds)
         return SinkInUse(
             f"a source of sink {self.sink!r} was in use by another owner for {waited_seconds:.0f} s: "
-            f"{'; '.join(map(describe_lock, held))}. Stop that one, or wait until it times out"
+            f"{describe_locks(held)}. Stop that one, or wait until it times out"
         )
 
     # -- reading -----------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ class StreamingConnection:
         found = existing_table(client, TableName.of(table, database))
         check_table(found)
         _refuse_shared_writer(record_writer)
-        values = static_texts(found, tuple(static_partition_values))
+        values = static_texts(found, static_partition_values)
         remove_leftovers(client, found)
         progress = SinkProgress(client, found, sink, sources, settings) if sink is not None else None
         if progress is not None:
@@ -371,7 +371,7 @@ class StreamingConnection:
             if not fits:
                 return True
         if self._overwrite:
-            return locked.is_not_highest(name)  # rows that were committed above it would outlive the overwrite
+            return locked.is_older_than_a_commit(name)  # rows that were committed above it would outlive the overwrite
         if not locked.may_be_overtaken(name) or self._table.is_partitioned:
             return False  # the partitions are not known yet: they are looked at before the commit
         return newest_overwrite(Location.of(self._table.location)) > locked.write_ids[name]

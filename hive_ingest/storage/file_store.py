@@ -179,6 +179,10 @@ class FileStore(ABC):
     @abstractmethod
     def exists(self, path: str) -> bool: ...
 
+    def is_symlink(self, path: str) -> bool:
+        """Whether the last part of the path is a symbolic link; object stores have none."""
+        return False
+
     @abstractmethod
     def delete_file(self, path: str) -> None:
         """A missing file is fine."""

@@ -151,6 +151,9 @@ class LocalStore(FileStore):
                 return False
             return True
 
+    def is_symlink(self, path: str) -> bool:
+        return os.path.islink(path)
+
     def delete_file(self, path: str) -> None:
         with io_errors("delete", path):
             _unlink(path)

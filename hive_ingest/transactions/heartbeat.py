@@ -44,10 +44,24 @@ def contiguous_ranges(txn_ids: Iterable[TxnId]) -> list[tuple[TxnId, TxnId]]:
 class Heartbeater:
     """Beats every third of the time-out; after a failed beat, every second.
 
-    `on_tick` is called on the thread, with its client, at each turn.
+    One serves a connection with several open transactions, or a reader with one.
     """
 
-    def __init__(self, client: MetastoreClient, on_tick: Callable[[MetastoreClient], None]) -> None:
+    def __init__(
+        self,
+        client: MetastoreClient,
+        on_tick: Callable[[MetastoreClient], None] | None = None,
+        *,
+        name: str = "hive-ingest-heartbeat",
+    ) -> None:
+        """Nothing is started yet.
+
+        Args:
+            client: Cloned on the thread, at the first tick; never called itself.
+            on_tick: Called on the thread at each turn, with the thread's own client.
+            name: The thread's.
+        """
+        self._name = name
         self._client = client
         self._on_tick = on_tick
         self.timeout_seconds = client.txn_timeout_seconds
@@ -55,19 +69,20 @@ class Heartbeater:
         self._stop = threading.Event()
         self._last_good: dict[TxnId, float] = {}
         self._thread: threading.Thread | None = None
-        #: Transactions that the metastore says are gone, and why. Read by the owner before each step.
+        #: Transactions that the metastore reported as gone, and why. Read by the owner before each step.
         self.lost: dict[TxnId, str] = {}
 
     def watch(self, txn_ids: Iterable[TxnId]) -> None:
-        """Transactions just opened: opening counts as a beat."""
+        """Keep transactions alive that have just been opened, which counts as a heartbeat."""
         opened = now()
         with self._lock:
             self._last_good.update(dict.fromkeys(txn_ids, opened))
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="hive-ingest-heartbeat", daemon=True)
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
 
     def forget(self, txn_ids: Iterable[TxnId]) -> None:
+        """Send no more heartbeats for transactions that have ended."""
         with self._lock:
             for txn_id in txn_ids:
                 self._last_good.pop(txn_id, None)
@@ -88,10 +103,10 @@ class Heartbeater:
         """Raises TxnAborted when a beat was answered with "aborted" or "no such transaction"."""
         why = self.lost.get(txn_id)
         if why is not None:
-            raise TxnAborted(f"transaction {txn_id} is gone: {why}; abort it here and begin anew")
+            raise TxnAborted(f"transaction {txn_id} is gone: {why}; abort it here and begin another one")
 
     def stop(self) -> None:
-        """Idempotent; waits for a beat under way."""
+        """Idempotent; waits for a beat in progress, unless it is called on the thread itself."""
         self._stop.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
@@ -104,23 +119,25 @@ class Heartbeater:
         due = now() + interval
         try:
             while not self._stop.wait(max(0.01, min(_RETRY_SECONDS, due - now()))):
+                # Nobody would notice the end of this thread, and the transactions would time out one after the
+                # other: so no error ends it, of whatever kind.
                 try:
                     client = client or self._client.clone()
-                except StreamingError as error:
-                    _log.warning("no metastore for heartbeats, tried again in 1 s: %s", error)
-                    continue
-                if now() >= due:
-                    due = now() + (interval if self._beat(client) else min(interval, _RETRY_SECONDS))
-                self._tick(client)
+                    if now() >= due:
+                        due = now() + (interval if self._beat(client) else min(interval, _RETRY_SECONDS))
+                    if self._on_tick is not None:
+                        self._on_tick(client)
+                except Exception as error:  # noqa: BLE001
+                    _log_failure("the heartbeat thread", error)
         finally:
             if client is not None:
                 client.close()
 
     def _beat(self, client: MetastoreClient) -> bool:
         with self._lock:
-            ranges = contiguous_ranges(self._last_good)
+            ranges = contiguous_ranges(self._last_good.keys() - self.lost.keys())
         good = True
-        for low, high in ranges:
+        for low, high in ranges:  # all of them: one that fails must not keep the others from being beaten
             good &= self._beat_range(client, low, high)
         return good
 
@@ -128,8 +145,8 @@ class Heartbeater:
         sent_at = now()
         try:
             answer = client.heartbeat_txn_range(low, high)
-        except StreamingError as error:
-            _log.warning("heartbeat of transactions %d to %d failed, tried again in 1 s: %s", low, high, error)
+        except Exception as error:  # noqa: BLE001 (see _run)
+            _log_failure(f"a heartbeat of transactions {low} to {high}", error)
             return False
         with self._lock:
             for txn_id in map(TxnId, range(low, high + 1)):
@@ -143,8 +160,7 @@ class Heartbeater:
                     self._last_good[txn_id] = sent_at
         return True
 
-    def _tick(self, client: MetastoreClient) -> None:
-        try:
-            self._on_tick(client)
-        except StreamingError as error:
-            _log.warning("giving back idle transactions failed, tried again later: %s", error)
+
+def _log_failure(what: str, error: Exception) -> None:
+    is_expected = isinstance(error, StreamingError)
+    _log.warning("%s failed, tried again in 1 s: %s", what, error, exc_info=None if is_expected else error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -11,7 +10,7 @@ from hive_ingest.faults import reach
 from hive_ingest.model import TxnId
 from hive_ingest.orc.acid_writer import write_acid_version
 from hive_ingest.storage import FileStore, Location, copy_file
-from hive_ingest.transactions.staging import StagedFile, hidden_name, staging_folder
+from hive_ingest.transactions.staging import StagedFile, staging_folder
 from hive_ingest.transactions.table_write import TableWrite
 
 
@@ -58,7 +57,7 @@ class Publisher:
     def _copied(self, write: TableWrite, partition: str, file: StagedFile) -> StagedFile:
         folder = staging_folder(write.partition_locations[partition])
         folder.make_folder(parents=False)
-        copy = folder / f"{hidden_name(self._txn_id, uuid.uuid4())}.orc"
+        copy = folder / file.location.name
         self._copies.append(copy)
         copy_file(file.location, copy, sync=self._fsync)
         return replace(file, location=copy)

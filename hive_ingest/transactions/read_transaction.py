@@ -5,34 +5,25 @@ As long as it is open, no cleaner takes a file that its snapshot needs.
 
 from __future__ import annotations
 
-import getpass
 import logging
-import socket
-import threading
-
-import tenacity
 
 from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
-from hive_ingest.errors import LockTimeout, NoSuchTxn, StreamingError, TxnAborted
+from hive_ingest.errors import NoSuchTxn, StreamingError, TxnAborted
 from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import (
     DataOperationType,
     LockComponent,
-    LockInfo,
     LockLevel,
     LockRequest,
-    LockResponse,
-    LockState,
     LockType,
     TableName,
-    TxnId,
     TxnType,
 )
+from hive_ingest.transactions.heartbeat import Heartbeater
+from hive_ingest.transactions.lock_errors import lock_timeout
+from hive_ingest.transactions.lock_wait import LockWait
 
 _log = logging.getLogger(__name__)
-_BEATS_PER_TIMEOUT = 3
-_RETRY_SECONDS = 1.0
-_LONGEST_POLL_SECONDS = 1.0
 
 
 class ReadTransaction:
@@ -42,11 +33,11 @@ class ReadTransaction:
         """Raises LockTimeout (nothing stays open then), and what the metastore raises."""
         self._client = client
         self._table = table
-        self._heartbeat: _Heartbeat | None = None
+        self._heartbeater = Heartbeater(client, name="hive-ingest-reader-heartbeat")
         self.is_open = True
-        (self.txn_id,) = client.open_txns(1, user=_user(), agent_info=agent_info, txn_type=TxnType.READ_ONLY)
+        (self.txn_id,) = client.open_txns(1, agent_info=agent_info, txn_type=TxnType.READ_ONLY)
         try:
-            self._heartbeat = _Heartbeat(client.clone(), self.txn_id)
+            self._heartbeater.watch([self.txn_id])
             self._acquire(lock_wait_seconds, agent_info)
             # Only now: a writer that held the table before us is in the snapshot (qubole/spark-acid#35).
             self.valid_txns: ValidTxnList = client.get_valid_txns(self.txn_id)
@@ -58,9 +49,11 @@ class ReadTransaction:
             raise
 
     def check(self) -> None:
-        """Raises what the heartbeat learned: that the transaction is gone, and files may go with it."""
-        if self._heartbeat is not None and self._heartbeat.lost is not None:
-            raise self._is_lost(self._heartbeat.lost) from self._heartbeat.lost
+        """Raises TxnAborted when a heartbeat found the transaction gone, because files may go with it."""
+        try:
+            self._heartbeater.raise_if_lost(self.txn_id)
+        except TxnAborted as error:
+            raise self._is_lost(error) from error
 
     def commit(self) -> None:
         """End it. Raises TxnAborted when it had timed out, so that what was read may have missed files."""
@@ -97,8 +90,8 @@ class ReadTransaction:
     def _end(self) -> bool:
         """False when it was ended before."""
         was_open, self.is_open = self.is_open, False
-        if was_open and self._heartbeat is not None:
-            self._heartbeat.stop()
+        if was_open:
+            self._heartbeater.stop()
         return was_open
 
     def _is_lost(self, error: StreamingError) -> TxnAborted:
@@ -117,76 +110,8 @@ class ReadTransaction:
             self._table.table,
             operation_type=DataOperationType.SELECT,
         )
-        request = LockRequest((component,), self.txn_id, _user(), socket.gethostname(), agent_info)
+        request = LockRequest((component,), self.txn_id, agent_info=agent_info)
         answer = self._client.lock(request)
-        if answer.state is LockState.WAITING:
-            answer = self._wait(answer, lock_wait_seconds)
-        if answer.state is not LockState.ACQUIRED:
-            raise TxnAborted(f"the read lock on {self._table} was refused ({answer.state.name}): read again")
-
-    def _wait(self, answer: LockResponse, seconds: float) -> LockResponse:
-        polling = tenacity.Retrying(
-            retry=tenacity.retry_if_result(lambda response: response.state is LockState.WAITING),
-            wait=tenacity.wait_exponential(multiplier=0.02, max=_LONGEST_POLL_SECONDS),
-            stop=tenacity.stop_after_delay(seconds),
-        )
-        try:
-            return polling(self._client.check_lock, answer.lock_id)
-        except tenacity.RetryError as error:
-            raise LockTimeout(
-                f"no read lock on {self._table} within {seconds:g} s: {self._blocker(answer)}. "
-                "Wait for it, abort it, or give a longer lock_wait_seconds"
-            ) from error
-
-    def _blocker(self, answer: LockResponse) -> str:
-        locks = self._client.show_locks(self._table)
-        ours = next((lock for lock in locks if lock.lock_id == answer.lock_id), None)
-        holder = next((lock for lock in locks if ours and lock.lock_id == ours.blocked_by_lock_id), None)
-        return _described(holder) if holder else "its holder is not known"
-
-
-def _described(lock: LockInfo) -> str:
-    return (
-        f"transaction {lock.txn_id} of {lock.user or 'unknown'}@{lock.hostname or 'unknown'} ({lock.agent_info}) "
-        f"holds {lock.type.name} on it"
-    )
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # no such user id, as in some containers
-        return ""
-
-
-class _Heartbeat:
-    """A thread that keeps one transaction alive, every third of the time-out; after a failed beat every second."""
-
-    def __init__(self, client: MetastoreClient, txn_id: TxnId) -> None:
-        self._client = client
-        self._txn_id = txn_id
-        self._interval_seconds = client.txn_timeout_seconds / _BEATS_PER_TIMEOUT
-        self._stopped = threading.Event()
-        #: Why the transaction is gone, once it is.
-        self.lost: StreamingError | None = None
-        self._thread = threading.Thread(target=self._run, name=f"hive-ingest read txn {txn_id}", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
-
-    def _run(self) -> None:
-        pause = self._interval_seconds
-        with self._client:
-            while not self._stopped.wait(pause):
-                try:
-                    self._client.heartbeat(txn_id=self._txn_id)
-                    pause = self._interval_seconds
-                except (TxnAborted, NoSuchTxn) as error:
-                    self.lost = error
-                    return
-                except StreamingError as error:
-                    _log.warning("no heartbeat for the reader's transaction %d: %s", self._txn_id, error)
-                    pause = min(_RETRY_SECONDS, self._interval_seconds)
+        wait = LockWait(self._client, [self._table], lock_wait_seconds)
+        if not wait.acquires(answer):
+            raise lock_timeout(self._table, wait.blockers(answer.lock_id), lock_wait_seconds, wanted="read lock")

@@ -22,6 +22,7 @@ from hive_ingest.streaming.spark import BatchStats, HiveSink
 from tests.spark.numbers import Tables, assert_once, numbered
 from tests.spark.planned import checkpoint_of
 from tests.spark.streams import Streams, streams_in
+from tests.support.metastores import connect_in
 
 pytestmark = pytest.mark.one_embedded
 
@@ -30,7 +31,7 @@ NULL = "__HIVE_DEFAULT_PARTITION__"
 
 @pytest.fixture
 def client(metastore_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
-    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
+    with connect_in(tmp_path, metastore_uri) as client:
         yield client
 
 

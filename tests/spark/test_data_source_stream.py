@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.parts.spark_versions import LOWEST
+from tests.services.spark_versions import LOWEST
 from tests.spark.driver import Driver
 from tests.spark.installation import Installation
 from tests.spark.warehouse import Warehouse, register

@@ -26,6 +26,7 @@ from hive_ingest.streaming.spark.spread import spread
 from hive_ingest.streaming.spark.target import HiveTarget
 from tests.spark.numbers import Tables, assert_once, numbered
 from tests.spark.planned import checkpoint_of
+from tests.support.metastores import connect_in
 
 pytestmark = pytest.mark.one_embedded
 
@@ -35,7 +36,7 @@ BEYOND_THE_BUFFER_BYTES = 300 * MIB
 
 @pytest.fixture
 def client(metastore_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
-    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
+    with connect_in(tmp_path, metastore_uri) as client:
         yield client
 
 

@@ -16,7 +16,7 @@ from hive_ingest.errors import ConfigurationError, SinkConflict, UnsupportedFeat
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.streaming.spark import BatchStats, HiveSink
 from hive_ingest.streaming.spark.progress import SparkPosition
-from tests.parts.spark_versions import LOWEST
+from tests.services.spark_versions import LOWEST
 from tests.spark.driver import Driver
 from tests.spark.installation import Installation
 from tests.spark.numbers import Tables, assert_once, numbered

@@ -25,14 +25,15 @@ from hive_ingest.streaming.spark.adoption import adopt_query
 from hive_ingest.streaming.spark.checkpoint import BatchPlan
 from hive_ingest.streaming.spark.progress import SPARK_SOURCE, MicroBatch, SparkPosition, is_new_batch
 from tests.acceptance.cli.shell import Shell
+from tests.support import connections
+from tests.support.tables import create_table
 
 PROGRESS = "web.alerts__progress"
 
 
 @pytest.fixture
 def client(metastore: MetastoreClient) -> MetastoreClient:
-    metastore.create_database("web")
-    metastore.create_table("web.alerts", columns={"id": "int"})
+    create_table(metastore, "alerts")
     return metastore
 
 
@@ -50,10 +51,9 @@ def shell(
 
 
 def connect(client: MetastoreClient, *sources: str, sink: str = "alerts", table: str = "alerts") -> StreamingConnection:
-    return StreamingConnection.connect(
+    return connections.connect(
         client,
-        database="web",
-        table=table,
+        table,
         record_writer=hi.ArrowWriter(),
         agent_info="a writer",
         sink=sink,
@@ -450,5 +450,5 @@ def test_sinks_need_no_spark(client: MetastoreClient, shell: Shell, metastore_ur
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
     assert bound_now(client) == {"query_id": "q2", "batch_id": -1}

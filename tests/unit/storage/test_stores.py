@@ -14,7 +14,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from hive_ingest.errors import ConfigurationError, PathExists, PathNotFound, StreamingIOFailure, UnsupportedFeature
-from hive_ingest.storage import ArrowStore, FileStore, LocalStore, Location, location, open_store
+from hive_ingest.storage import ArrowStore, FileStore, LocalStore, Location, open_store
 
 STORES: list[Callable[[], FileStore]] = [LocalStore, lambda: ArrowStore(pafs.LocalFileSystem())]
 
@@ -283,7 +283,7 @@ def test_a_file_system_whose_library_is_missing_is_refused_by_name(monkeypatch: 
     def from_uri(uri: str) -> None:
         raise OSError("Unable to load libjvm\ndlopen(/usr/lib/jvm/libjvm.so) failed: no such file")
 
-    monkeypatch.setattr(location.pafs, "FileSystem", SimpleNamespace(from_uri=from_uri))
+    monkeypatch.setattr(pafs, "FileSystem", SimpleNamespace(from_uri=from_uri))
     with pytest.raises(UnsupportedFeature, match="'hdfs://without-a-library/' needs Hadoop's libhdfs") as caught:
         open_store("hdfs://without-a-library/warehouse")
     assert "dlopen" not in str(caught.value)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from hive_ingest.errors import MetastoreUnavailable, TxnAborted
 from hive_ingest.model import HeartbeatTxnRange, TxnId
 from hive_ingest.transactions.heartbeat import Heartbeater, contiguous_ranges
+from tests.support.waiting import wait_until
 
 
 class FakeClient:
@@ -43,14 +44,7 @@ class FakeClient:
 
 
 def heartbeater(client: Any) -> Heartbeater:
-    return Heartbeater(client, lambda _: None)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen within 5 s"
-        time.sleep(0.01)
+    return Heartbeater(client)
 
 
 def ids(*values: int) -> list[TxnId]:
@@ -86,7 +80,56 @@ def test_a_beat_that_failed_is_tried_again_and_costs_nothing() -> None:
     assert len(client.ranges) >= 2
 
 
-def test_the_owner_is_told_of_a_transaction_that_the_metastore_aborted() -> None:
+@pytest.mark.parametrize("error", [ValueError("a bug"), OSError("no route to host"), RuntimeError("a driver's own")])
+def test_no_error_of_a_beat_ends_the_heartbeats(error: Exception) -> None:
+    """An error that was not a StreamingError ended the thread for good, and all transactions timed out."""
+    client = FakeClient([error, error, HeartbeatTxnRange()])
+    beats = heartbeater(client)
+    try:
+        beats.watch(ids(1, 5))
+        assert client.beat.wait(5)
+        wait_until(lambda: len(client.ranges) >= 5)
+        beats.raise_if_lost(TxnId(1))
+    finally:
+        beats.stop()
+
+
+def test_no_error_of_a_tick_or_of_connecting_ends_the_heartbeats(caplog: pytest.LogCaptureFixture) -> None:
+    client = FakeClient()
+    refusals: list[Exception] = [OSError("too many open files"), MetastoreUnavailable("gone")]
+
+    def clone() -> FakeClient:
+        if refusals:
+            raise refusals.pop()
+        return client
+
+    def tick(_: Any) -> None:
+        raise ValueError("a bug in the tick")
+
+    beats = Heartbeater(cast(Any, SimpleNamespace(txn_timeout_seconds=0.15, clone=clone)), tick)
+    try:
+        beats.watch(ids(1))
+        wait_until(lambda: len(client.ranges) >= 3)
+    finally:
+        beats.stop()
+    said = " ".join(record.getMessage() for record in caplog.records)
+    assert all(text in said for text in ("too many open files", "gone", "a bug in the tick"))
+
+
+def test_transactions_that_are_lost_are_beaten_no_more() -> None:
+    client = FakeClient([HeartbeatTxnRange(aborted=frozenset(ids(2)))])
+    beats = heartbeater(client)
+    try:
+        beats.watch(ids(1, 2, 3))
+        wait_until(lambda: (3, 3) in client.ranges)
+        beats.forget(ids(2))
+        assert not beats.lost
+    finally:
+        beats.stop()
+    assert client.ranges[:3] == [(1, 3), (1, 1), (3, 3)]
+
+
+def test_a_transaction_that_the_metastore_aborted_is_reported_to_its_owner() -> None:
     client = FakeClient([HeartbeatTxnRange(aborted=frozenset(ids(1)))])
     beats = heartbeater(client)
     try:

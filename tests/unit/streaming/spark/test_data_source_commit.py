@@ -10,20 +10,23 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructField, StructType
 
 import hive_ingest as hi
 from hive_ingest.errors import ConfigurationError, SinkConflict, StreamingIOFailure
 from hive_ingest.faults import set_hook
-from hive_ingest.metastore_client import MetastoreClient, connect_metastore
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TxnState
-from hive_ingest.streaming.spark import source_writer
 from hive_ingest.streaming.spark.data_source import HiveDataSource
 from hive_ingest.streaming.spark.source_options import stream_options
 from hive_ingest.streaming.spark.types import spark_type
 from hive_ingest.testing.faults import CrashPoint, FaultError, faults
 from hive_ingest.transactions.staging import STAGING_FOLDER
+from tests.support.metastores import connect_in
+from tests.support.rows import ids
+from tests.support.tables import table_folder
 
 SCHEMA = StructType([StructField("id", spark_type("bigint"))])
 QUERY = "5f0c-11"
@@ -31,7 +34,7 @@ QUERY = "5f0c-11"
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[MetastoreClient]:
-    with connect_metastore(f"sqlite:///{tmp_path}/metastore.db", warehouse=tmp_path / "warehouse") as client:
+    with connect_in(tmp_path) as client:
         client.create_database("web")
         client.create_table("web.t", columns={"id": "bigint"})
         yield client
@@ -69,7 +72,7 @@ class Batch:
     def _run(self, query: str, ids: list[int]) -> Any:
         properties = {"sql.streaming.queryId": query, "streaming.sql.batchId": str(self._number)}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(source_writer.TaskContext, "get", lambda: Task(properties))
+            patch.setattr(TaskContext, "get", lambda: Task(properties))
             return self._source.streamWriter(SCHEMA, False).write(iter([rows(*ids)]))
 
     def commit(self) -> None:
@@ -90,12 +93,8 @@ def rows(*ids: int) -> pa.RecordBatch:
     return pa.record_batch({"id": pa.array(ids, pa.int64())})
 
 
-def ids(client: MetastoreClient) -> list[int]:
-    return sorted(hi.read_table(client, "web.t")["id"].to_pylist())
-
-
 def leftovers(client: MetastoreClient) -> list[Any]:
-    folder = Path(client.get_table("web.t").location.removeprefix("file:"), STAGING_FOLDER)
+    folder = table_folder(client) / STAGING_FOLDER
     open_txns = [txn for txn in client.get_open_txns_info().transactions if txn.state is TxnState.OPEN]
     return [*folder.iterdir(), *open_txns]
 

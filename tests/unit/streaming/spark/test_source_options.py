@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,8 @@ def test_texts_become_values_of_the_options_types() -> None:
 
 def test_every_option_of_the_connection_is_taken_by_its_name() -> None:
     for setting in dataclasses.fields(StreamingSettings):
-        value = not setting.default if isinstance(setting.default, bool) else (setting.default or 0) + 1
+        default: Any = setting.default
+        value = not default if isinstance(default, bool) else (default or 0) + 1
         options = write_options({**PLACE, setting.name.upper(): str(value)})
         assert getattr(options.settings, setting.name) == value
 
