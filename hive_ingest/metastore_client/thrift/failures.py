@@ -41,11 +41,11 @@ class ServerFailed(MetastoreError):
     """The server answered that the call failed inside it: nothing of the call is under way any more."""
 
 
-class AnswerLost(MetastoreUnavailable):
+class NoAnswer(MetastoreUnavailable):
     """The call was sent and no answer came: whether it took effect is not known."""
 
 
-class HungUp(AnswerLost):
+class HungUp(NoAnswer):
     """The connection ended instead."""
 
 

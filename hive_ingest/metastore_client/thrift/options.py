@@ -34,6 +34,7 @@ class ThriftOptions:
         60.0, "how long one answer may take", "metastore.client.socket.timeout", "hive.metastore.client.socket.timeout"
     )
     retry_seconds: float = _option(30.0, "how long connecting, and calls that are safe to repeat, are tried again")
+    ddl_lock_wait_seconds: float = _option(60.0, "how long DROP and ALTER wait for those who read or write the object")
     uri_selection: str = _option(
         "random", "which server is tried first", "metastore.thrift.uri.selection", "hive.metastore.uri.selection"
     )

@@ -43,6 +43,10 @@ def take_over(client, key):
     name = f"h.{key.partition('/')[2]}"
     table = client.create_table(name, columns=spec["columns"], partition_keys=spec["partition_keys"])
     location = Path(table.location.removeprefix("file:"))
+    if spec["partition_keys"]:
+        files = (DATA / "tables" / key).rglob("bucket_*")
+        leaves = {file.parent.parent.relative_to(DATA / "tables" / key).as_posix() for file in files}
+        client.add_partitions(name, [list(parse_partition_name(leaf).values()) for leaf in leaves])
     shutil.copytree(DATA / "tables" / key, location, dirs_exist_ok=True)
     committed = 0
     for i in range(max(spec["write_ids"], spec["visibility_txn"])):
@@ -52,9 +56,6 @@ def take_over(client, key):
         client.commit_txn(txn_id)
         committed = txn_id
     assert committed >= spec["visibility_txn"]
-    if spec["partition_keys"]:
-        leaves = {p.parent.parent.relative_to(location).as_posix() for p in location.rglob("bucket_*")}
-        client.add_partitions(name, [list(parse_partition_name(leaf).values()) for leaf in leaves])
     return name
 
 
