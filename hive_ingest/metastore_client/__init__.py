@@ -56,6 +56,6 @@ def connect_metastore(
 
         return ThriftMetastoreClient.connect(uri, normal_location(place) if place else "", options)
     from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
-    from hive_ingest.metastore_client.embedded.options import embedded_options
+    from hive_ingest.metastore_client.embedded.options import EmbeddedOptions
 
-    return EmbeddedMetastoreClient.connect(uri, place, embedded_options(options), create=create)
+    return EmbeddedMetastoreClient.connect(uri, place, EmbeddedOptions.load(options), create=create)
