@@ -20,11 +20,11 @@ class MetastoreClient(Catalog, TransactionManager, Protocol):
 
     @property
     def metastore_id(self) -> str:
-        """A UUID that tells this metastore from all others."""
+        """A UUID that distinguishes this metastore from others."""
         ...
 
     def clone(self) -> Self:
-        """Another client of the same metastore, for another thread."""
+        """Another client of the same metastore, closed on its own."""
         ...
 
     def close(self) -> None:

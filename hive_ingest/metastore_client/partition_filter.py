@@ -159,7 +159,7 @@ class _Parser:
             self._fail("expected a partition key")
         name = self.tokens[self.at][1].strip("`").lower()
         if name not in self.keys:
-            self._fail(f"{name!r} is no partition key (the keys are {', '.join(self.keys) or 'none'})")
+            self._fail(f"{name!r} is not a partition key (the keys are {', '.join(self.keys) or 'none'})")
         self.at += 1
         return self.keys[name]
 
@@ -184,7 +184,7 @@ class _Parser:
             return _converter(key.type)(literal)
         except (ValueError, InvalidOperation):
             self.at -= 1
-            self._fail(f"{literal!r} is no {key.type}, the type of partition key {key.name!r}")
+            self._fail(f"{literal!r} is not of type {key.type}, the type of partition key {key.name!r}")
 
     def _compare(self, key: tuple[int, Column], sign: str, literal: str) -> Predicate:
         index, column = key

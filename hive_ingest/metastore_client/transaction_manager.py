@@ -128,7 +128,7 @@ class TransactionManager(Protocol):
         ...
 
     def add_write_ids_to_min_history(self, txn_id: TxnId, write_ids: Sequence[ValidWriteIdList]) -> None:
-        """Tell what a reader's snapshot still needs, so that no cleaner takes it (HIVE-24291).
+        """Register what a reader's snapshot still needs, so that no cleaner removes it (HIVE-24291).
 
         Does nothing where the metastore remembers it by itself, when the transaction is opened.
         """
@@ -155,7 +155,7 @@ class TransactionManager(Protocol):
         files: Sequence[str],
         partition_values: Sequence[str] = (),
     ) -> None:
-        """Tell event listeners of the files (URIs) that a transaction brings into one table or partition.
+        """Notify event listeners of the files (URIs) that a transaction brings into one table or partition.
 
         Java: `HiveStreamingConnection.addWriteNotificationEvents` (HIVE-19267).
         """

@@ -135,7 +135,7 @@ class EmbeddedMetastoreClient:
 
     @functools.cached_property
     def metastore_id(self) -> str:
-        """What tells this metastore from all others: a UUID, made with its tables."""
+        """A UUID that distinguishes this metastore from others, made with its tables."""
         return str(self._context.sessions.query(GET_METASTORE_ID)[0][0])
 
     @property
@@ -200,7 +200,7 @@ class EmbeddedMetastoreClient:
 def _new_warehouse(address: MetastoreUri, given: str | None) -> str:
     """The warehouse of a metastore that is being made; makes the folder."""
     if given is None and not address.is_sqlite:
-        raise ConfigurationError("no warehouse: give the folder in which databases and tables shall lie")
+        raise ConfigurationError("no warehouse: give the folder in which databases and tables are stored")
     location = given or normal_location(str(address.path.parent / "warehouse"))
     make_folders([location])
     return location

@@ -149,9 +149,9 @@ class Channel:
                 continue
             self._order = order[number:] + order[:number]
             return found
-        told = "; ".join(map(str, failures))
+        reported = "; ".join(map(str, failures))
         raise MetastoreUnavailable(
-            f"no metastore can be reached: {told}. Check the addresses, and that the service runs"
+            f"no metastore can be reached: {reported}. Check the addresses, and that the service runs"
         ) from failures[-1]
 
     def _open(self, address: Address, timeout_seconds: float) -> tuple[Wire, ServerVersion]:

@@ -113,7 +113,7 @@ class ThriftMetastoreClient:
 
     @property
     def remembers_overtakers(self) -> bool:
-        """True for servers of version 3. No call tells what a later one does, so it counts as forgetful."""
+        """True for servers of version 3. Later servers do not report it, so it is taken for false."""
         return self._context.channel.version.always_keeps_history_level
 
     @property

@@ -48,7 +48,7 @@ class Locks(Part):
 
     def unlock(self, lock_id: LockId) -> None:
         """Release a lock outside a transaction, or give up one that is WAITING. Idempotent. Raises TxnOpen."""
-        # Hive's own message tells the transaction's id, too.
+        # Hive's own message names the transaction's id, too.
         try:
             self._channel.call("unlock", idl().UnlockRequest(lockid=lock_id), is_repeatable=True)
         except NoSuchLock:

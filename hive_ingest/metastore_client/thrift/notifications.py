@@ -1,4 +1,4 @@
-"""What the server's event listeners, replication above all, are told of a write."""
+"""Write notifications for the server's event listeners, replication above all."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Notifications(Part):
         files: Sequence[str],
         partition_values: Sequence[str] = (),
     ) -> None:
-        """Tell listeners of the files (URIs in delta or base folders) of one table or partition, before the commit.
+        """Notify listeners of the files (URIs in delta or base folders) of one table or partition, before the commit.
 
         Sent once. Checksums are left empty, as Java leaves them where the file system has none.
         """

@@ -79,7 +79,7 @@ class Transactions(Part):
         except MetastoreUnavailable:
             raise
         except MetastoreError as error:
-            # Servers tell of a transaction that is not open only as an internal error, or by hanging up.
+            # Servers report a transaction that is not open only as an internal error, or by closing the connection.
             raise self._not_open(txn_ids) or error from error
         return sorted(
             (TxnToWriteId(TxnId(entry.txnId), WriteId(entry.writeId)) for entry in answer.txnToWriteIds),
@@ -247,7 +247,7 @@ class Transactions(Part):
         return [found[name] for name in names]
 
     def add_write_ids_to_min_history(self, txn_id: TxnId, write_ids: Sequence[ValidWriteIdList]) -> None:
-        """Tell what a reader's snapshot still needs (HIVE-24291), where the server goes by it; 4.2 does unless told.
+        """Register what a reader's snapshot still needs (HIVE-24291), where the server uses it; 4.2 does by default.
 
         All others keep what an open transaction may need by the transaction's own id.
         """
