@@ -174,7 +174,7 @@ def test_a_table_needs_its_database(metastore: MetastoreClient) -> None:
         ({"columns": {"a.b": "int"}}, "no name of a column"),
         ({"columns": {"": "int"}}, "no name of a column"),
         ({"columns": {"a": "int"}, "partition_keys": {"p": "array<int>"}}, "cannot be of type"),
-        ({"columns": {"a": "int"}, "bucket_columns": ["b"], "num_buckets": 2}, "'b' is no column"),
+        ({"columns": {"a": "int"}, "bucket_columns": ["b"], "num_buckets": 2}, "'b' is not a column"),
         ({"columns": {"a": "int"}, "bucket_columns": ["a"], "num_buckets": 0}, "give both, or neither"),
         ({"columns": {"a": "int"}, "num_buckets": 4}, "give both, or neither"),
     ],
