@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from hive_ingest.errors import ConfigurationError, SerializationError, StreamingError
+from hive_ingest.errors import SerializationError, StreamingError
+from hive_ingest.record_writer.options import check_positive
 from hive_ingest.record_writer.routing import unreadable_row
 from hive_ingest.record_writer.typed_columns import not_bound
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
@@ -33,7 +34,7 @@ class ListBlock:
 
     @property
     def nbytes(self) -> int:
-        """A guess: only the writer's user knows what the records hold."""
+        """An estimate, which does not follow references."""
         return sum(record.__sizeof__() for record in self.records)
 
 
@@ -56,8 +57,7 @@ class RecordListWriter(ABC):
     """
 
     def __init__(self, *, block_records: int = 10_000, copy_records: bool = True) -> None:
-        if block_records < 1:
-            raise ConfigurationError(f"block_records={block_records} is not positive")
+        check_positive("block_records", block_records)
         self._block_records = block_records
         self._copies_records = copy_records
         self._schema: RecordSchema | None = None
@@ -65,26 +65,41 @@ class RecordListWriter(ABC):
 
     @abstractmethod
     def to_batch(self, records: list[Any]) -> pa.RecordBatch:
-        """One row for each record, in order, of `self.schema.arrow`. Any exception means that one is bad."""
+        """Convert records to rows.
+
+        Called from several threads at once.
+
+        Args:
+            records: What was written, copied unless `copy_records` is false.
+
+        Returns:
+            One row for each record, in order, with the schema `self.schema.arrow`.
+
+        Raises:
+            Exception: Any exception means that at least one record is bad.
+        """
 
     @property
     def schema(self) -> RecordSchema:
-        """What the records must become. Raises InvalidTransactionState before `bind`."""
+        """The columns that the rows must have. Raises InvalidTransactionState before `bind`."""
         if self._schema is None:
             raise not_bound(self)
         return self._schema
 
     def bind(self, schema: RecordSchema) -> None:
-        """Override to refuse a schema (StreamingConnectionError); call this first."""
+        """Prepare for a table's schema.
+
+        An override calls this first, and may reject the schema with StreamingConnectionError.
+        """
         self._schema = schema
 
     def discard(self) -> None:
-        """Forget all that is kept; record numbers start at 0 again."""
+        """Drop all kept records; record numbers start at 0 again."""
         self._kept: list[Any] = []
         self._next_record = 0
 
     def write(self, records: object) -> Iterator[ListBlock]:
-        """Keep one record, or each of an iterable."""
+        """Keep one record, or each record of an iterable; yield the blocks that are ready to be parsed."""
         if isinstance(records, str | bytes | bytearray | memoryview | Mapping) or not isinstance(records, Iterable):
             records = (records,)
         for record in records:
@@ -108,7 +123,7 @@ class RecordListWriter(ABC):
             ) from error
 
     def drain(self) -> Iterator[ListBlock]:
-        """Give up all that is kept."""
+        """Yield all kept records as a block."""
         kept, self._kept = self._kept, []
         if kept:
             block = ListBlock(kept, self._next_record)
@@ -116,7 +131,11 @@ class RecordListWriter(ABC):
             yield block
 
     def parse(self, block: Any) -> Parsed:
-        """Parse a block of this writer. Raises SerializationError, which names its first bad record."""
+        """Convert a block of this writer.
+
+        Raises:
+            SerializationError: For the first bad record, or for a batch that does not fit the records.
+        """
         try:
             batch = self.to_batch(block.records)
         except StreamingError:
@@ -125,8 +144,8 @@ class RecordListWriter(ABC):
             raise self._first_failure(block, error) from error
         if not batch.schema.equals(self.schema.arrow) or batch.num_rows != len(block.records):
             raise SerializationError(
-                f"{type(self).__name__}.to_batch made {batch.num_rows} rows of {len(block.records)} records, of the "
-                f"schema {batch.schema}: one row a record is needed, of the schema {self.schema.arrow}",
+                f"{type(self).__name__}.to_batch made {batch.num_rows} rows of {len(block.records)} records, with "
+                f"the schema {batch.schema}: one row for each record is required, with the schema {self.schema.arrow}",
                 record=block.first_record,
             )
         if (found := unreadable_row(batch)) is not None:
