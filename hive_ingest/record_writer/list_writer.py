@@ -14,8 +14,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from hive_ingest.errors import SerializationError, StreamingError
+from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
 from hive_ingest.record_writer.options import check_positive
+from hive_ingest.record_writer.record_by_record import to_batch
 from hive_ingest.record_writer.routing import unreadable_row
+from hive_ingest.record_writer.row_buffer import one_batch
 from hive_ingest.record_writer.typed_columns import not_bound
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 
@@ -48,18 +51,20 @@ class RecordListWriter(ABC):
                 return pa.RecordBatch.from_arrays(arrays, schema=self.schema.arrow)
 
     `write()` takes one record (text, a buffer, a mapping, or anything that cannot be iterated), or an iterable of
-    records. If `to_batch` fails, the records are converted one by one, and the error names the first that fails.
+    records. If `to_batch` fails for several records, it is called with fewer, until the bad ones are found.
 
     Args:
+        on_error: "fail" (a bad record fails the transaction) or "skip" (it is skipped and counted).
         block_records: Records that are converted in one call.
         copy_records: Whether `write()` copies records that can change (`copy.deepcopy`; a memoryview becomes bytes).
             With False, the caller must not change a record until the transaction has ended.
     """
 
-    def __init__(self, *, block_records: int = 10_000, copy_records: bool = True) -> None:
+    def __init__(self, *, on_error: OnError = "fail", block_records: int = 10_000, copy_records: bool = True) -> None:
         check_positive("block_records", block_records)
         self._block_records = block_records
         self._copies_records = copy_records
+        self._bad_records = BadRecords(on_error)
         self._schema: RecordSchema | None = None
         self.discard()
 
@@ -134,39 +139,36 @@ class RecordListWriter(ABC):
         """Convert a block of this writer.
 
         Raises:
-            SerializationError: For the first bad record, or for a batch that does not fit the records.
+            SerializationError: For the first bad record, unless bad records are skipped; or for a batch that does not
+                fit the records.
         """
+        batches = self._convert(block.records, block.first_record)
+        batch = one_batch(batches) if batches else to_batch([], self.schema.arrow)
+        records = len(block.records)
+        return Parsed(batch, records, records - batch.num_rows, is_checked=True)
+
+    def _convert(self, records: list[Any], first_record: int) -> list[pa.RecordBatch]:
+        """The rows of the records that are not bad, which are found by halving."""
         try:
-            batch = self.to_batch(block.records)
+            return [self._rows(records)]
         except StreamingError:
             raise
-        except Exception as error:
-            raise self._first_failure(block, error) from error
-        if not batch.schema.equals(self.schema.arrow) or batch.num_rows != len(block.records):
+        except Exception as error:  # noqa: BLE001 - whatever it is, it means that a record is bad
+            if len(records) == 1:
+                bad = error if isinstance(error, BadValue) else BadValue(f"{type(error).__name__}: {error}")
+                self._bad_records.handle(bad, first_record, None)
+                return []
+            half = len(records) // 2
+            first = self._convert(records[:half], first_record)
+            return [*first, *self._convert(records[half:], first_record + half)]
+
+    def _rows(self, records: list[Any]) -> pa.RecordBatch:
+        batch = self.to_batch(records)
+        if not batch.schema.equals(self.schema.arrow) or batch.num_rows != len(records):
             raise SerializationError(
-                f"{type(self).__name__}.to_batch made {batch.num_rows} rows of {len(block.records)} records, with "
-                f"the schema {batch.schema}: one row for each record is required, with the schema {self.schema.arrow}",
-                record=block.first_record,
+                f"{type(self).__name__}.to_batch made {batch.num_rows} rows of {len(records)} records, with "
+                f"the schema {batch.schema}: one row for each record is required, with the schema {self.schema.arrow}"
             )
         if (found := unreadable_row(batch)) is not None:
-            record = block.first_record + found[0]
-            raise SerializationError(
-                f"record {record}: {type(self).__name__}.to_batch made a value that cannot be read: {found[1]}",
-                record=record,
-            )
-        return Parsed(batch, batch.num_rows, is_checked=True)
-
-    def _first_failure(self, block: ListBlock, error: Exception) -> SerializationError:
-        for number, record in enumerate(block.records):
-            try:
-                self.to_batch([record])
-            except Exception as its_own:  # noqa: BLE001 - whatever it is, it says which record is bad
-                return _named(block.first_record + number, its_own)
-        return _named(block.first_record, error)
-
-
-def _named(record: int, error: Exception) -> SerializationError:
-    return SerializationError(
-        f"record {record}: {type(error).__name__}: {error}. Correct the record and write the transaction again",
-        record=record,
-    )
+            raise BadValue(f"to_batch made a value that cannot be read: {found[1]}")
+        return batch
