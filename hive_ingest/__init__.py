@@ -1,20 +1,91 @@
 """hive-ingest: stream records into Apache Hive's transactional tables from Python, exactly once."""
 
-from hive_ingest.api import Scan, append, connect_metastore, read_table, scan
-from hive_ingest.connection import StreamingConnection
-from hive_ingest.errors import StreamingError
-from hive_ingest.record_writer import ArrowWriter, StrictDelimitedInputWriter, StrictJsonWriter
+from hive_ingest.api import append
+from hive_ingest.config import StreamingSettings
+from hive_ingest.connection import CommitInfo, StreamingConnection
+from hive_ingest.errors import (
+    AlreadyExists,
+    CommitOutcomeUnknown,
+    ConfigurationError,
+    ConnectionMisuse,
+    CorruptFile,
+    IncompatibleStripes,
+    InvalidOperation,
+    InvalidTable,
+    InvalidTransactionState,
+    LockTimeout,
+    MetastoreError,
+    MetastoreSchemaError,
+    MetastoreUnavailable,
+    NoSuchLock,
+    NoSuchObject,
+    NoSuchTxn,
+    PartitionCreationFailed,
+    PathExists,
+    PathNotFound,
+    SerializationError,
+    SinkConflict,
+    SinkInUse,
+    StreamingConnectionError,
+    StreamingError,
+    StreamingIOFailure,
+    TooManyOpenTxns,
+    TransactionError,
+    TxnAborted,
+    TxnOpen,
+    UnsupportedFeature,
+)
+from hive_ingest.metastore_client import MetastoreClient, connect_metastore
+from hive_ingest.model import Column
+from hive_ingest.reader import Scan, read_table, scan
+from hive_ingest.record_writer import ArrowWriter, RecordListWriter, StrictDelimitedInputWriter, StrictJsonWriter
+from hive_ingest.streaming import ingest_files
 
 __version__ = "0.1.0"
 __all__ = [
+    "AlreadyExists",
     "ArrowWriter",
+    "Column",
+    "CommitInfo",
+    "CommitOutcomeUnknown",
+    "ConfigurationError",
+    "ConnectionMisuse",
+    "CorruptFile",
+    "IncompatibleStripes",
+    "InvalidOperation",
+    "InvalidTable",
+    "InvalidTransactionState",
+    "LockTimeout",
+    "MetastoreClient",
+    "MetastoreError",
+    "MetastoreSchemaError",
+    "MetastoreUnavailable",
+    "NoSuchLock",
+    "NoSuchObject",
+    "NoSuchTxn",
+    "PartitionCreationFailed",
+    "PathExists",
+    "PathNotFound",
+    "RecordListWriter",
     "Scan",
+    "SerializationError",
+    "SinkConflict",
+    "SinkInUse",
     "StreamingConnection",
+    "StreamingConnectionError",
     "StreamingError",
+    "StreamingIOFailure",
+    "StreamingSettings",
     "StrictDelimitedInputWriter",
     "StrictJsonWriter",
+    "TooManyOpenTxns",
+    "TransactionError",
+    "TxnAborted",
+    "TxnOpen",
+    "UnsupportedFeature",
     "append",
     "connect_metastore",
+    "ingest_files",
     "read_table",
     "scan",
 ]

@@ -1,42 +1,134 @@
-"""The short way in: connect to a metastore, append a table, read it back."""
+"""The short way in: append Arrow data in one call."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
-from hive_ingest.connection import ConnectionStats, StreamingConnection, StreamingSettings
-from hive_ingest.metastore_client import MetastoreClient, connect_metastore
+from hive_ingest.connection import CommitInfo, StreamingConnection, StreamingSettings
+from hive_ingest.errors import ConfigurationError, SinkConflict
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
-from hive_ingest.reader import Scan, read_table, scan
-from hive_ingest.record_writer import ArrowWriter
-
-__all__ = ["Scan", "append", "connect_metastore", "read_table", "scan"]
+from hive_ingest.record_writer import ArrowWriter, MissingColumns, OnError, UnknownFields, ZonedTimestamps
 
 
+@overload
 def append(
     client: MetastoreClient,
     table: str | TableName,
     data: Any,
     *,
+    static_partition_values: Sequence[str] = ...,
+    missing_columns: MissingColumns = ...,
+    unknown_fields: UnknownFields = ...,
+    zoned_timestamps: ZonedTimestamps = ...,
+    on_error: OnError = ...,
+    settings: StreamingSettings | Mapping[str, Any] | None = ...,
+) -> CommitInfo: ...
+@overload
+def append(
+    client: MetastoreClient,
+    table: str | TableName,
+    data: Any,
+    *,
+    sink: str,
+    source: str,
+    position: int,
+    static_partition_values: Sequence[str] = ...,
+    missing_columns: MissingColumns = ...,
+    unknown_fields: UnknownFields = ...,
+    zoned_timestamps: ZonedTimestamps = ...,
+    on_error: OnError = ...,
+    settings: StreamingSettings | Mapping[str, Any] | None = ...,
+) -> CommitInfo | None: ...
+def append(
+    client: MetastoreClient,
+    table: str | TableName,
+    data: Any,
+    *,
+    sink: str | None = None,
+    source: str | None = None,
+    position: int | None = None,
     static_partition_values: Sequence[str] = (),
+    missing_columns: MissingColumns = "fail",
+    unknown_fields: UnknownFields = "ignore",
+    zoned_timestamps: ZonedTimestamps = "fail",
+    on_error: OnError = "fail",
     settings: StreamingSettings | Mapping[str, Any] | None = None,
-) -> ConnectionStats:
-    """Append a `pyarrow.Table`, or anything with the Arrow interface, in one transaction.
+) -> CommitInfo | None:
+    """Append Arrow data in one transaction.
 
-    Columns match by name, without regard to case; partition columns come last or anywhere. Raises what
-    `StreamingConnection` raises; then nothing of `data` is visible.
+    With `sink`, `source` and `position` the call is idempotent, as with Delta Lake's `txnAppId` and `txnVersion`: the
+    position is committed with the rows, and a repeated call with the position that was committed last writes nothing.
+
+    Args:
+        client: The metastore.
+        table: `"database.table"`.
+        data: A `pyarrow.Table`, or anything with the Arrow interface. Columns match by name, without regard to case;
+            partition columns may be anywhere.
+        sink: Name of the application that appends.
+        source: What the application numbers, such as a job or an input.
+        position: Number of this append in its source, higher than that of the last one.
+        static_partition_values: Values of the leading partition keys, as text.
+        missing_columns, unknown_fields, zoned_timestamps, on_error: As in `ArrowWriter`.
+        settings: As in `StreamingConnection.connect`.
+
+    Returns:
+        What was committed; None if this position was committed before.
+
+    Raises:
+        SinkConflict: A higher position of this source was committed before, so that nobody can tell whether these
+            rows are there.
+        StreamingError: As `StreamingConnection`; nothing of `data` is visible then.
     """
-    name = TableName.of(table)
+    key = _idempotency_key(sink, source, position)
+    writer = ArrowWriter(
+        on_error=on_error,
+        missing_columns=missing_columns,
+        unknown_fields=unknown_fields,
+        zoned_timestamps=zoned_timestamps,
+    )
     with StreamingConnection.connect(
         client,
-        database=name.database,
-        table=name.table,
+        table=table,
         static_partition_values=static_partition_values,
-        record_writer=ArrowWriter(),
+        record_writer=writer,
         agent_info="hive-ingest append",
         settings=settings,
+        sink=sink,
+        sources=key,
     ) as connection:
-        with connection.transaction():
-            connection.write(data)
-        return connection.stats
+        connection.begin_transaction()
+        for name, number in key.items():
+            if _is_committed(connection, name, number):
+                connection.abort_transaction()
+                return None
+        connection.write(data)
+        return connection.commit_transaction(positions=key)
+
+
+def _idempotency_key(sink: str | None, source: str | None, position: int | None) -> dict[str, int]:
+    if sink is None and source is None and position is None:
+        return {}
+    if sink is None or source is None or not isinstance(position, int) or isinstance(position, bool):
+        raise ConfigurationError(
+            f"sink={sink!r}, source={source!r}, position={position!r}: give all three, the position as a whole number"
+        )
+    return {source: position}
+
+
+def _is_committed(connection: StreamingConnection, source: str, position: int) -> bool:
+    last = connection.progress[source]
+    if last is None:
+        return False
+    if not isinstance(last.position, int):
+        raise SinkConflict(
+            f"source {source!r} of this sink is at {last.position!r}, which is not a number that append() committed: "
+            "use another name for the sink or the source"
+        )
+    if last.position > position:
+        raise SinkConflict(
+            f"source {source!r} of this sink is at position {last.position}, and {position} is lower: whether these "
+            "rows are in the table is not known. Number appends upwards, or set the position back on purpose"
+        )
+    return last.position == position

@@ -19,6 +19,8 @@
     ├── SerializationError                 a record that its table cannot hold
     ├── PartitionCreationFailed            new partitions could not be registered
     ├── StreamingIOFailure                 the file system said no
+    │   ├── PathNotFound                   a file or folder that should be there is not
+    │   ├── PathExists                     a file or folder that should be new is there already
     │   ├── CorruptFile                    a file that is not what its name promises
     │   └── IncompatibleStripes            files that cannot be joined by copying their stripes
     ├── UnsupportedFeature                 legal in Hive, not (yet) possible here
@@ -127,6 +129,14 @@ class PartitionCreationFailed(StreamingError):
 
 class StreamingIOFailure(StreamingError):
     """The file system refused (Java: `StreamingIOFailure`)."""
+
+
+class PathNotFound(StreamingIOFailure):
+    """A file or folder that should be there is missing: somebody removed it, or its file system is not mounted."""
+
+
+class PathExists(StreamingIOFailure):
+    """A file or folder that should be new is there already; it was left as it is."""
 
 
 class CorruptFile(StreamingIOFailure):

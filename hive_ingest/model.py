@@ -40,14 +40,20 @@ class TableName:
         object.__setattr__(self, "table", self.table.lower())
 
     @classmethod
-    def of(cls, table: str | TableName) -> TableName:
-        """`"db.table"`, `"table"` (in `default`) or a TableName."""
-        if isinstance(table, TableName):
-            return table
-        database, dot, name = table.rpartition(".")
-        if dot and not database:
-            raise ConfigurationError(f"{table!r} is no table name: write 'database.table'")
-        return cls(database or DEFAULT_DATABASE, name)
+    def of(cls, table: str | TableName, database: str | None = None) -> TableName:
+        """The table called `"database.table"`, or `"table"` in `database` (`default` if that is not given either).
+
+        Raises:
+            ConfigurationError: It is not a name, or names another database than `database`.
+        """
+        if isinstance(table, str):
+            named, dot, name = table.rpartition(".")
+            if dot and not named:
+                raise ConfigurationError(f"{table!r} is not a table name: write 'database.table'")
+            table = cls(named or database or DEFAULT_DATABASE, name)
+        if database is not None and table.database != database.lower():
+            raise ConfigurationError(f"table {str(table)!r} is not in database {database!r}: leave out the database")
+        return table
 
     def __str__(self) -> str:
         return f"{self.database}.{self.table}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from typing import Annotated
 
 import typer
@@ -21,9 +19,10 @@ def abort(
     """Abort open transactions: their locks are free, and nothing of them will ever be visible."""
     from hive_ingest.cli.failures import one_line
     from hive_ingest.errors import TransactionError
+    from hive_ingest.identity import this_host, this_user
     from hive_ingest.model import TxnId
 
-    reason = f"hive-ingest abort by {getpass.getuser()}@{socket.gethostname()}"
+    reason = f"hive-ingest abort by {this_user()}@{this_host()}"
     refused = 0
     with connected(metastore, warehouse) as client:
         for txn_id in transactions:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from hive_ingest.cli import abort, create_table, ingest, read, show, sinks
+from hive_ingest.cli import abort, create_table, ingest, read, repair, show, sinks
 from hive_ingest.cli.failures import report
 
 _ABOUT = "Stream records into Apache Hive's transactional tables, exactly once."
@@ -48,6 +48,7 @@ def make_app(on_debug: Callable[[], None]) -> typer.Typer:
     app.add_typer(show.app, name="show")
     app.add_typer(sinks.app, name="sinks")
     app.command("abort")(abort.abort)
+    app.command("repair")(repair.repair)
     return app
 
 

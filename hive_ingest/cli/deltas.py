@@ -15,7 +15,7 @@ from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
 from hive_ingest.errors import CorruptFile
 from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import Table, TableName
-from hive_ingest.storage.filesystem import FileEntry, FileStore, open_store
+from hive_ingest.storage import FileEntry, FileStore, open_store
 
 COLUMNS = (
     "table",
@@ -83,7 +83,9 @@ class _Folder:
         entries = self._store.list(self._path)
         for entry in entries:
             if entry.is_folder:
-                self._files[entry.name] = [file for file in self._store.list(entry.path) if not file.is_folder]
+                self._files[entry.name] = [
+                    file for file in self._store.list(entry.path, missing_ok=True) if not file.is_folder
+                ]
         self._bytes = sum(entry.size_bytes for entry in entries) + sum(map(self._size, list(self._files)))
         self._names = [entry.name for entry in entries if entry.is_folder]
         self._directory = acid_directory(map(self._listed, entries), valid_write_ids, valid_txns)

@@ -58,15 +58,15 @@ OutputOption = Annotated[
 @contextmanager
 def connected(metastore: str, warehouse: str | None, *, create: bool = False) -> Iterator[MetastoreClient]:
     """A client for the time of one command. Only with `create` a SQLite metastore may be made."""
-    from hive_ingest.api import connect_metastore
     from hive_ingest.errors import ConfigurationError
+    from hive_ingest.metastore_client import connect_metastore
 
     is_file = metastore.startswith(_SQLITE)
     path = metastore.removeprefix(_SQLITE)
     if is_file and not create and not os.path.exists(os.path.expanduser(path)):
         raise ConfigurationError(f"there is no metastore at {path!r}: correct --metastore, or begin with create-table")
     beside = os.path.join(os.path.dirname(path), "warehouse") if is_file else ""
-    with connect_metastore(metastore, warehouse=warehouse or beside) as client:
+    with connect_metastore(metastore, warehouse=warehouse or beside, create=create) as client:
         yield client
 
 

@@ -6,13 +6,20 @@ from collections.abc import Sequence
 
 from hive_ingest.acid.bucket_codec import MAX_BUCKET_ID
 from hive_ingest.acid.bucketing import check_bucket_type
+from hive_ingest.acid.names import parse_partition_name, partition_name
 from hive_ingest.acid.partition_values import normalised_text
-from hive_ingest.errors import ConfigurationError, InvalidTable, StreamingConnectionError, UnsupportedFeature
+from hive_ingest.delta.delta_writer import compression_of
+from hive_ingest.delta.routing import check_partition_type
+from hive_ingest.errors import (
+    ConfigurationError,
+    InvalidTable,
+    StreamingConnectionError,
+    StreamingError,
+    UnsupportedFeature,
+)
 from hive_ingest.model import ORC_OUTPUT_FORMAT, Column, Table
-from hive_ingest.record_writer.delta_writer import compression_of
-from hive_ingest.record_writer.routing import check_partition_type
+from hive_ingest.orc.acid_writer import COMPRESSIONS
 from hive_ingest.schema import arrow_schema, parse_type
-from hive_ingest.storage.orc_file import COMPRESSIONS
 
 
 def check_table(table: Table) -> None:
@@ -91,6 +98,34 @@ def _static_text(table: Table, key: Column, value: object) -> str:
         return normalised_text(value, parse_type(key.type))
     except ConfigurationError as error:
         raise StreamingConnectionError(f"static partition value for {key.name!r} of {table.name}: {error}") from error
+
+
+def checked_partition_name(table: Table, static_values: Sequence[str], name: str) -> str:
+    """A partition name given by the user, with its keys in lower case and its values as Hive names them.
+
+    Raises:
+        ConfigurationError: It has other keys than the table, or in another order; a value that its key cannot hold;
+            or values other than the connection's static ones.
+    """
+    keys = [key.name for key in table.partition_keys]
+    example = "/".join(f"{key}=…" for key in keys)
+    if not keys:
+        raise ConfigurationError(f"{table.name} is not partitioned: leave out the partition {name!r}")
+    try:
+        found = {key.lower(): value for key, value in parse_partition_name(name).items()}
+    except StreamingError as error:
+        raise ConfigurationError(f"{name!r} is not a name of a partition of {table.name}: write {example!r}") from error
+    if list(found) != keys:
+        raise ConfigurationError(f"{name!r} is not a name of a partition of {table.name}: write {example!r}")
+    try:
+        values = static_texts(table, tuple(found.values()))
+    except StreamingError as error:
+        raise ConfigurationError(f"{name!r} is not a partition of {table.name}: {error}") from error
+    if values[: len(static_values)] != tuple(static_values):
+        raise ConfigurationError(
+            f"{name!r} lies outside {list(static_values)}, the static partition values of this connection"
+        )
+    return partition_name(keys, values)
 
 
 def check_still_fits(bound: Table, now: Table) -> None:

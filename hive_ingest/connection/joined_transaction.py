@@ -21,16 +21,16 @@ from typing import Self
 
 from hive_ingest.acid.bucket_codec import encode_bucket
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.commit import abort_quietly
 from hive_ingest.connection.one_owner import OneOwner
-from hive_ingest.connection.staging import new_staging
 from hive_ingest.connection.transaction import Action, TransactionState, next_state
+from hive_ingest.delta.delta_writer import DeltaTarget
+from hive_ingest.delta.transaction_writer import TransactionWriter
 from hive_ingest.errors import ConnectionMisuse, PartitionCreationFailed
 from hive_ingest.faults import reach
 from hive_ingest.model import Table, TxnId, WriteId
-from hive_ingest.record_writer.delta_writer import DeltaFile, DeltaTarget
-from hive_ingest.record_writer.transaction_writer import TransactionWriter
 from hive_ingest.record_writer.writer import RecordSchema, RecordWriter
+from hive_ingest.transactions.committer import log_failure
+from hive_ingest.transactions.staging import StagedFile, new_staging
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class SharedTransaction:
 
     table: Table
     txn_id: TxnId
+    metastore_id: str
     write_id: WriteId
     static_values: tuple[str, ...]
     is_overwrite: bool
@@ -51,7 +52,7 @@ class PreparedWrite:
 
     table: Table
     txn_id: TxnId
-    files: tuple[DeltaFile, ...]
+    files: tuple[StagedFile, ...]
     records_skipped: int
     spills: int
 
@@ -61,8 +62,8 @@ class PreparedWrite:
 
 
 def files_to_commit(
-    shared: SharedTransaction, own: Sequence[DeltaFile], prepared: Iterable[PreparedWrite]
-) -> list[DeltaFile]:
+    shared: SharedTransaction, own: Sequence[StagedFile], prepared: Iterable[PreparedWrite]
+) -> list[StagedFile]:
     """All files of a transaction, its owner's and those of the writers that joined it, checked against each other.
 
     Raises ConnectionMisuse for what belongs to another transaction or would have the same name,
@@ -78,15 +79,15 @@ def files_to_commit(
         files += write.files
     places: set[tuple[object, ...]] = set()
     for file in files:
-        place = (file.key.partition, file.folder_name, file.file_name)
+        place = (file.partition, file.folder_name, file.file_name)
         if place in places:
             raise ConnectionMisuse(
                 f"two writers of transaction {shared.txn_id} made {file.folder_name}/{file.file_name} of partition "
-                f"{file.key.partition} of {shared.table.name}: give each its own statement_id or writer_bucket"
+                f"{file.partition} of {shared.table.name}: give each its own statement_id or writer_bucket"
             )
         places.add(place)
     most = shared.settings.max_partitions_per_transaction
-    if len({file.key.partition for file in files}) > most:
+    if len({file.partition for file in files}) > most:
         raise PartitionCreationFailed(
             f"the writers of transaction {shared.txn_id} wrote more than max_partitions_per_transaction={most} "
             "partitions together: commit more often, or raise the limit"
@@ -124,7 +125,7 @@ class JoinedTransaction:
         target = DeltaTarget(
             table,
             transaction.write_id,
-            new_staging(table, transaction.txn_id),
+            new_staging(table, transaction.txn_id, transaction.metastore_id),
             statement_id=statement_id,
             static_values=transaction.static_values,
             writer_bucket=writer_bucket,
@@ -165,7 +166,7 @@ class JoinedTransaction:
     def abort(self) -> None:
         """Give this share up, also a prepared one: its files are removed. The transaction stays open."""
         self._state = self._run(Action.ABORT)
-        abort_quietly(self._writer.discard, "removing hidden files")
+        log_failure(self._writer.discard, "removing hidden files")
         self._close_pool()
 
     def _run(self, action: Action) -> TransactionState:

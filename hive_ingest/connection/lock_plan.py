@@ -1,31 +1,14 @@
-"""What every transaction of a connection locks, in one request."""
+"""What every transaction of a connection locks."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.lock_errors import lock_timeout
 from hive_ingest.connection.progress import SinkProgress
-from hive_ingest.errors import LockTimeout
-from hive_ingest.model import DataOperationType, LockComponent, LockInfo, LockLevel, LockType, Table, TableName
-
-
-@dataclass(frozen=True, slots=True)
-class LockPlan:
-    """The components of one lock request, and the tables to write in: the data table first."""
-
-    tables: tuple[TableName, ...]
-    components: tuple[LockComponent, ...]
-    agent_info: str
-    #: Called while the lock is WAITING with the locks in the way: may free those of dead owners.
-    on_blocked: Callable[[list[LockInfo]], None]
-    #: The error to raise when the wait is over, from the locks in the way.
-    timeout_error: Callable[[list[LockInfo], float], LockTimeout]
-    #: Whether a lock is one that the owners of a source queue up for.
-    is_source_lock: Callable[[LockInfo], bool]
+from hive_ingest.model import DataOperationType, LockComponent, LockLevel, LockType, Table
+from hive_ingest.transactions.lock_errors import lock_timeout
+from hive_ingest.transactions.lock_plan import LockPlan
 
 
 def plan_locks(
@@ -51,22 +34,17 @@ def plan_locks(
     )
     if progress is None:
         return LockPlan(
-            (table.name,), (data,), agent_info, _nothing, functools.partial(lock_timeout, table.name), _never
+            (table.name,),
+            (data,),
+            agent_info,
+            functools.partial(lock_timeout, table.name),
+            is_overwrite=is_overwrite,
         )
     return LockPlan(
         (table.name, progress.table.name),
         (data, *progress.lock_components()),
         progress.owner.to_agent_info(agent_info),
-        progress.free_dead_owners,
         progress.timeout_error,
-        progress.is_source_lock,
+        progress.free_dead_owners,
+        is_overwrite=is_overwrite,
     )
-
-
-def _never(lock: LockInfo) -> bool:
-    """Without a sink there are no sources."""
-    return False
-
-
-def _nothing(blockers: list[LockInfo]) -> None:
-    """Without a sink nobody's transaction is touched."""

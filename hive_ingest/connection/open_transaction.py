@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,17 +11,20 @@ from typing import Any
 
 from hive_ingest.acid.names import partition_name
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.begin import LockedTransaction
-from hive_ingest.connection.commit import Committer, TableWrite, abort_quietly
-from hive_ingest.connection.heartbeat import Heartbeater
 from hive_ingest.connection.joined_transaction import PreparedWrite, SharedTransaction, files_to_commit
 from hive_ingest.connection.progress import SinkProgress, SourceProgress
-from hive_ingest.connection.staging import new_staging, remove_staging
+from hive_ingest.delta.delta_writer import DeltaTarget, DeltaWriter
+from hive_ingest.delta.transaction_writer import TransactionWriter, WriteCounts
 from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import CommitKeyValue, DataOperationType, Table, TableName, TxnId, WriteId
-from hive_ingest.record_writer.delta_writer import DeltaTarget, DeltaWriter
-from hive_ingest.record_writer.transaction_writer import TransactionWriter, WriteCounts
 from hive_ingest.record_writer.writer import RecordWriter
+from hive_ingest.transactions.committer import Committer, log_failure
+from hive_ingest.transactions.heartbeat import Heartbeater
+from hive_ingest.transactions.opener import LockedTransaction
+from hive_ingest.transactions.staging import new_staging, remove_staging
+from hive_ingest.transactions.table_write import TableWrite
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ class OpenTransaction:
         target = DeltaTarget(
             table,
             self.write_id,
-            new_staging(table, self.txn_id),
+            new_staging(table, self.txn_id, around.client.metastore_id),
             static_values=self._static_values,
             is_overwrite=around.is_overwrite,
         )
@@ -99,6 +103,7 @@ class OpenTransaction:
         return SharedTransaction(
             self._table,
             self.txn_id,
+            self._around.client.metastore_id,
             self.write_id,
             self._static_values,
             self._around.is_overwrite,
@@ -114,7 +119,7 @@ class OpenTransaction:
         positions: Mapping[str, Any] | None = None,
         is_seek: bool = False,
     ) -> CommitInfo:
-        """Finish the files and the progress rows, then the five steps of `commit.py`."""
+        """Finish the files and the progress rows, then the five steps of `committer.py`."""
         self._around.heartbeater.raise_if_lost(self.txn_id)
         data = self._data_write(list(prepared))
         rows = self._progress_rows(positions or {}, is_seek)
@@ -130,7 +135,7 @@ class OpenTransaction:
         )
         progress = self._around.progress
         decide = functools.partial(progress.was_committed, self.txn_id) if progress is not None and rows else None
-        self._committer.commit(extra_partitions=partitions, key_value=key_value, was_committed=decide)
+        self._committer.commit_insert(extra_partitions=partitions, key_value=key_value, was_committed=decide)
         if progress is not None and rows:
             progress.committed(self._locked.write_ids[progress.table.name], rows)
         return self._info(data)
@@ -170,17 +175,16 @@ class OpenTransaction:
         if progress is None or not rows:
             return []
         name = progress.table.name
-        file, self._progress_writer = progress.stage(
-            self._locked.write_ids[name], new_staging(progress.table, self.txn_id), rows
-        )
-        return [TableWrite(progress.table, file.write_id, [file], self._locked.may_be_overtaken(name))]
+        staging = new_staging(progress.table, self.txn_id, self._around.client.metastore_id)
+        file, self._progress_writer = progress.stage(self._locked.write_ids[name], staging, rows)
+        return [TableWrite(progress.table, self._locked.write_ids[name], [file], self._locked.may_be_overtaken(name))]
 
     def _info(self, data: TableWrite) -> CommitInfo:
         return CommitInfo(
             table=self._table.name,
             txn_id=self.txn_id,
             write_id=self.write_id,
-            partitions=tuple(data.names()) if self._table.is_partitioned else (),
+            partitions=tuple(data.partition_names()) if self._table.is_partitioned else (),
             partitions_created=tuple(data.partitions_created),
             rows=self.counts.rows,
             files=len(data.files),
@@ -194,19 +198,25 @@ class OpenTransaction:
     def withdraw(self) -> None:
         """Remove what got a visible name, unless the transaction may be committed."""
         if self._committer is not None:
-            abort_quietly(self._committer.withdraw, "removing what was published")
+            log_failure(self._committer.withdraw, "removing what was published")
 
     def clean_up(self, *, at_once: bool) -> None:
         """The transaction has ended, in whatever way: its hidden files go, now or on another thread."""
         self._around.heartbeater.forget([self.txn_id])
-        if at_once:
-            self._remove_staging()
-        else:
-            self._around.pool().submit(self._remove_staging)
+        if not at_once:
+            try:
+                self._around.pool().submit(self._remove_staging)
+                return
+            except RuntimeError as error:  # no more threads, or the interpreter is shutting down
+                _log.debug("hidden files are removed on the caller's thread: %s", error)
+        self._remove_staging()
 
     def _remove_staging(self) -> None:
-        abort_quietly(self._writer.discard, "removing hidden files")
+        log_failure(self._writer.discard, "removing hidden files")
         if self._is_shared:
-            abort_quietly(lambda: remove_staging(self._table, self.txn_id), "removing hidden files of other writers")
+            metastore_id = self._around.client.metastore_id  # known since the first staging: no call
+            log_failure(
+                lambda: remove_staging(self._table, self.txn_id, metastore_id), "removing hidden files of other writers"
+            )
         if self._progress_writer is not None:
-            abort_quietly(self._progress_writer.discard, "removing hidden files of the progress table")
+            log_failure(self._progress_writer.discard, "removing hidden files of the progress table")

@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from hive_ingest.acid.write_ids import ValidWriteIdList
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.lock_errors import describe_lock, lock_timeout
-from hive_ingest.connection.owner import Owner
+from hive_ingest.delta.delta_writer import DeltaTarget, DeltaWriter
+from hive_ingest.delta.routing import GroupKey
 from hive_ingest.errors import ConfigurationError, LockTimeout, SinkConflict, SinkInUse
 from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import (
@@ -36,9 +36,11 @@ from hive_ingest.model import (
     WriteId,
 )
 from hive_ingest.reader.newest import newest_rows
-from hive_ingest.record_writer.delta_writer import DeltaFile, DeltaTarget, DeltaWriter
-from hive_ingest.record_writer.routing import GroupKey
 from hive_ingest.schema import arrow_schema
+from hive_ingest.storage import Location
+from hive_ingest.transactions.lock_errors import describe_locks, lock_timeout
+from hive_ingest.transactions.owner import Owner
+from hive_ingest.transactions.staging import StagedFile
 
 #: Of the progress rows' layout.
 PROGRESS_VERSION = 1
@@ -136,10 +138,6 @@ class SinkProgress:
             *sources,
         ]
 
-    def is_source_lock(self, lock: LockInfo) -> bool:
-        """Whether some owner of a source of this sink holds it or waits for it."""
-        return lock.table == self.table.name.table and lock.partition_name is not None
-
     def free_dead_owners(self, blockers: list[LockInfo]) -> None:
         """Abort the transactions of owners that are provably gone and hold a source of ours."""
         names = {source_lock_name(source) for source in self.sources}
@@ -156,7 +154,7 @@ class SinkProgress:
             return lock_timeout(self._data.name, blockers, waited_seconds)
         return SinkInUse(
             f"a source of sink {self.sink!r} was in use by another owner for {waited_seconds:.0f} s: "
-            f"{'; '.join(map(describe_lock, held))}. Stop that one, or wait until it times out"
+            f"{describe_locks(held)}. Stop that one, or wait until it times out"
         )
 
     # -- reading -----------------------------------------------------------------------------------
@@ -246,8 +244,8 @@ class SinkProgress:
         return rows
 
     def stage(
-        self, write_id: WriteId, staging: str, rows: Mapping[str, SourceProgress]
-    ) -> tuple[DeltaFile, DeltaWriter]:
+        self, write_id: WriteId, staging: Location, rows: Mapping[str, SourceProgress]
+    ) -> tuple[StagedFile, DeltaWriter]:
         """Write the rows to a hidden file, to be published with the data."""
         batch = pa.RecordBatch.from_pylist([_to_dict(row) for row in rows.values()], arrow_schema(self.table.columns))
         delta = DeltaWriter(DeltaTarget(self.table, write_id, staging), self._settings)

@@ -7,13 +7,13 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.begin import TransactionOpener
-from hive_ingest.connection.commit import abort_quietly
-from hive_ingest.connection.heartbeat import Heartbeater
-from hive_ingest.connection.lock_plan import LockPlan
 from hive_ingest.connection.open_transaction import OpenTransaction, Surroundings
 from hive_ingest.connection.progress import SinkProgress
 from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.transactions.committer import log_failure
+from hive_ingest.transactions.heartbeat import Heartbeater
+from hive_ingest.transactions.lock_plan import LockPlan
+from hive_ingest.transactions.opener import TransactionOpener
 
 
 class Resources:
@@ -62,6 +62,6 @@ def abandon(resources: Resources, table: str, pid: int) -> None:
     )
     current = resources.current
     if current is not None:
-        abort_quietly(lambda: resources.opener.abort(current.txn_id, "its connection was not closed"), "the abort")
+        log_failure(lambda: resources.opener.abort(current.txn_id, "its connection was not closed"), "the abort")
         current.clean_up(at_once=True)
-    abort_quietly(resources.close, "closing")
+    log_failure(resources.close, "closing")

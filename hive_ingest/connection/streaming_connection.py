@@ -12,17 +12,16 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeAlias
 
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.begin import LockedTransaction, newest_overwrite
-from hive_ingest.connection.checks import check_still_fits, check_table, static_texts
+from hive_ingest.connection.checks import check_still_fits, check_table, checked_partition_name, static_texts
 from hive_ingest.connection.joined_transaction import PreparedWrite, SharedTransaction
 from hive_ingest.connection.lock_plan import plan_locks
 from hive_ingest.connection.one_owner import OneOwner
 from hive_ingest.connection.open_transaction import CommitInfo, OpenTransaction
 from hive_ingest.connection.progress import SinkProgress, SourceProgress
 from hive_ingest.connection.resources import Resources, abandon
-from hive_ingest.connection.staging import remove_leftovers
 from hive_ingest.connection.stats import ConnectionStats
 from hive_ingest.connection.transaction import Action, TransactionState, next_state
+from hive_ingest.delta.transaction_writer import WriteCounts
 from hive_ingest.errors import (
     ConfigurationError,
     ConnectionMisuse,
@@ -41,9 +40,11 @@ from hive_ingest.model import (
     TxnId,
     WriteId,
 )
-from hive_ingest.record_writer.transaction_writer import WriteCounts
 from hive_ingest.record_writer.writer import RecordSchema, RecordWriter
-from hive_ingest.storage.filesystem import open_store
+from hive_ingest.storage import Location
+from hive_ingest.transactions.committer import log_failure
+from hive_ingest.transactions.opener import LockedTransaction, newest_overwrite
+from hive_ingest.transactions.staging import remove_leftovers
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +90,7 @@ class StreamingConnection:
         self._warned_columns = False
         self._write_records: Callable[[object], None] = _nobody_writes
         self._owner = OneOwner(f"the connection to {table.name}")
-        self._bind()
+        self._bind(table)
         plan = plan_locks(table, progress, settings, agent_info, is_overwrite=overwrite)
         self._resources = Resources(client, plan, settings, transaction_batch_size, progress, is_overwrite=overwrite)
         _writers_in_use[id(record_writer)] = self
@@ -100,9 +101,9 @@ class StreamingConnection:
         cls,
         client: MetastoreClient,
         *,
-        database: str,
-        table: str,
+        table: str | TableName,
         record_writer: RecordWriter,
+        database: str | None = None,
         static_partition_values: Sequence[str] = (),
         agent_info: str = "",
         settings: StreamingSettings | Mapping[str, Any] | None = None,
@@ -114,6 +115,7 @@ class StreamingConnection:
     ) -> Self:
         """Check everything that can be checked, and connect.
 
+        `table` is `"database.table"`, or the table's name alone with `database` beside it, as in Java.
         `static_partition_values` are those of the leading partition keys, as text; the other keys are dynamic.
         `transaction_batch_size` transactions are opened at a time. With `sink` and `sources`, the progress of
         those sources commits with the data (see `progress` and `commit_transaction`). With `overwrite`, each
@@ -131,7 +133,8 @@ class StreamingConnection:
             )
         if not isinstance(settings, StreamingSettings):
             settings = StreamingSettings.load(settings)
-        found = _get_table(client, TableName(database, table))
+        settings = settings.with_lock_wait(client.txn_timeout_seconds, has_sink=sink is not None)
+        found = _get_table(client, TableName.of(table, database))
         check_table(found)
         _refuse_shared_writer(record_writer)
         values = static_texts(found, static_partition_values)
@@ -212,15 +215,26 @@ class StreamingConnection:
         *,
         positions: Mapping[str, Any] | None = None,
         prepared: Iterable[PreparedWrite] = (),
-    ) -> None:
+    ) -> CommitInfo:
         """Make all rows of the transaction visible, and with them the new `positions` of the sources owned.
 
-        `prepared` is what writers that joined the transaction (`share_transaction`) have handed over.
-        `partitions` ("k=v/…") are created too if they are missing. `key` and `value` change a table parameter
-        with the commit (HIVE-20538). Raises TxnAborted (nothing is visible; the state is ABORTED),
-        CommitOutcomeUnknown (the state is UNKNOWN), or another error (the state is FAILED: call abort).
+        Once it returns, the transaction is committed: a failure of what follows, such as removing hidden files or
+        the `on_commit` hook, is logged and not raised.
+
+        Args:
+            partitions: Names ("k=v/…", keys in the table's order) of further partitions to create if missing.
+            key: Name of a table parameter that changes with the commit (HIVE-20538); needs `value`.
+            value: Its new value.
+            positions: The new position of each source that advanced; any JSON value.
+            prepared: What writers that joined the transaction (`share_transaction`) have handed over.
+
+        Raises:
+            TxnAborted: Nothing is visible; the state is ABORTED.
+            CommitOutcomeUnknown: The answer was lost; the state is UNKNOWN.
+            ConfigurationError: An argument is invalid; the transaction stays OPEN.
+            StreamingError: Any other; the state is FAILED: call `abort_transaction`.
         """
-        self._commit(partitions, key, value, positions or {}, prepared, is_seek=False)
+        return self._commit(partitions, key, value, positions or {}, prepared, is_seek=False)
 
     def seek(self, positions: Mapping[str, Any] | Callable[[_Progress], Mapping[str, Any]]) -> None:
         """In a transaction of its own, set the positions of sources on purpose, also back: a new epoch begins.
@@ -249,14 +263,15 @@ class StreamingConnection:
         prepared: Iterable[PreparedWrite],
         *,
         is_seek: bool,
-    ) -> None:
+    ) -> CommitInfo:
         current = self._refuse_or_get(Action.COMMIT)
+        names = [checked_partition_name(self._table, self._static_values, name) for name in partitions]
         if positions and self._progress is None:
             raise ConfigurationError("positions need a sink: connect with sink=… and sources=…")
         key_value = self._key_value(key, value)
         try:
             info = current.commit(
-                partitions=partitions, prepared=prepared, key_value=key_value, positions=positions, is_seek=is_seek
+                partitions=names, prepared=prepared, key_value=key_value, positions=positions, is_seek=is_seek
             )
         except TxnAborted as error:
             self._abort_after(error)
@@ -266,14 +281,16 @@ class StreamingConnection:
             raise
         self._state = TransactionState.COMMITTED
         self._committed(current, info)
+        return info
 
     def _committed(self, current: OpenTransaction, info: CommitInfo) -> None:
         self._stats.add(current.counts, info)
         self._partitions = info.partitions
         self._warn_of_unmatched_columns(current.counts)
         self._forget_current(at_once=False)
-        if self._on_commit is not None:
-            self._on_commit(info)
+        on_commit = self._on_commit
+        if on_commit is not None:
+            log_failure(lambda: on_commit(info), f"on_commit, after transaction {info.txn_id} was committed,")
         reach("after_commit_answer")
 
     def abort_transaction(self) -> None:
@@ -327,9 +344,9 @@ class StreamingConnection:
 
     # -- helpers of the above ----------------------------------------------------------------------
 
-    def _bind(self) -> None:
-        keys = self._table.partition_keys[len(self._static_values) :]
-        self._record_writer.bind(RecordSchema(self._table.columns, keys))
+    def _bind(self, table: Table) -> None:
+        keys = table.partition_keys[len(self._static_values) :]
+        self._record_writer.bind(RecordSchema(table.columns, keys))
 
     def _read_table_again(self) -> None:
         table = _get_table(self._client, self._table.name)
@@ -337,8 +354,8 @@ class StreamingConnection:
             return
         check_table(table)
         check_still_fits(self._table, table)
-        self._table = table
-        self._bind()
+        self._bind(table)
+        self._table = table  # only now: after an error the next begin reads it again
 
     def _is_overtaken(self, locked: LockedTransaction) -> bool:
         """After ACQUIRED, before anything is written: has an overwrite passed our write id?"""
@@ -350,11 +367,10 @@ class StreamingConnection:
             if not fits:
                 return True
         if self._overwrite:
-            return locked.is_not_highest(name)  # rows that were committed above it would outlive the overwrite
+            return locked.is_older_than_a_commit(name)  # rows that were committed above it would outlive the overwrite
         if not locked.may_be_overtaken(name) or self._table.is_partitioned:
             return False  # the partitions are not known yet: they are looked at before the commit
-        store, folder = open_store(self._table.location)
-        return newest_overwrite(store, folder) > locked.write_ids[name]
+        return newest_overwrite(Location.of(self._table.location)) > locked.write_ids[name]
 
     def _key_value(self, key: str | None, value: str | None) -> CommitKeyValue | None:
         if key is None and value is None:

@@ -18,25 +18,12 @@ from hive_ingest.acid.names import (
     parse_folder_name,
 )
 from hive_ingest.acid.write_ids import RangeResponse, ValidTxnList, ValidWriteIdList
-from hive_ingest.errors import StreamingIOFailure, UnsupportedFeature
+from hive_ingest.errors import PathNotFound, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.model import WriteId
-from hive_ingest.storage.filesystem import FileEntry, FileStore
+from hive_ingest.orc.acid_reader import FileToRead
+from hive_ingest.storage import FileEntry, FileStore
 
 _LENGTH_BYTES = 8
-
-
-@dataclass(frozen=True, slots=True)
-class FileToRead:
-    """One bucket file.
-
-    `length_bytes` is how much of it is committed, None for all of `size_bytes`. With `check_write_ids` it may hold
-    rows of write ids that the snapshot must not see.
-    """
-
-    path: str
-    length_bytes: int | None
-    check_write_ids: bool
-    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +40,7 @@ class FolderToRead:
         cls, store: FileStore, location: str, valid_write_ids: ValidWriteIdList, valid_txns: ValidTxnList
     ) -> FolderToRead:
         """Raises what `acid_directory` does, and UnsupportedFeature for files without the ACID columns."""
-        directory = acid_directory(_listing(store, location), valid_write_ids, valid_txns)
+        directory = acid_directory(_registered_listing(store, location), valid_write_ids, valid_txns)
         _check_originals(store, location, directory)
         return cls(store, location, directory, valid_write_ids)
 
@@ -69,6 +56,17 @@ class FolderToRead:
             yield from _bucket_files(self.store, self.location, name, self.valid_write_ids)
 
 
+def _registered_listing(store: FileStore, location: str) -> list[ListedEntry]:
+    """A folder that is missing is not an empty table: its rows are elsewhere, or lost."""
+    try:
+        return _listing(store, location)
+    except PathNotFound as error:
+        raise PathNotFound(
+            f"the folder {location!r} of a registered table or partition is missing: mount its file system or restore "
+            "it from a backup; drop the table or partition if its rows are no longer wanted"
+        ) from error
+
+
 def _listing(store: FileStore, location: str) -> list[ListedEntry]:
     return [
         ListedEntry(entry.name, entry.is_folder, entry.size_bytes, _children(store, entry))
@@ -77,11 +75,11 @@ def _listing(store: FileStore, location: str) -> list[ListedEntry]:
 
 
 def _children(store: FileStore, entry: FileEntry) -> tuple[str, ...]:
-    """Only a base without a `_v` suffix must be looked into: is it a compactor's, or an overwrite's?"""
+    """Only a base without a `_v` suffix must be listed: it is a compactor's or an overwrite's."""
     if not entry.is_folder or not entry.name.startswith(BaseName.PREFIX):
         return ()
     name = parse_folder_name(entry.name)
-    return () if name is None or name.visibility_txn_id else tuple(child.name for child in store.list(entry.path))
+    return () if name is None or name.visibility_txn_id else tuple(_files_in(store, entry.path))
 
 
 def _check_originals(store: FileStore, location: str, directory: AcidDirectory) -> None:
@@ -124,9 +122,12 @@ def _bucket_files(
 
 
 def _files_in(store: FileStore, path: str) -> dict[str, FileEntry]:
-    listed = store.list(path)
-    if not listed and not store.exists(path):
-        raise StreamingIOFailure(f"{path!r} was there and is gone: somebody removed it under the reader. Read again")
+    try:
+        listed = store.list(path)
+    except PathNotFound as error:
+        raise PathNotFound(
+            f"{path!r} was there and is gone: somebody removed it under the reader. Read again"
+        ) from error
     return {entry.name: entry for entry in listed if not entry.is_folder}
 
 
@@ -146,7 +147,7 @@ def _may_be_open(name: BaseName | DeltaName) -> bool:
 
 
 def _committed_length(store: FileStore, entry: FileEntry, side_file: FileEntry | None) -> int | None:
-    """The last length in the side file: what lies behind it is not committed (Hive: `OrcAcidUtils`)."""
+    """The last length in the side file: what follows it is not committed (Hive: `OrcAcidUtils`)."""
     if side_file is None:
         return None
     with store.open_input(side_file.path) as source:

@@ -57,7 +57,8 @@ def partition_value(key: Column, text: str) -> Any:
         return pa.scalar(padded(text, parse_type(key.type))).cast(type_)
     except pa.ArrowException as error:
         raise InvalidOperation(
-            f"the partition value {text!r} of {key.name} is no {key.type}: drop the partition, or alter the key's type"
+            f"the partition value {text!r} of {key.name} is not of type {key.type}: drop the partition, or alter the "
+            "key's type"
         ) from error
 
 
@@ -65,7 +66,7 @@ def prune(partitions: Sequence[PartitionToRead], schema: pa.Schema, expression: 
     """Those that may hold a row for which `expression` is true, in order; nothing is listed or opened.
 
     Each partition is made a dataset fragment with what is known of its rows, and Arrow simplifies the expression
-    by that. The fragments' paths are numbers and stand for nothing: no file is ever read through them.
+    by that. The fragments' paths are mere numbers: no file is ever read through them.
     """
     file_format = pads.IpcFileFormat()
     nowhere = pafs.LocalFileSystem()

@@ -1,7 +1,9 @@
 """Record writers, which convert records to Arrow rows, and the protocol for custom ones."""
 
-from hive_ingest.record_writer.arrow_writer import ArrowWriter
+from hive_ingest.record_writer.arrow_writer import ArrowWriter, MissingColumns, ZonedTimestamps
+from hive_ingest.record_writer.bad_records import OnError
 from hive_ingest.record_writer.delimited_writer import StrictDelimitedInputWriter
+from hive_ingest.record_writer.json_records import UnknownFields
 from hive_ingest.record_writer.json_writer import StrictJsonWriter
 from hive_ingest.record_writer.list_writer import RecordListWriter
 from hive_ingest.record_writer.writer import Block, Parsed, RecordSchema, RecordWriter
@@ -9,10 +11,14 @@ from hive_ingest.record_writer.writer import Block, Parsed, RecordSchema, Record
 __all__ = [
     "ArrowWriter",
     "Block",
+    "MissingColumns",
+    "OnError",
     "Parsed",
     "RecordListWriter",
     "RecordSchema",
     "RecordWriter",
     "StrictDelimitedInputWriter",
     "StrictJsonWriter",
+    "UnknownFields",
+    "ZonedTimestamps",
 ]

@@ -14,11 +14,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from hive_ingest.errors import SerializationError, StreamingError
+from hive_ingest.orc.normalise import unreadable_row
 from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
 from hive_ingest.record_writer.options import check_positive
 from hive_ingest.record_writer.record_by_record import to_batch
-from hive_ingest.record_writer.routing import unreadable_row
-from hive_ingest.record_writer.row_buffer import one_batch
 from hive_ingest.record_writer.typed_columns import not_bound
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 
@@ -143,7 +142,10 @@ class RecordListWriter(ABC):
                 fit the records.
         """
         batches = self._convert(block.records, block.first_record)
-        batch = one_batch(batches) if batches else to_batch([], self.schema.arrow)
+        if len(batches) == 1:
+            batch = batches[0]
+        else:
+            batch = pa.concat_batches(batches) if batches else to_batch([], self.schema.arrow)
         records = len(block.records)
         return Parsed(batch, records, records - batch.num_rows, is_checked=True)
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from hive_ingest.orc.normalise import unwritable_values
 from hive_ingest.record_writer import values
 from hive_ingest.record_writer.bad_records import BadValue, Doubt
 from hive_ingest.schema import HiveType
-from hive_ingest.storage.normalise import unwritable_values
 
 INTEGERS: Final = tuple(values.INTEGER_BITS)
 _PATTERNS: Final = {"date": values.DATE, "timestamp": values.TIMESTAMP}

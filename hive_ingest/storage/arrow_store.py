@@ -13,8 +13,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from hive_ingest.errors import StreamingIOFailure, UnsupportedFeature
-from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, OutputFile, told_as_io_failure
+from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure, UnsupportedFeature
+from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, OutputFile, io_errors
 
 _WITH_ATOMIC_RENAME = frozenset({"hdfs", "local"})
 
@@ -25,7 +25,7 @@ class ArrowOutputFile(OutputFile):
     def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
         self.path = path
         self._filesystem = filesystem
-        with told_as_io_failure("create", path):
+        with io_errors("create", path):
             self._stream = filesystem.open_output_stream(path)
 
     @property
@@ -36,14 +36,14 @@ class ArrowOutputFile(OutputFile):
         return int(self._stream.tell())
 
     def write(self, data: BytesLike) -> int:
-        with told_as_io_failure("write", self.path):
+        with io_errors("write", self.path):
             return int(self._stream.write(data))
 
     def close(self) -> None:
         if self.closed:
             return
         try:
-            with told_as_io_failure("finish", self.path):
+            with io_errors("finish", self.path):
                 self._stream.close()
         except StreamingIOFailure as failure:
             self._remove_after(failure)
@@ -52,7 +52,7 @@ class ArrowOutputFile(OutputFile):
     def discard(self) -> None:
         if self.closed:
             return
-        with told_as_io_failure("remove", self.path):
+        with io_errors("remove", self.path):
             self._stream.close()
             self._filesystem.delete_file(self.path)
 
@@ -72,52 +72,59 @@ class ArrowStore(FileStore):
     def create(self, path: str, *, sync: bool) -> OutputFile:
         self._require_rename("write", path)
         if self.exists(path):
-            raise StreamingIOFailure(f"cannot create {path!r}: it exists already and is never replaced")
+            raise PathExists(f"cannot create {path!r}: it exists already and is never replaced")
         return ArrowOutputFile(self._filesystem, path)
 
     def open_input(self, path: str) -> pa.NativeFile:
-        with told_as_io_failure("open", path):
+        with io_errors("open", path):
             return self._filesystem.open_input_file(path)
 
     def rename(self, source: str, target: str) -> None:
         self._require_rename("rename", source)
         if self.exists(target):
-            raise StreamingIOFailure(f"cannot rename {source!r} to {target!r}: that exists already")
-        with told_as_io_failure("rename", f"{source} to {target}"):
+            raise PathExists(f"cannot rename {source!r} to {target!r}: that exists already")
+        with io_errors("rename", f"{source} to {target}"):
             self._filesystem.move(source, target)
 
-    def make_folder(self, path: str) -> list[str]:
+    def make_folder(self, path: str, *, exist_ok: bool = True, parents: bool = True) -> list[str]:
         self._require_rename("make folder", path)
         missing: list[str] = []
-        parent = path.rstrip("/")
+        path = path.rstrip("/")
+        parent = path
+        if not exist_ok and self.exists(path):
+            raise PathExists(f"cannot make folder {path!r}: it exists already")
+        if not parents and not self.exists(path.rpartition("/")[0]):
+            raise PathNotFound(f"cannot make folder {path!r}: the folder above it is missing")
         while parent and not self.exists(parent):
             missing.append(parent)
             parent = parent.rpartition("/")[0]
-        with told_as_io_failure("make folder", path):
+        with io_errors("make folder", path):
             self._filesystem.create_dir(path, recursive=True)
         return missing[::-1]
 
     def sync_folders(self, paths: Iterable[str]) -> None:
         """Nothing to do: HDFS's namenode journals every name before it answers."""
 
-    def list(self, path: str, *, recursive: bool = False) -> list[FileEntry]:
-        with told_as_io_failure("list", path):
+    def list(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> list[FileEntry]:
+        if not missing_ok and not self.exists(path):
+            raise PathNotFound(f"cannot list {path!r}: there is no such folder")
+        with io_errors("list", path):
             selector = pafs.FileSelector(path, allow_not_found=True, recursive=recursive)
             found = self._filesystem.get_file_info(selector)
         entries = [FileEntry(f.path, f.base_name, f.size or 0, f.type == pafs.FileType.Directory) for f in found]
         return sorted(entries, key=lambda entry: entry.path)
 
     def exists(self, path: str) -> bool:
-        with told_as_io_failure("look at", path):
+        with io_errors("look at", path):
             return bool(self._filesystem.get_file_info(path).type != pafs.FileType.NotFound)
 
     def delete_file(self, path: str) -> None:
-        with told_as_io_failure("delete", path):
+        with io_errors("delete", path):
             if self.exists(path):
                 self._filesystem.delete_file(path)
 
     def delete_folder(self, path: str) -> None:
-        with told_as_io_failure("delete folder", path):
+        with io_errors("delete folder", path):
             if self.exists(path):
                 self._filesystem.delete_dir(path)
 

@@ -16,7 +16,7 @@ from typing import Self, TypeAlias
 
 import pyarrow as pa
 
-from hive_ingest.errors import StreamingIOFailure
+from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview | pa.Buffer
 
@@ -38,16 +38,19 @@ _REMEDIES = {
     errno.EIO: "the device reported an error: check the disk and the system log",
 }
 
+_KINDS: dict[int, type[StreamingIOFailure]] = {errno.ENOENT: PathNotFound, errno.EEXIST: PathExists}
+
 
 def io_failure(action: str, path: str, error: BaseException) -> StreamingIOFailure:
     """The error to raise `from` what the operating system or Arrow said."""
     code = getattr(error, "errno", None)
     remedy = _REMEDIES.get(code) if isinstance(code, int) else None
-    return StreamingIOFailure(f"cannot {action} {path!r}: {remedy or error}")
+    kind = _KINDS.get(code, StreamingIOFailure) if isinstance(code, int) else StreamingIOFailure
+    return kind(f"cannot {action} {path!r}: {remedy or error}")
 
 
 @contextmanager
-def told_as_io_failure(action: str, path: str) -> Iterator[None]:
+def io_errors(action: str, path: str) -> Iterator[None]:
     """OSError and Arrow's errors inside become a StreamingIOFailure that names `path`."""
     try:
         yield
@@ -122,7 +125,10 @@ class FileStore(ABC):
 
     @abstractmethod
     def create(self, path: str, *, sync: bool) -> OutputFile:
-        """A file that did not exist; its folder must. With `sync`, its bytes are on the device after `close`."""
+        """A file that did not exist; its folder must. With `sync`, its bytes are on the device after `close`.
+
+        Raises PathExists; PathNotFound when the folder is missing.
+        """
 
     @abstractmethod
     def open_input(self, path: str) -> pa.NativeFile:
@@ -130,7 +136,11 @@ class FileStore(ABC):
 
     @abstractmethod
     def rename(self, source: str, target: str) -> None:
-        """Give `source` its new name in one step. An existing target is an error and stays as it is."""
+        """Give `source` its new name in one step. Raises PathExists; the existing target stays as it is."""
+
+    def can_rename(self, source: str, target: str) -> bool:
+        """Whether both lie on one device. Either exists, or its folder does."""
+        return True
 
     def link_or_copy(self, source: str, target: str, *, sync: bool) -> None:
         """The same small file under another name as well; copied where the store has no links."""
@@ -140,19 +150,38 @@ class FileStore(ABC):
             out.write(data)
 
     @abstractmethod
-    def make_folder(self, path: str) -> list[str]:
-        """Make `path` and its parents; returns those that were really made, outermost first."""
+    def make_folder(self, path: str, *, exist_ok: bool = True, parents: bool = True) -> list[str]:
+        """Make a folder, and the folders above it.
+
+        Args:
+            exist_ok: Whether `path` may be there already.
+            parents: Whether missing folders above it are made too.
+
+        Returns:
+            The folders that were made, outermost first.
+
+        Raises:
+            PathExists: `path` is there, and `exist_ok` is False.
+            PathNotFound: The folder above is missing, and `parents` is False.
+        """
 
     @abstractmethod
     def sync_folders(self, paths: Iterable[str]) -> None:
         """Names made in these folders are on the device afterwards."""
 
     @abstractmethod
-    def list(self, path: str, *, recursive: bool = False) -> list[FileEntry]:
-        """What lies in a folder (with `recursive`, everything below it), sorted by path; [] when it is missing."""
+    def list(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> list[FileEntry]:
+        """What lies in a folder (with `recursive`, everything below it), sorted by path.
+
+        Raises PathNotFound for a missing folder; with `missing_ok` it lists as empty.
+        """
 
     @abstractmethod
     def exists(self, path: str) -> bool: ...
+
+    def is_symlink(self, path: str) -> bool:
+        """Whether the last part of the path is a symbolic link; object stores have none."""
+        return False
 
     @abstractmethod
     def delete_file(self, path: str) -> None:

@@ -6,13 +6,13 @@ import errno
 import os
 import shutil
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
 from hive_ingest.errors import StreamingIOFailure
-from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, OutputFile, io_failure, told_as_io_failure
+from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, OutputFile, io_errors, io_failure
 
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _MAX_SYNC_THREADS = 8
@@ -29,7 +29,7 @@ class LocalOutputFile(OutputFile):
         self._size = 0
         self._owner = os.getpid()
         self._fd = -1
-        with told_as_io_failure("create", path):
+        with io_errors("create", path):
             self._fd = os.open(path, _CREATE_FLAGS, 0o666)
 
     @property
@@ -68,7 +68,7 @@ class LocalOutputFile(OutputFile):
         if self.closed:
             return
         fd, self._fd = self._fd, -1
-        with told_as_io_failure("remove", self.path):
+        with io_errors("remove", self.path):
             try:
                 # Should the name survive, nobody can take the rest for a complete file.
                 os.ftruncate(fd, 0)
@@ -97,11 +97,11 @@ class LocalStore(FileStore):
         return LocalOutputFile(path, sync=sync)
 
     def open_input(self, path: str) -> pa.NativeFile:
-        with told_as_io_failure("open", path):
+        with io_errors("open", path):
             return pa.OSFile(path)
 
     def rename(self, source: str, target: str) -> None:
-        with told_as_io_failure("rename", f"{source} to {target}"):
+        with io_errors("rename", f"{source} to {target}"):
             if not os.path.isdir(source) and _link_and_unlink(source, target):
                 return
             # rename(2) replaces a file silently, so look first. Between the two calls another process could still
@@ -111,7 +111,7 @@ class LocalStore(FileStore):
             os.rename(source, target)
 
     def link_or_copy(self, source: str, target: str, *, sync: bool) -> None:
-        with told_as_io_failure("link", f"{source} to {target}"):
+        with io_errors("link", f"{source} to {target}"):
             try:
                 os.link(source, target)
             except OSError as error:
@@ -119,38 +119,47 @@ class LocalStore(FileStore):
                     raise
                 super().link_or_copy(source, target, sync=sync)
 
-    def make_folder(self, path: str) -> list[str]:
-        with told_as_io_failure("make folder", path):
-            return _make_folder(path.rstrip("/"))
+    def can_rename(self, source: str, target: str) -> bool:
+        with io_errors("look at", target):
+            return _device(source) == _device(target)
+
+    def make_folder(self, path: str, *, exist_ok: bool = True, parents: bool = True) -> list[str]:
+        with io_errors("make folder", path):
+            return _make_folder(path.rstrip("/"), exist_ok=exist_ok, parents=parents)
 
     def sync_folders(self, paths: Iterable[str]) -> None:
         folders = list(dict.fromkeys(paths))
-        if len(folders) < 2:
+        if len(folders) < 2 or not _sync_in_threads(folders):
             for folder in folders:
                 _sync_folder(folder)
-            return
-        # The journal commits once for all that wait together.
-        with ThreadPoolExecutor(min(_MAX_SYNC_THREADS, len(folders))) as pool:
-            list(pool.map(_sync_folder, folders))
 
-    def list(self, path: str, *, recursive: bool = False) -> list[FileEntry]:
-        with told_as_io_failure("list", path):
-            return sorted(_scan(path.rstrip("/") or "/", recursive), key=lambda entry: entry.path)
+    def list(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> list[FileEntry]:
+        with io_errors("list", path):
+            try:
+                entries = list(os.scandir(path.rstrip("/") or "/"))
+            except FileNotFoundError:
+                if missing_ok:
+                    return []
+                raise
+            return sorted(_file_entries(entries, recursive), key=lambda entry: entry.path)
 
     def exists(self, path: str) -> bool:
-        with told_as_io_failure("look at", path):
+        with io_errors("look at", path):
             try:
                 os.lstat(path)
             except (FileNotFoundError, NotADirectoryError):
                 return False
             return True
 
+    def is_symlink(self, path: str) -> bool:
+        return os.path.islink(path)
+
     def delete_file(self, path: str) -> None:
-        with told_as_io_failure("delete", path):
+        with io_errors("delete", path):
             _unlink(path)
 
     def delete_folder(self, path: str) -> None:
-        with told_as_io_failure("delete folder", path):
+        with io_errors("delete folder", path):
             _delete_tree(path)
 
 
@@ -173,21 +182,44 @@ def _link_and_unlink(source: str, target: str) -> bool:
     return True
 
 
-def _make_folder(path: str) -> list[str]:
+def _make_folder(path: str, *, exist_ok: bool, parents: bool) -> list[str]:
     try:
         os.mkdir(path)
     except FileNotFoundError:
-        made = _make_folder(os.path.dirname(path))
-        return made + _make_folder(path)
+        if not parents:
+            raise
+        made = _make_folder(os.path.dirname(path), exist_ok=True, parents=True)
+        return made + _make_folder(path, exist_ok=exist_ok, parents=False)
     except FileExistsError:
         if not os.path.isdir(path):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
+        if not exist_ok:
+            raise
         return []
     return [path]
 
 
+def _device(path: str) -> int:
+    """The device of a file or folder, or of the folder that it is to be made in."""
+    try:
+        return os.stat(path).st_dev
+    except FileNotFoundError:
+        return os.stat(os.path.dirname(path)).st_dev
+
+
+def _sync_in_threads(folders: Sequence[str]) -> bool:
+    """The journal commits once for all that wait together. False where there are no threads to be had."""
+    with ThreadPoolExecutor(min(_MAX_SYNC_THREADS, len(folders))) as pool:
+        try:
+            synced = pool.map(_sync_folder, folders)
+        except RuntimeError:  # too many threads, or the interpreter is shutting down
+            return False
+        list(synced)
+    return True
+
+
 def _sync_folder(path: str) -> None:
-    with told_as_io_failure("sync folder", path):
+    with io_errors("sync folder", path):
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -195,11 +227,7 @@ def _sync_folder(path: str) -> None:
             os.close(fd)
 
 
-def _scan(path: str, recursive: bool) -> Iterator[FileEntry]:
-    try:
-        entries = list(os.scandir(path))
-    except FileNotFoundError:
-        return
+def _file_entries(entries: Iterable[os.DirEntry[str]], recursive: bool) -> Iterator[FileEntry]:
     for entry in entries:
         try:
             is_folder = entry.is_dir()
@@ -208,7 +236,15 @@ def _scan(path: str, recursive: bool) -> Iterator[FileEntry]:
             continue
         yield FileEntry(entry.path, entry.name, size, is_folder)
         if is_folder and recursive:
-            yield from _scan(entry.path, recursive)
+            yield from _file_entries(_scan(entry.path), recursive)
+
+
+def _scan(path: str) -> list[os.DirEntry[str]]:
+    """What lies in a folder that was there a moment ago."""
+    try:
+        return [*os.scandir(path)]
+    except FileNotFoundError:
+        return []
 
 
 def _delete_tree(path: str) -> None:

@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from hive_ingest.errors import SinkConflict, StreamingIOFailure
-from hive_ingest.storage.file_store import told_as_io_failure
-from hive_ingest.storage.filesystem import open_store
+from hive_ingest.storage import io_errors, open_store
 
 _NEWLINE = 0x0A
 #: Bytes at the start of a file, and before an offset, that make up its fingerprint.
@@ -140,7 +139,7 @@ class LineFile:
 
     @contextmanager
     def _open(self) -> Iterator[pa.NativeFile]:
-        with told_as_io_failure("read", self.location), self._store.open_input(self._path) as file:
+        with io_errors("read", self.location), self._store.open_input(self._path) as file:
             yield file
 
 

@@ -28,6 +28,7 @@ class ThriftMetastoreClient(LockCalls, PartitionCalls, NotificationCalls):
         self._channel = Channel(addresses, options)
         self._warehouse = warehouse
         self._txn_timeout_seconds: float | None = None
+        self._metastore_id: str | None = None
 
     @classmethod
     def connect(cls, uri: str, warehouse: str, arguments: Mapping[str, Any]) -> Self:
@@ -45,6 +46,13 @@ class ThriftMetastoreClient(LockCalls, PartitionCalls, NotificationCalls):
     def uri(self) -> str:
         """The addresses, as they were given."""
         return ",".join(map(str, self._channel.addresses))
+
+    @property
+    def metastore_id(self) -> str:
+        """The UUID of the server's database, asked of the server once."""
+        if self._metastore_id is None:
+            self._metastore_id = str(self._channel.call("get_metastore_db_uuid", is_repeatable=True))
+        return self._metastore_id
 
     @property
     def server_version(self) -> str:
@@ -71,6 +79,7 @@ class ThriftMetastoreClient(LockCalls, PartitionCalls, NotificationCalls):
         """Another client of the same metastore, for another thread; it connects at its first call."""
         other = type(self)(self._channel.addresses, self._warehouse, self._channel.options)
         other._txn_timeout_seconds = self._txn_timeout_seconds
+        other._metastore_id = self._metastore_id
         other._uses_min_history = self._uses_min_history
         other._wants_notifications = self._wants_notifications
         return other

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 from typing import Any
 
 from hive_ingest.errors import ConfigurationError, NoSuchLock
+from hive_ingest.identity import this_host
 from hive_ingest.metastore_client.lock_checks import check_component
 from hive_ingest.metastore_client.thrift.convert import to_lock_info, to_lock_response
 from hive_ingest.metastore_client.thrift.idl import idl
@@ -30,7 +30,7 @@ class LockCalls(TransactionCalls):
             component=[_component(component, self._version) for component in request.components],
             txnid=request.txn_id or None,
             user=(request.user or self._channel.options.effective_user)[:MAX_TEXT],
-            hostname=(request.hostname or socket.gethostname())[:MAX_TEXT],
+            hostname=(request.hostname or this_host())[:MAX_TEXT],
             agentInfo=request.agent_info[:MAX_TEXT],
         )
         # Asked for twice, a lock would wait in two places: the second would hold when the first is given up.

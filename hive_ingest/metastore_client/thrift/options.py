@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import getpass
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any, Self
 
 from hive_ingest.config import hive_site_properties, parse_seconds
 from hive_ingest.errors import ConfigurationError
+from hive_ingest.identity import this_user
 
 ENVIRONMENT_PREFIX = "HIVE_INGEST_METASTORE_"
 AUTHENTICATIONS = ("none", "plain", "kerberos")
@@ -72,7 +72,7 @@ class ThriftOptions:
     @property
     def effective_user(self) -> str:
         """`user`, or whom Hadoop's own clients would take."""
-        return self.user or os.environ.get("HADOOP_USER_NAME") or _process_user()
+        return self.user or os.environ.get("HADOOP_USER_NAME") or this_user()
 
 
 def uris_of_hive_site(environ: Mapping[str, str] | None = None) -> str:
@@ -130,10 +130,3 @@ def _positive(value: Any) -> float:
 def _one_of(name: str, value: str, possible: tuple[str, ...]) -> None:
     if value not in possible:
         raise ConfigurationError(f"{name}={value!r}: give one of {', '.join(possible)}")
-
-
-def _process_user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user without an entry in passwd
-        return str(os.getuid())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from hive_ingest.errors import (
     TxnAborted,
     UnsupportedFeature,
 )
+from hive_ingest.identity import this_host
 from hive_ingest.metastore_client.thrift.convert import to_txn_info, to_valid_txns, to_valid_write_ids
 from hive_ingest.metastore_client.thrift.failures import AnswerLost, ServerFailed
 from hive_ingest.metastore_client.thrift.idl import idl
@@ -63,7 +63,7 @@ class TransactionCalls(ClientPart):
         request = idl().OpenTxnRequest(
             num_txns=count,
             user=(user or self._channel.options.effective_user)[:MAX_TEXT],
-            hostname=socket.gethostname()[:MAX_TEXT],
+            hostname=this_host()[:MAX_TEXT],
             agentInfo=agent_info[:MAX_TEXT],
             txn_type=int(txn_type),
         )

@@ -21,10 +21,10 @@ from typing import Self
 
 import pyarrow as pa
 
-from hive_ingest.connection.staging import STAGING_FOLDER
 from hive_ingest.errors import CorruptFile, StreamingError, StreamingIOFailure
 from hive_ingest.model import Table
-from hive_ingest.storage.filesystem import FileEntry, FileStore, open_store
+from hive_ingest.storage import FileEntry, FileStore, Location, open_store
+from hive_ingest.transactions.staging import STAGING_FOLDER, list_staging
 
 _log = logging.getLogger(__name__)
 
@@ -116,9 +116,9 @@ class StagedRows:
         _quietly(lambda store: self._remove_finished(job, retention_seconds), self.location)
 
     def _remove_finished(self, job: Job, retention_seconds: float) -> None:
-        store, folder = self._open()
+        store, _ = self._open()
         oldest = time.time() - retention_seconds
-        for entry in store.list(folder):
+        for entry in list_staging(Location.of(self.location)):
             name = _NAME.fullmatch(entry.name)
             if name is None:
                 continue

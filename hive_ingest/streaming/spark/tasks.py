@@ -15,10 +15,10 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 
 from hive_ingest.connection import JoinedTransaction, PreparedWrite, SharedTransaction
+from hive_ingest.delta.routing import Router
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.model import Table
 from hive_ingest.record_writer import ArrowWriter
-from hive_ingest.record_writer.routing import Router
 from hive_ingest.schema import arrow_schema
 
 #: Of the DataFrame that the tasks return: one row for each.
@@ -63,7 +63,8 @@ class WriteTask:
         number = context.partitionId()
         if number >= self.most_tasks:
             raise ConfigurationError(
-                f"task {number} of a transaction that has room for {self.most_tasks} writers: coalesce the rows first"
+                f"task {number} of a transaction that has room for {self.most_tasks} writers: raise target_file_bytes, "
+                "or write the rows in several transactions"
             )
         return number
 

@@ -8,7 +8,6 @@ import os
 import threading
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ import pytest
 import hive_ingest as hi
 from hive_ingest.acid.write_ids import ValidWriteIdList
 from hive_ingest.connection import StreamingConnection, TransactionState
+from hive_ingest.delta.transaction_writer import TransactionWriter
 from hive_ingest.errors import (
     ConnectionMisuse,
     InvalidTable,
@@ -29,15 +29,13 @@ from hive_ingest.errors import (
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import LockState, LockType, TxnId
 from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
-from hive_ingest.record_writer.transaction_writer import TransactionWriter
+from tests.support import connections
+from tests.support.rows import ids
+from tests.support.tables import files_of
 
 
 def record(id: int, msg: str = "m", **partition: Any) -> bytes:
     return json.dumps({"id": id, "msg": msg, **partition}).encode()
-
-
-def ids(client: MetastoreClient, table: str) -> list[int]:
-    return sorted(hi.read_table(client, table, columns=["id"]).column("id").to_pylist())
 
 
 @pytest.fixture
@@ -55,20 +53,13 @@ def ms(metastore: MetastoreClient) -> MetastoreClient:
 
 
 def connect(client: MetastoreClient, table: str = "plain", **options: Any) -> StreamingConnection:
-    options.setdefault("record_writer", StrictJsonWriter())
-    return StreamingConnection.connect(client, database="web", table=table, agent_info="test", **options)
+    return connections.connect(client, table, agent_info="test", **options)
 
 
 @pytest.fixture
 def conn(ms: MetastoreClient) -> Iterator[StreamingConnection]:
     with connect(ms) as connection:
         yield connection
-
-
-def files(client: MetastoreClient, table: str) -> list[str]:
-    """What lies in the table's folder, hidden leftovers included."""
-    root = Path(client.get_table(table).location.removeprefix("file:"))
-    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
 
 # -- transactions --------------------------------------------------------------------------------------
@@ -115,7 +106,7 @@ def test_each_transaction_is_one_delta_with_one_file_a_bucket(ms: MetastoreClien
     for i in range(2):
         with conn.transaction():
             conn.write(record(i))
-    assert files(ms, "web.plain") == [
+    assert files_of(ms, "web.plain") == [
         "delta_0000001_0000001_0000/_orc_acid_version",
         "delta_0000001_0000001_0000/bucket_00000",
         "delta_0000002_0000002_0000/_orc_acid_version",
@@ -129,7 +120,7 @@ def test_an_aborted_transaction_leaves_neither_row_nor_file(ms: MetastoreClient,
     conn.flush()
     conn.abort_transaction()
     assert conn.state is TransactionState.ABORTED
-    assert files(ms, "web.plain") == []
+    assert files_of(ms, "web.plain") == []
     with conn.transaction():
         conn.write(record(2))
     assert ids(ms, "web.plain") == [2]
@@ -188,7 +179,7 @@ def test_a_bad_record_fails_the_transaction_and_only_abort_is_legal(
     with pytest.raises(InvalidTransactionState, match="abort_transaction"):
         conn.write(record(4))
     conn.abort_transaction()
-    assert files(ms, "web.plain") == []
+    assert files_of(ms, "web.plain") == []
     with conn.transaction():
         conn.write(record(5))
     assert ids(ms, "web.plain") == [5]
@@ -226,7 +217,7 @@ def test_close_aborts_what_is_open(ms: MetastoreClient) -> None:
         conn.begin_transaction()
         conn.write(record(1))
     assert ids(ms, "web.plain") == []
-    assert files(ms, "web.plain") == []
+    assert files_of(ms, "web.plain") == []
     assert ms.show_locks() == []
 
 
@@ -331,6 +322,7 @@ def test_write_ids_grow_by_one_a_transaction(ms: MetastoreClient, conn: Streamin
     seen = []
     for _ in range(3):
         with conn.transaction():
+            assert conn.write_id is not None
             seen.append(conn.write_id)
     assert seen == [1, 2, 3]
     assert ms.get_valid_write_ids(["web.plain"]) == [ValidWriteIdList(conn.table.name, seen[-1])]
@@ -441,7 +433,7 @@ def test_more_partitions_than_the_limit_are_refused_and_nothing_is_left(ms: Meta
         with pytest.raises(PartitionCreationFailed, match="max_partitions_per_transaction=3"):
             conn.commit_transaction()
         conn.abort_transaction()
-    assert files(ms, "web.alerts") == []
+    assert files_of(ms, "web.alerts") == []
 
 
 @pytest.mark.only_on(["sqlite", "postgres", "hive401"], because="Hive 3 knows no key and value")
@@ -606,7 +598,7 @@ def test_an_unclosed_connection_warns_and_aborts(ms: MetastoreClient) -> None:
     with pytest.warns(ResourceWarning, match=r"web\.plain was not closed"):
         del conn
     assert ms.get_valid_txns().open == ()
-    assert files(ms, "web.plain") == []
+    assert files_of(ms, "web.plain") == []
 
 
 # -- big and small -------------------------------------------------------------------------------------
@@ -637,23 +629,6 @@ def test_many_small_partitions_share_their_spills_and_get_one_file_each(ms: Meta
                 )
         assert conn.stats.spills >= 3
     assert ids(ms, "web.alerts") == list(range(80_000))
-    data = [name for name in files(ms, "web.alerts") if "bucket_" in name]
+    data = [name for name in files_of(ms, "web.alerts") if "bucket_" in name]
     assert len(data) == len(set(data))
     assert {name.split("/")[1] for name in data} == {f"country={i}" for i in range(30)}
-
-
-def test_leftovers_of_a_killed_writer_are_removed_by_the_next_one(ms: MetastoreClient) -> None:
-    root = Path(ms.get_table("web.plain").location.removeprefix("file:"))
-    (txn,) = ms.open_txns(1)
-    folder = root / ".hive_ingest"
-    folder.mkdir()
-    alive = folder / f"{txn}_alive.0.orc"
-    (ended_txn,) = ms.open_txns(1)
-    ms.commit_txn(ended_txn)
-    ended = folder / f"{ended_txn}_dead.0.spill.orc"
-    for file in (ended, alive):
-        file.write_bytes(b"left")
-    with connect(ms):
-        pass
-    assert alive.exists()
-    assert not ended.exists()

@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from hive_ingest.connection.staging import STAGING_FOLDER
 from hive_ingest.errors import CorruptFile, StreamingIOFailure
 from hive_ingest.streaming.spark.staged_rows import Job, StagedFile, StagedRows
+from hive_ingest.transactions.staging import STAGING_FOLDER
 
 SCHEMA = pa.schema([("id", pa.int64()), ("msg", pa.string())])
 DAY = 86_400.0

@@ -1,0 +1,1 @@
+"""Rows to delta files: routing, buffers, spills, the delta writer."""

@@ -1,0 +1,172 @@
+"""Writing a group of rows to one ACID file: spills while records arrive, one joined file at the end.
+
+Write id, bucket and statement id are given, and no metastore is used, so that an executor which takes part in
+another process's transaction uses the same code.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from hive_ingest.acid.bucket_codec import encode_bucket
+from hive_ingest.acid.names import BaseName, BucketFileName, DeltaName
+from hive_ingest.config import StreamingSettings
+from hive_ingest.delta.routing import GroupKey
+from hive_ingest.delta.row_buffer import one_batch
+from hive_ingest.model import Table, WriteId
+from hive_ingest.orc.acid_writer import AcidFile, AcidOrcWriter
+from hive_ingest.orc.stripe_copy import join
+from hive_ingest.schema import arrow_schema
+from hive_ingest.storage import FileStore, Location
+from hive_ingest.transactions.staging import StagedFile
+
+#: The compression of a table without `orc.compress`. (Hive's own default is ZLIB; set it for Hive 3.1.)
+DEFAULT_COMPRESSION = "ZSTD"
+#: Batches that are encoded in one call have at most so many rows together. The bytes are far below 2 GiB, where a
+#: column of text would overflow.
+_JOINED_ROWS, _JOINED_BYTES = 8192, 1 << 28
+
+
+def compression_of(table: Table) -> str:
+    """The value of `orc.compress`, in capitals."""
+    return table.properties.get("orc.compress", DEFAULT_COMPRESSION).upper()
+
+
+@dataclass(frozen=True)
+class DeltaTarget:
+    """Where the rows of one writer in one transaction go.
+
+    `staging` is how the hidden names of this writer's files begin, on the table's file system;
+    `writer_bucket` the bucket number that it owns in an unbucketed table.
+    """
+
+    table: Table
+    write_id: WriteId
+    staging: Location
+    statement_id: int = 0
+    static_values: tuple[str, ...] = ()
+    writer_bucket: int = 0
+    #: The rows replace what is there (Hive: INSERT OVERWRITE), instead of joining it.
+    is_overwrite: bool = False
+
+    @property
+    def folder_name(self) -> str:
+        """`delta_0000004_0000004_0000`; `base_0000004` for an overwrite, whatever the statement."""
+        if self.is_overwrite:
+            return str(BaseName(self.write_id))
+        return str(DeltaName(self.write_id, self.write_id, self.statement_id))
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Of the table's data columns."""
+        return arrow_schema(self.table.columns)
+
+
+class DeltaWriter:
+    """Encodes groups of rows into ORC files with hidden names. Several threads may use it at once."""
+
+    def __init__(self, target: DeltaTarget, settings: StreamingSettings) -> None:
+        self._target = target
+        self._settings = settings
+        self._store, self._staging = target.staging.store, target.staging.path
+        self._numbers = itertools.count()
+        self._paths: list[str] = []
+
+    @property
+    def store(self) -> FileStore:
+        return self._store
+
+    def new_path(self, suffix: str) -> str:
+        """A fresh hidden name; its folder is made at the first call."""
+        if not self._paths:
+            # Not its parents: a table whose folder is missing is on a file system that is not mounted.
+            self._store.make_folder(self._staging.rpartition("/")[0], parents=False)
+        path = f"{self._staging}.{next(self._numbers)}{suffix}"
+        self._paths.append(path)
+        return path
+
+    def encode(
+        self, key: GroupKey, path: str, batches: Iterable[pa.RecordBatch], *, first_row_id: int, sync: bool
+    ) -> AcidFile:
+        """Write one complete ORC file with the row ids from `first_row_id` on; removed again on any error."""
+        target = self._target
+        writer = AcidOrcWriter(
+            self._store,
+            path,
+            schema=target.schema,
+            write_id=target.write_id,
+            bucket_property=encode_bucket(key.bucket, target.statement_id),
+            first_row_id=first_row_id,
+            compression=compression_of(target.table),
+            stripe_size_bytes=self._settings.stripe_size_bytes,
+            sync=sync,
+        )
+        try:
+            for batch in _joined(batches):
+                writer.write(batch)
+            return writer.close()
+        except BaseException:
+            writer.discard()
+            raise
+
+    def finish(self, key: GroupKey, spills: Sequence[AcidFile], rest: Sequence[pa.RecordBatch]) -> StagedFile:
+        """One file from the spills of a group, in order, and the rows that were never spilled."""
+        if spills:
+            file = self._join(key, [*spills, *self._tail(key, spills, rest)])
+        else:
+            file = self.encode(key, self.new_path(".orc"), rest, first_row_id=0, sync=self._settings.fsync)
+        target = self._target
+        return StagedFile(
+            location=target.staging.parent / file.path.rpartition("/")[2],
+            partition=key.partition,
+            folder_name=target.folder_name,
+            file_name=str(BucketFileName(key.bucket)),
+            rows=file.rows,
+            size_bytes=file.size_bytes,
+        )
+
+    def _tail(self, key: GroupKey, spills: Sequence[AcidFile], rest: Sequence[pa.RecordBatch]) -> list[AcidFile]:
+        if not any(batch.num_rows for batch in rest):
+            return []
+        first = sum(file.rows for file in spills)
+        return [self.encode(key, self.new_path(".orc"), rest, first_row_id=first, sync=False)]
+
+    def _join(self, key: GroupKey, files: Sequence[AcidFile]) -> AcidFile:
+        joined = join(
+            self._store,
+            [file.path for file in files],
+            self.new_path(".orc"),
+            write_id=self._target.write_id,
+            bucket_property=encode_bucket(key.bucket, self._target.statement_id),
+            sync=self._settings.fsync,
+        )
+        for file in files:
+            self._store.delete_file(file.path)
+        return joined
+
+    def discard(self) -> None:
+        """Remove every file that still has its hidden name."""
+        for path in self._paths:
+            self._store.delete_file(path)
+        self._paths = []
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Small neighbours as one batch: a call of the ORC writer costs as much as some hundred rows."""
+    waiting: list[pa.RecordBatch] = []
+    rows = nbytes = 0
+    for batch in batches:
+        size = batch.get_total_buffer_size()  # of the whole of which it is a slice: an upper bound, but cheap
+        if waiting and (rows + batch.num_rows > _JOINED_ROWS or nbytes + size > _JOINED_BYTES):
+            yield one_batch(waiting)
+            waiting, rows, nbytes = [], 0, 0
+        waiting.append(batch)
+        rows += batch.num_rows
+        nbytes += size
+    if waiting:
+        yield one_batch(waiting)

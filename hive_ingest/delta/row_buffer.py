@@ -1,0 +1,153 @@
+"""Routed rows that wait in memory, and those that had to leave it.
+
+Small groups leave together in one Arrow IPC file with a record batch for each, so that memory is bounded by the
+buffer whatever the number of partitions, and no file stays open between flushes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from hive_ingest.delta.routing import GroupKey, RoutedBatch
+from hive_ingest.orc.acid_writer import AcidFile
+from hive_ingest.storage import FileStore
+
+#: Rows `start` to `start + length` of a batch. Sliced only when they are needed: a slice costs more memory
+#: than a few rows do.
+Run = tuple[pa.RecordBatch, int, int]
+
+
+def slices(runs: Iterable[Run]) -> list[pa.RecordBatch]:
+    return [batch.slice(start, length) for batch, start, length in runs]
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """The rows of one (partition, bucket): ORC spills, then parts of shared spills, then rows in the buffer."""
+
+    key: GroupKey
+    spills: list[Future[AcidFile]] = field(default_factory=list)
+    spilled_rows: int = 0
+    parts: list[tuple[SharedSpill, int]] = field(default_factory=list)
+    buffered_bytes: float = 0.0
+
+    def take_parts(self) -> list[pa.RecordBatch]:
+        """Read back the parts of shared spills, in order."""
+        batches = [spill.read(number) for spill, number in self.parts]
+        self.parts = []
+        return batches
+
+
+class SharedSpill:
+    """An Arrow IPC file with one record batch for each of many small groups."""
+
+    def __init__(self, store: FileStore, path: str, schema: pa.Schema) -> None:
+        self.path = path
+        self._store = store
+        self._lock = threading.Lock()
+        self._reader: pa.ipc.RecordBatchFileReader | None = None
+        self._source: pa.NativeFile | None = None
+        self._schema = schema
+
+    def write(self, groups: Sequence[tuple[Group, list[Run]]]) -> int:
+        """Write all groups and note in each where its part is; returns the file's size in bytes."""
+        with (
+            self._store.create(self.path, sync=False) as file,
+            pa.PythonFile(file, mode="w") as sink,
+            pa.BufferedOutputStream(sink, 1 << 20) as buffered,
+            pa.ipc.new_file(buffered, self._schema) as writer,
+        ):
+            for number, (group, runs) in enumerate(groups):
+                writer.write_batch(one_batch(slices(runs)))
+                group.parts.append((self, number))
+            size: int = buffered.tell()
+        return size
+
+    def read(self, number: int) -> pa.RecordBatch:
+        """Part `number`; several threads may ask at once."""
+        with self._lock:
+            if self._reader is None:
+                self._source = self._store.open_input(self.path)
+                self._reader = pa.ipc.open_file(self._source)
+            return self._reader.get_batch(number)
+
+    def close(self) -> None:
+        if self._source is not None:
+            self._source.close()
+        self._reader = self._source = None
+
+
+def one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows of at least one batch together; a copy where there are several."""
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """A routed batch: `groups[i]` has rows `offsets[i]` to `offsets[i + 1]`."""
+
+    batch: pa.RecordBatch
+    groups: tuple[Group, ...]
+    offsets: tuple[int, ...]
+
+
+class RowBuffer:
+    """Batches in group order, as they came. Rows of a group keep their order."""
+
+    def __init__(self) -> None:
+        self.groups: dict[GroupKey, Group] = {}
+        self._segments: list[_Segment] = []
+        self.nbytes = 0
+
+    def add(self, routed: RoutedBatch) -> tuple[Group, ...]:
+        """Keep a batch; returns the groups that it touches."""
+        size = routed.batch.nbytes
+        bytes_a_row = size / max(1, routed.batch.num_rows)
+        touched = []
+        for i, key in enumerate(routed.keys):
+            group = self.groups.get(key)
+            if group is None:
+                group = self.groups[key] = Group(key)
+            group.buffered_bytes += bytes_a_row * (routed.offsets[i + 1] - routed.offsets[i])
+            touched.append(group)
+        segment = _Segment(routed.batch, tuple(touched), routed.offsets)
+        self._segments.append(segment)
+        self.nbytes += size
+        return segment.groups
+
+    def take(self, groups: Iterable[Group]) -> list[tuple[Group, list[Run]]]:
+        """Remove the rows of some groups; what else their batches held is copied, so that memory comes free."""
+        taken: dict[GroupKey, list[Run]] = {group.key: [] for group in groups}
+        rests = [_split(segment, taken) for segment in self._segments]
+        self._segments = [rest for rest in rests if rest is not None]
+        self.nbytes = sum(segment.batch.nbytes for segment in self._segments)
+        for key in taken:
+            self.groups[key].buffered_bytes = 0.0
+        return [(self.groups[key], runs) for key, runs in taken.items()]
+
+    def take_all(self) -> list[tuple[Group, list[Run]]]:
+        """All groups with what they have in the buffer, which is empty afterwards."""
+        return self.take(self.groups.values())
+
+
+def _split(segment: _Segment, taken: dict[GroupKey, list[Run]]) -> _Segment | None:
+    """Hand the groups of a batch that `taken` asks for to it; the rest as a batch of its own, or None."""
+    rest: list[tuple[Group, Run]] = []
+    for i, group in enumerate(segment.groups):
+        start, end = segment.offsets[i], segment.offsets[i + 1]
+        run = (segment.batch, start, end - start)
+        if group.key in taken:
+            taken[group.key].append(run)
+        else:
+            rest.append((group, run))
+    if not rest or len(rest) == len(segment.groups):
+        return segment if rest else None
+    offsets = itertools.accumulate((run[2] for _, run in rest), initial=0)
+    batch = pa.concat_batches(slices(run for _, run in rest))
+    return _Segment(batch, tuple(group for group, _ in rest), tuple(offsets))

@@ -1,0 +1,226 @@
+"""One writer in one transaction: takes records, returns finished files with hidden names.
+
+    record writer -> blocks -> [threads: parse, route] -> row buffer -> [threads: encode] -> files
+
+The owner's thread keeps the order: batches enter the buffer as their records came. Memory is bounded by
+`max_buffer_bytes`, whatever the number of partitions.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+from hive_ingest.config import StreamingSettings
+from hive_ingest.delta.delta_writer import DeltaTarget, DeltaWriter
+from hive_ingest.delta.routing import PartitionValues, RoutedBatch, Router
+from hive_ingest.delta.row_buffer import Group, RowBuffer, Run, SharedSpill, slices
+from hive_ingest.errors import PartitionCreationFailed, SerializationError
+from hive_ingest.faults import reach
+from hive_ingest.orc.acid_writer import AcidFile
+from hive_ingest.orc.normalise import unreadable_row
+from hive_ingest.record_writer.writer import Block, Parsed, RecordWriter
+from hive_ingest.transactions.staging import StagedFile
+
+
+@dataclass(slots=True)
+class WriteCounts:
+    """What has been written in one transaction so far. Bytes are those of rows in memory."""
+
+    records: int = 0
+    skipped: int = 0
+    rows: int = 0
+    row_bytes: int = 0
+    spills: int = 0
+    matched_columns: set[str] | None = None
+
+    def add(self, parsed: Parsed) -> None:
+        self.records += parsed.records
+        self.skipped += parsed.skipped
+        self.rows += parsed.batch.num_rows
+        self.row_bytes += parsed.batch.nbytes
+        if parsed.matched_columns is not None:
+            self.matched_columns = (self.matched_columns or set()) | parsed.matched_columns
+
+
+class TransactionWriter:
+    """Writes the records of one transaction. One thread owns it; after an error only `discard` is legal."""
+
+    def __init__(
+        self,
+        records: RecordWriter,
+        target: DeltaTarget,
+        settings: StreamingSettings,
+        pool: Callable[[], ThreadPoolExecutor],
+    ) -> None:
+        records.discard()
+        self.counts = WriteCounts()
+        self._records = records
+        self._settings = settings
+        self._router = Router(target.table, target.static_values, writer_bucket=target.writer_bucket)
+        self._delta = DeltaWriter(target, settings)
+        self._schema = target.schema
+        self._pool = pool
+        self._parsing: deque[tuple[int, Future[tuple[Parsed, RoutedBatch]]]] = deque()
+        self._parsing_bytes = 0
+        self._encoding: dict[Future[AcidFile], int] = {}
+        self._finishing: list[Future[StagedFile]] = []
+        self._buffer = RowBuffer()
+        self._partitions: set[PartitionValues] = set()
+        self._shared: list[SharedSpill] = []
+
+    # -- records in --------------------------------------------------------------------------------
+
+    def write(self, records: object) -> None:
+        """Take records. An error in them may be raised now, by a later call, or by `finish`."""
+        blocks = self._records.write(records)
+        if blocks:
+            self._submit(blocks)
+
+    def flush(self) -> None:
+        """Parse everything taken so far and spill it to files, so that it no longer uses memory."""
+        self._submit(self._records.drain())
+        self._collect_all()
+        self._spill()
+        self._await_encoding(0)
+
+    def _submit(self, blocks: Iterable[Block]) -> None:
+        for block in blocks:
+            self._parsing.append((block.nbytes, self._pool().submit(self._parse, block)))
+            self._parsing_bytes += block.nbytes
+            self._collect_ready()
+
+    def _parse(self, block: Block) -> tuple[Parsed, RoutedBatch]:
+        parsed = self._records.parse(block)
+        if not parsed.is_checked and (found := unreadable_row(parsed.batch)) is not None:
+            writer = type(self._records).__name__
+            raise SerializationError(f"row {found[0]} of a block that {writer} parsed cannot be read: {found[1]}")
+        return parsed, self._router.route(parsed.batch)
+
+    def _collect_ready(self) -> None:
+        """Take parsed blocks; wait if too many are being parsed."""
+        most = self._settings.writer_threads + 1
+        while self._parsing and (self._parsing[0][1].done() or len(self._parsing) > most or self._is_full()):
+            self._collect_one()
+
+    def _collect_all(self) -> None:
+        while self._parsing:
+            self._collect_one()
+
+    def _collect_one(self) -> None:
+        nbytes, future = self._parsing.popleft()
+        self._parsing_bytes -= nbytes
+        self._accept(*future.result())
+
+    def _is_full(self) -> bool:
+        held = self._parsing_bytes * 2 + self._buffer.nbytes + sum(self._encoding.values())
+        return held >= self._settings.max_buffer_bytes
+
+    def _accept(self, parsed: Parsed, routed: RoutedBatch) -> None:
+        self.counts.add(parsed)
+        if not routed.keys:
+            return
+        touched = self._buffer.add(routed)
+        self._partitions.update(group.key.partition for group in touched)
+        most = self._settings.max_partitions_per_transaction
+        if len(self._partitions) > most:
+            raise PartitionCreationFailed(
+                f"the transaction would write more than max_partitions_per_transaction={most} partitions: "
+                "commit more often, sort the input by partition, or raise the limit"
+            )
+        if any(group.buffered_bytes >= self._settings.spill_chunk_bytes for group in touched):
+            half = self._settings.spill_chunk_bytes / 2
+            self._spill_groups([group for group in self._buffer.groups.values() if group.buffered_bytes >= half])
+        if self._is_full():
+            self._spill()
+
+    # -- spills ------------------------------------------------------------------------------------
+
+    def _spill(self) -> None:
+        """Empty the buffer: large groups to ORC files, the largest first; small ones to one file."""
+        least = self._settings.min_spill_bytes
+        groups = sorted(self._buffer.groups.values(), key=lambda group: -group.buffered_bytes)
+        self._spill_groups([group for group in groups if group.buffered_bytes >= least])
+        if self._buffer.nbytes:
+            self._spill_together()
+        self._await_encoding(self._settings.max_buffer_bytes // 2)
+
+    def _spill_groups(self, groups: Sequence[Group]) -> None:
+        if not groups:
+            return
+        for group, runs in self._buffer.take(groups):
+            batches = [*group.take_parts(), *slices(runs)]
+            rows, nbytes = sum(b.num_rows for b in batches), sum(b.nbytes for b in batches)
+            self._await_encoding(max(0, self._settings.max_buffer_bytes - self._buffer.nbytes - nbytes))
+            path, first = self._delta.new_path(".spill.orc"), group.spilled_rows
+            future = self._pool().submit(self._delta.encode, group.key, path, batches, first_row_id=first, sync=False)
+            group.spills.append(future)
+            group.spilled_rows += rows
+            self._encoding[future] = nbytes
+            self.counts.spills += 1
+            reach("after_spill")
+
+    def _spill_together(self) -> None:
+        groups = [(group, runs) for group, runs in self._buffer.take_all() if runs]
+        spill = SharedSpill(self._delta.store, self._delta.new_path(".spill.arrow"), self._schema)
+        self._shared.append(spill)
+        spill.write(groups)
+        self.counts.spills += 1
+        reach("after_spill")
+
+    def _await_encoding(self, most_bytes: int) -> None:
+        """Wait until at most so many bytes are being encoded. Raises an encoder's error."""
+        while self._encoding:
+            for future in [f for f in self._encoding if f.done()]:
+                del self._encoding[future]
+                future.result()
+            if sum(self._encoding.values()) <= most_bytes:
+                return
+            wait(self._encoding, return_when=FIRST_COMPLETED)
+
+    # -- files out ---------------------------------------------------------------------------------
+
+    def finish(self) -> list[StagedFile]:
+        """One file for each partition and bucket; nothing has a visible name yet."""
+        self._submit(self._records.drain())
+        self._collect_all()
+        # The remaining rows of groups with spills are encoded while other spills are still being encoded.
+        self._spill_groups([group for group in self._buffer.groups.values() if group.spills and group.buffered_bytes])
+        self._await_encoding(0)
+        groups = self._buffer.take_all()
+        if len(groups) <= 1:
+            files = [self._finish_group(group, runs) for group, runs in groups]
+        else:
+            self._finishing = [self._pool().submit(self._finish_group, group, runs) for group, runs in groups]
+            files = [future.result() for future in self._finishing]
+        self._close_shared()
+        return files
+
+    def _finish_group(self, group: Group, runs: list[Run]) -> StagedFile:
+        spills = [future.result() for future in group.spills]
+        return self._delta.finish(group.key, spills, [*group.take_parts(), *slices(runs)])
+
+    def discard(self) -> None:
+        """Drop all rows and remove the hidden files. Idempotent.
+
+        May run on another thread while the next transaction is written, so it does not touch the record writer, which
+        each `TransactionWriter` resets.
+        """
+        under_way: list[Future[Any]] = [*(f for _, f in self._parsing), *self._encoding, *self._finishing]
+        for future in under_way:
+            future.cancel()
+        wait(under_way)  # a thread that is still writing would make its file after the removal below
+        self._parsing.clear()
+        self._encoding.clear()
+        self._finishing.clear()
+        self._buffer = RowBuffer()
+        self._close_shared()
+        self._delta.discard()
+
+    def _close_shared(self) -> None:
+        for spill in self._shared:
+            spill.close()
+        self._shared = []

@@ -1,0 +1,99 @@
+"""ACID ORC files of inserted rows, as Hive's `OrcRecordUpdater` writes them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Unpack
+
+import numpy as np
+import pyarrow as pa
+
+from hive_ingest.model import WriteId
+from hive_ingest.orc.acid_schema import INSERT, acid_user_metadata
+from hive_ingest.orc.file_writer import COMPRESSIONS, AcidFile, AcidFileWriter, FileOptions
+from hive_ingest.orc.normalise import normalise
+from hive_ingest.storage import FileStore
+
+__all__ = ["ACID_VERSION_FILE", "COMPRESSIONS", "AcidFile", "AcidOrcWriter", "write_acid_version"]
+
+ACID_VERSION_FILE = "_orc_acid_version"
+
+
+def write_acid_version(store: FileStore, folders: Sequence[str], *, sync: bool = True) -> None:
+    """Mark new delta folders as ACID version 2 (Hive: `AcidUtils.OrcAcidVersion`).
+
+    The byte is written, and synced, once; the other folders get a second name of the file where the store has that.
+    """
+    paths = [f"{folder}/{ACID_VERSION_FILE}" for folder in folders]
+    for path in paths[:1]:
+        with store.create(path, sync=sync) as out:
+            out.write(b"2")
+    for path in paths[1:]:
+        store.link_or_copy(paths[0], path, sync=sync)
+
+
+class AcidOrcWriter(AcidFileWriter):
+    """Inserted rows of one (write id, bucket property); their row ids are consecutive."""
+
+    def __init__(
+        self,
+        store: FileStore,
+        path: str,
+        *,
+        schema: pa.Schema,
+        write_id: WriteId,
+        bucket_property: int,
+        first_row_id: int = 0,
+        **options: Unpack[FileOptions],
+    ) -> None:
+        """
+        Args:
+            store: Where the file is made.
+            path: Its path; there is no file yet.
+            schema: The table's columns, without partition keys.
+            write_id: Of all rows.
+            bucket_property: Of all rows (see `acid.bucket_codec`).
+            first_row_id: Of the first row.
+            **options: As for `AcidFileWriter`, whose errors it raises.
+        """
+        super().__init__(store, path, schema=schema, **options)
+        self._schema = schema
+        self._write_id = write_id
+        self._bucket_property = bucket_property
+        self._first_row_id = first_row_id
+        self._constants: list[pa.Array] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows. Columns are taken by position and cast to the schema's types where that loses nothing.
+
+        Raises:
+            SerializationError: The rows do not fit.
+            StreamingIOFailure: The file cannot be written, or is closed.
+        """
+        self._check_open()
+        if batch.num_rows:
+            self._append(batch.num_rows, lambda: self._wrapped(batch))
+
+    def _wrapped(self, batch: pa.RecordBatch) -> pa.Table:
+        rows = batch.num_rows
+        first = self._first_row_id + self._rows
+        operation, write_id, bucket = self._constant_columns(rows)
+        row_id = pa.array(np.arange(first, first + rows, dtype=np.int64))
+        row = normalise(batch, self._schema)
+        return pa.Table.from_arrays([operation, write_id, bucket, row_id, write_id, row], schema=self._acid_schema)
+
+    def _constant_columns(self, rows: int) -> list[pa.Array]:
+        """operation, originalTransaction (and currentTransaction) and bucket; kept for the next batch."""
+        if not self._constants or len(self._constants[0]) < rows:
+            self._constants = [
+                pa.array(np.full(rows, INSERT, np.int32)),
+                pa.array(np.full(rows, self._write_id, np.int64)),
+                pa.array(np.full(rows, self._bucket_property, np.int32)),
+            ]
+        return [column.slice(0, rows) for column in self._constants]
+
+    def _user_metadata(self, stripe_rows: Sequence[int]) -> dict[str, bytes]:
+        ends = itertools.accumulate(stripe_rows, initial=self._first_row_id)
+        keys = [(self._write_id, self._bucket_property, end - 1) for end in ends][1:]
+        return acid_user_metadata(keys, inserts=self.rows)

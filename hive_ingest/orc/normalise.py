@@ -1,0 +1,258 @@
+"""Arrow data made safe for pyarrow's ORC writer. Observed with pyarrow 26, Hive 3.1.3 and Hive 4.0.1:
+
+- **Null structs.** Where a struct is null and its child is not, the writer puts one value too many into the
+  child's stream, and every later row of that column reads its neighbour's value. So
+  validity is pushed down to the children, at every depth; where nothing is null, nothing is copied.
+- **Timestamps before 1970 with a fraction of a second** get negative nanoseconds. pyarrow reads them back; Hive's
+  query fails. The writer has no option for it, so such a value is refused. Whole seconds are right back
+  to 1677-09-21 00:12:44, the first that Arrow's nanoseconds hold, and any fraction from 1970 on to
+  2262-04-11 23:47:16.854775807, in every time zone of the reader.
+- **Dates** are right from 0001-01-01 to 9999-12-31, also before 1582-10-15, because the files say that they count
+  in the proleptic Gregorian calendar (see `tail`). Beyond, Hive shows another day or NULL: refused.
+
+`unwritable_values` finds what is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from hive_ingest.errors import SerializationError, UnsupportedFeature
+
+BoolArray = npt.NDArray[np.bool_]
+_UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_UNWRITABLE = "a timestamp before 1970 with a fraction of a second, or a date outside the years 1 to 9999"
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, in days since 1970-01-01
+
+
+def normalise(batch: pa.RecordBatch, schema: pa.Schema) -> pa.StructArray:
+    """The rows of `batch` as one struct of exactly the types of `schema`, safe to write; columns by position.
+
+    Raises SerializationError for a value that its column's type, or an ORC file, cannot hold.
+    """
+    if batch.schema.equals(schema) and _is_safe(schema):
+        return batch.to_struct_array()
+    if batch.num_columns != len(schema):
+        raise SerializationError(f"a batch of {batch.num_columns} columns does not fit {len(schema)} columns")
+    columns = [_writable(column, field) for column, field in zip(batch.columns, schema, strict=True)]
+    return pa.StructArray.from_arrays(columns, fields=list(schema))
+
+
+def unwritable_values(array: pa.Array) -> BoolArray | None:
+    """The rows that hold, at any depth, a date or timestamp that Hive would not read as it is; None for none.
+
+    These are timestamps before 1970 with a fraction of a second, and dates outside the years 1 to 9999.
+    """
+    if not _holds(array.type, _is_limited):
+        return None
+    mask = _unwritable(array)
+    return mask if mask.any() else None
+
+
+def why_unreadable(array: pa.Array) -> str | None:
+    """What makes a value of `array`, at any depth, unreadable; None if all can be read.
+
+    That is text that is not UTF-8, a decimal of more digits than its type has, or one of `unwritable_values`.
+    """
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        return str(error)
+    return None if unwritable_values(array) is None else _UNWRITABLE
+
+
+def unreadable_row(batch: pa.RecordBatch) -> tuple[int, str] | None:
+    """The first row with a value that cannot be read, and why; None if all can."""
+    found = _unreadable_column(batch)
+    if found is None or batch.num_rows <= 1:
+        return None if found is None else (0, found)
+    # Copies, because Arrow checks nested values outside a slice too.
+    middle = batch.num_rows // 2
+    first, second = (
+        pa.concat_batches([part, part.slice(0, 0)]) for part in (batch.slice(0, middle), batch.slice(middle))
+    )
+    if (in_first := unreadable_row(first)) is not None:
+        return in_first
+    in_second = unreadable_row(second)
+    return None if in_second is None else (middle + in_second[0], in_second[1])
+
+
+def _unreadable_column(batch: pa.RecordBatch) -> str | None:
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if (why := why_unreadable(column)) is not None:
+            return f"column {field.name!r}: {why}"
+    return None
+
+
+def check_writable(schema: pa.Schema) -> None:
+    """Raises UnsupportedFeature for a type that ORC files of Hive do not have."""
+    for field in schema:
+        _check_type(field.name, field.type)
+
+
+# -- types -----------------------------------------------------------------------------------------
+
+_NUMBERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())
+_PLAIN_TYPES = frozenset([*_NUMBERS, pa.bool_(), pa.string(), pa.binary(), pa.date32()])
+
+
+def _check_type(name: str, type_: pa.DataType) -> None:
+    if pat.is_struct(type_):
+        for child in type_:
+            _check_type(f"{name}.{child.name}", child.type)
+    elif pat.is_map(type_):
+        _check_type(f"{name}.key", type_.key_type)
+        _check_type(f"{name}.value", type_.item_type)
+    elif pat.is_list(type_):
+        _check_type(f"{name}.item", type_.value_type)
+    elif not _is_plain(type_):
+        raise UnsupportedFeature(f"column {name!r}: Arrow's {type_} has no counterpart in ORC; cast it first")
+
+
+def _is_plain(type_: pa.DataType) -> bool:
+    if pat.is_timestamp(type_):
+        return type_.tz is None
+    return type_ in _PLAIN_TYPES or pat.is_decimal128(type_)
+
+
+@lru_cache(maxsize=4096)
+def _holds(type_: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool:
+    """A type of that kind at any depth."""
+    return is_kind(type_) or any(_holds(type_.field(i).type, is_kind) for i in range(type_.num_fields))
+
+
+@lru_cache(maxsize=128)
+def _is_safe(schema: pa.Schema) -> bool:
+    """No column can hold a value that must be checked."""
+    return not any(_holds(field.type, kind) for field in schema for kind in (pat.is_struct, _is_limited))
+
+
+def _is_limited(type_: pa.DataType) -> bool:
+    """Not every value of the type can be written."""
+    limited: bool = pat.is_timestamp(type_) or pat.is_date32(type_)
+    return limited
+
+
+# -- one column ------------------------------------------------------------------------------------
+
+
+def _writable(array: pa.Array, field: pa.Field) -> pa.Array:
+    if array.type != field.type:
+        array = _cast(array, field)
+    bad = unwritable_values(array)
+    if bad is not None:
+        raise SerializationError(
+            f"column {field.name!r} holds a value that Hive could not read, in row {int(bad.argmax())} of the batch: "
+            f"{_UNWRITABLE}. "
+            "Round it to whole seconds, or use a string column"
+        )
+    return _pushed_down(array) if _holds(array.type, pat.is_struct) else array
+
+
+def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
+    try:
+        return array.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SerializationError(
+            f"column {field.name!r} of type {field.type} cannot hold the values of type {array.type}: {error}"
+        ) from error
+
+
+# -- nulls pushed down into structs ----------------------------------------------------------------
+
+
+def _pushed_down(array: pa.Array) -> pa.Array:
+    """The same values; returns `array` itself where it is safe already."""
+    if not _holds(array.type, pat.is_struct):
+        return array
+    if pat.is_struct(array.type):
+        return _pushed_down_struct(array)
+    return _pushed_down_map(array) if pat.is_map(array.type) else _pushed_down_list(array)
+
+
+def _pushed_down_struct(array: pa.StructArray) -> pa.Array:
+    before = _children(array)
+    after = [_pushed_down(child) for child in before]
+    if not array.null_count and all(new is old for new, old in zip(after, before, strict=True)):
+        return array
+    return pa.StructArray.from_arrays(after, fields=list(array.type), mask=_null_mask(array))
+
+
+def _pushed_down_list(array: pa.ListArray) -> pa.Array:
+    before = array.flatten()  # without the values of null lists and of rows outside the slice
+    after = _pushed_down(before)
+    if after is before:
+        return array
+    return pa.ListArray.from_arrays(pa.array(_offsets(array)), after, type=array.type, mask=_null_mask(array))
+
+
+def _pushed_down_map(array: pa.MapArray) -> pa.Array:
+    offsets, keys, items = _entries(array)
+    safe_keys, safe_items = _pushed_down(keys), _pushed_down(items)
+    if safe_keys is keys and safe_items is items:
+        return array
+    return pa.MapArray.from_arrays(pa.array(offsets), safe_keys, safe_items, type=array.type, mask=_null_mask(array))
+
+
+def _children(array: pa.StructArray) -> list[pa.Array]:
+    """Each with the nulls of the struct."""
+    children: list[pa.Array] = array.flatten()
+    return children if array.null_count else [array.field(i) for i in range(array.type.num_fields)]
+
+
+def _offsets(array: pa.ListArray) -> npt.NDArray[np.int32]:
+    """Into `array.flatten()`."""
+    offsets = np.zeros(len(array) + 1, np.int32)
+    np.cumsum(pc.fill_null(pc.list_value_length(array), 0), out=offsets[1:])
+    return offsets
+
+
+def _entries(array: pa.MapArray) -> tuple[npt.NDArray[np.int32], pa.Array, pa.Array]:
+    """Offsets from 0 on, and the keys and items that they count in."""
+    offsets = np.asarray(array.offsets)
+    start, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+    return offsets - offsets[0], array.keys.slice(start, count), array.items.slice(start, count)
+
+
+def _null_mask(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None
+
+
+# -- dates and timestamps --------------------------------------------------------------------------
+
+
+def _unwritable(array: pa.Array) -> BoolArray:
+    type_ = array.type
+    if pat.is_timestamp(type_):
+        ticks = np.asarray(array.cast(pa.int64()).fill_null(0))
+        old: BoolArray = ticks < 0
+        return old & (ticks % _UNITS_PER_SECOND[type_.unit] != 0) if old.any() else old
+    if pat.is_date32(type_):
+        days = np.asarray(array.cast(pa.int32()).fill_null(0))
+        return np.asarray((days < _FIRST_DAY) | (days > _LAST_DAY))
+    mask: BoolArray = np.zeros(len(array), np.bool_)
+    if not _holds(type_, _is_limited):
+        return mask
+    if pat.is_struct(type_):
+        for child in _children(array):
+            mask |= _unwritable(child)
+        return mask
+    if pat.is_map(type_):
+        offsets, keys, items = _entries(array)
+        in_entries = _any_in(offsets, _unwritable(keys) | _unwritable(items))
+        in_entries &= np.asarray(array.is_valid())
+        return in_entries
+    return _any_in(_offsets(array), _unwritable(array.flatten()))
+
+
+def _any_in(offsets: npt.NDArray[np.int32], mask: BoolArray) -> BoolArray:
+    counts = np.concatenate([[0], np.cumsum(mask)])
+    found: BoolArray = counts[offsets[1:]] > counts[offsets[:-1]]
+    return found

@@ -1,0 +1,128 @@
+"""The wire format of Protocol Buffers, as far as ORC's tails use it.
+
+Reading raises WireError for bytes that are not a message; it always ends, and never allocates by a length that it has
+not checked. See `docs/design.md` for why this is not the `protobuf` library.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
+_MAX_VARINT_BYTES = 10
+_UINT64 = 0xFFFFFFFFFFFFFFFF
+
+
+class WireError(ValueError):
+    """These bytes are not a protobuf message."""
+
+
+class Field(NamedTuple):
+    """One field: `value` is an int for a varint, the payload for any other wire type; `raw` is all of it."""
+
+    number: int
+    value: int | bytes
+    raw: bytes
+
+    @property
+    def as_int(self) -> int:
+        if not isinstance(self.value, int):
+            raise WireError(f"field {self.number} is not a number")
+        return self.value
+
+    @property
+    def as_signed(self) -> int:
+        """A zigzag number (`sint32`, `sint64`)."""
+        return self.as_int >> 1 ^ -(self.as_int & 1)
+
+    @property
+    def as_bytes(self) -> bytes:
+        if isinstance(self.value, int):
+            raise WireError(f"field {self.number} is not a message or text")
+        return self.value
+
+    @property
+    def as_double(self) -> float:
+        if len(self.as_bytes) != _FIXED_SIZES[_FIXED64]:
+            raise WireError(f"field {self.number} is not a double")
+        number: float = struct.unpack("<d", self.as_bytes)[0]
+        return number
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number at `at`, and the position after it."""
+    number = shift = 0
+    for byte in data[at : at + _MAX_VARINT_BYTES]:
+        at += 1
+        if byte < 0x80:
+            return (number | byte << shift) & _UINT64, at
+        number |= (byte & 0x7F) << shift
+        shift += 7
+    raise WireError("a number does not end")
+
+
+def read_fields(data: bytes) -> Iterator[Field]:
+    """The fields of one message, in the order in which they were written."""
+    at, end = 0, len(data)
+    while at < end:
+        start = at
+        key, at = read_varint(data, at)
+        wire_type = key & 7
+        if wire_type == _BYTES:
+            size, at = read_varint(data, at)
+        elif wire_type == _VARINT:
+            value, at = read_varint(data, at)
+            yield Field(key >> 3, value, data[start:at])
+            continue
+        else:
+            size = _FIXED_SIZES.get(wire_type, -1)
+        if not 0 <= size <= end - at:
+            raise WireError(f"field {key >> 3} is cut off or of an unknown kind")
+        yield Field(key >> 3, data[at : at + size], data[start : at + size])
+        at += size
+
+
+def int_fields(data: bytes) -> dict[int, int]:
+    """The numbers of a message, by field number; of a repeated field the last one."""
+    return {field.number: field.value for field in read_fields(data) if isinstance(field.value, int)}
+
+
+def packed_varints(field: Field) -> list[int]:
+    """The numbers of a repeated field, packed into one payload or written one by one."""
+    if isinstance(field.value, int):
+        return [field.value]
+    found, at = [], 0
+    while at < len(field.value):
+        number, at = read_varint(field.value, at)
+        found.append(number)
+    return found
+
+
+def varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def int_field(number: int, value: int) -> bytes:
+    """`uint32`, `uint64`, `bool` or an enum."""
+    return varint(number << 3) + varint(value)
+
+
+def signed_field(number: int, value: int) -> bytes:
+    """`sint32` or `sint64`, zigzag."""
+    return int_field(number, value << 1 if value >= 0 else (-value << 1) - 1)
+
+
+def bytes_field(number: int, payload: bytes) -> bytes:
+    return varint(number << 3 | _BYTES) + varint(len(payload)) + payload
+
+
+def double_field(number: int, value: float) -> bytes:
+    return varint(number << 3 | _FIXED64) + struct.pack("<d", value)

@@ -1,0 +1,278 @@
+"""ORC files of one (write id, bucket property) joined by copying their stripes by bytes.
+
+Nothing is decoded: offsets, statistics, Hive's key index and checksums are made for the new file; the stripes are the
+same bytes, and verified.
+Everything that a reader takes from the file as a whole must therefore be equal in all sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from hive_ingest.errors import CorruptFile, IncompatibleStripes
+from hive_ingest.model import WriteId
+from hive_ingest.orc.acid_schema import (
+    ACID_ITEMS,
+    ACID_KEY_INDEX,
+    BUCKET,
+    ORIGINAL_WRITE_ID,
+    ROW_ID,
+    Key,
+    acid_user_metadata,
+    orc_column_id,
+    parse_key_index,
+)
+from hive_ingest.orc.acid_writer import AcidFile
+from hive_ingest.orc.checksums import CHECKSUM_ITEMS, ChecksummedOutput, verified_input
+from hive_ingest.orc.codec import pack
+from hive_ingest.orc.column_statistics import int_range, merge_column_statistics
+from hive_ingest.orc.protobuf import WireError, read_fields
+from hive_ingest.orc.tail import (
+    MAGIC,
+    Footer,
+    OrcTail,
+    Stripe,
+    completed_tail,
+    encode_footer,
+    read_stripe_statistics,
+    read_tail,
+)
+from hive_ingest.storage import FileStore, io_errors
+
+_COPY_BYTES = 4 * 1024 * 1024
+#: User metadata that is made for each file; all other must be the same in all of them.
+_OWN_ITEMS = ACID_ITEMS | CHECKSUM_ITEMS
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A file to copy from; `content` returns verified bytes, where the file has checksums."""
+
+    path: str
+    content: pa.NativeFile
+    tail: OrcTail
+
+
+def join(
+    store: FileStore,
+    sources: Sequence[str],
+    target: str,
+    *,
+    write_id: WriteId,
+    bucket_property: int,
+    sync: bool,
+) -> AcidFile:
+    """Join files that `AcidOrcWriter` wrote, in the order of their row ids, into the new file `target`.
+
+    The sources stay. Raises IncompatibleStripes (what differs, and in which file), CorruptFile, StreamingIOFailure;
+    then there is no target.
+    """
+    if not sources:
+        raise IncompatibleStripes(f"there is nothing to join into {target!r}: name at least one file")
+    with ExitStack() as stack:
+        opened = [_open(stack, store, path) for path in sources]
+        _check_equal(opened)
+        _check_rows(opened, write_id, bucket_property)
+        with store.create(target, sync=sync) as out:
+            content = ChecksummedOutput(out)
+            stripes = _copy_stripes(opened, content)
+            out.write(_written_tail(opened, stripes, content, write_id, bucket_property))
+    rows = tuple(stripe.rows for stripe in stripes)
+    return AcidFile(target, sum(rows), out.tell(), rows)
+
+
+def _open(stack: ExitStack, store: FileStore, path: str) -> _Source:
+    file = stack.enter_context(store.open_input(path))
+    tail = read_tail(file, path)
+    if tail.checksums is not None:
+        file, _ = verified_input(file, tail.checksums, tail.encoded, path)
+    return _Source(path, file, tail)
+
+
+def _traits(tail: OrcTail) -> dict[str, object]:
+    """What a reader takes from the file as a whole."""
+    postscript, footer = tail.postscript, tail.footer
+    return {
+        "column types": footer.types,
+        "compression": postscript.codec.name,
+        "compression block size": postscript.block_size,
+        "file version": postscript.version,
+        "writer version": postscript.writer_version,
+        "writer": footer.writer,
+        "calendar": footer.calendar,
+        "row index stride": footer.row_index_stride,
+        "user metadata": {name: v for name, v in footer.user_metadata.items() if name not in _OWN_ITEMS},
+        "encryption": footer.has_encryption or any(stripe.extra for stripe in footer.stripes),
+    }
+
+
+def _check_equal(sources: Sequence[_Source]) -> None:
+    first = _traits(sources[0].tail)
+    if first["encryption"]:
+        raise IncompatibleStripes(f"{sources[0].path!r} is encrypted: its stripes cannot be copied")
+    for source in sources[1:]:
+        for name, value in _traits(source.tail).items():
+            if value != first[name]:
+                raise IncompatibleStripes(
+                    f"{source.path!r} cannot be joined with {sources[0].path!r}: another {name} "
+                    f"({value!r} and {first[name]!r}). Write all files of a group with the same settings"
+                )
+
+
+def _check_rows(sources: Sequence[_Source], write_id: WriteId, bucket_property: int) -> None:
+    """Every row belongs to this write id and bucket, and row ids go on from file to file."""
+    next_row_id: int | None = None
+    for source in sources:
+        footer = source.tail.footer
+        if not footer.rows:
+            continue
+        keys = _key_index(source)
+        start = keys[0][2] - footer.stripes[0].rows + 1
+        if next_row_id is not None and start != next_row_id:
+            raise IncompatibleStripes(
+                f"{source.path!r} starts with row id {start}, but {next_row_id} follows on the file before: "
+                "join the files in the order in which they were written"
+            )
+        next_row_id = start
+        for stripe, key in zip(footer.stripes, keys, strict=True):
+            next_row_id += stripe.rows
+            if key != (write_id, bucket_property, next_row_id - 1):
+                raise IncompatibleStripes(
+                    f"{source.path!r} ends a stripe with the row {key}, expected write id {write_id}, bucket property "
+                    f"{bucket_property}, row id {next_row_id - 1}: it belongs to another group"
+                )
+        expected = {
+            ORIGINAL_WRITE_ID: (write_id, write_id),
+            BUCKET: (bucket_property, bucket_property),
+            ROW_ID: (start, next_row_id - 1),
+        }
+        _check_statistics(source, expected)
+
+
+def _key_index(source: _Source) -> list[Key]:
+    footer = source.tail.footer
+    value = footer.user_metadata.get(ACID_KEY_INDEX, b"")
+    try:
+        keys = parse_key_index(value)
+    except ValueError as error:
+        raise CorruptFile(f"{source.path!r} has a {ACID_KEY_INDEX} that cannot be read: {value!r}") from error
+    if len(keys) != len(footer.stripes):
+        raise IncompatibleStripes(
+            f"{source.path!r} has {len(footer.stripes)} stripes and {len(keys)} keys in {ACID_KEY_INDEX}: "
+            "it was not written as an ACID file; write it with AcidOrcWriter"
+        )
+    return keys
+
+
+def _check_statistics(source: _Source, expected: dict[str, tuple[int, int]]) -> None:
+    statistics = source.tail.footer.statistics
+    for column, bounds in expected.items():
+        at = orc_column_id(column)
+        try:
+            found = int_range(statistics[at]) if at < len(statistics) else None
+        except WireError as error:
+            raise _corrupt_statistics(source.path, error) from error
+        if found is not None and found != bounds:
+            raise IncompatibleStripes(
+                f"{source.path!r} holds {found} in its column {column}, expected {bounds}: "
+                "it belongs to another group, or its rows are not in order"
+            )
+
+
+def _copy_stripes(sources: Sequence[_Source], out: ChecksummedOutput) -> list[Stripe]:
+    out.write(MAGIC)
+    copied = []
+    for source in sources:
+        for stripe in source.tail.footer.stripes:
+            copied.append(replace(stripe, offset=out.tell()))
+            _copy_bytes(source, stripe.offset, stripe.length, out)
+    return copied
+
+
+def _copy_bytes(source: _Source, offset: int, length: int, out: ChecksummedOutput) -> None:
+    with io_errors("read", source.path):
+        source.content.seek(offset)
+    while length:
+        data = _read(source, min(length, _COPY_BYTES))
+        if not data.size:
+            raise CorruptFile(f"{source.path!r} ended while it was read: another process has truncated it")
+        out.write(data)
+        length -= data.size
+
+
+def _read(source: _Source, count: int) -> pa.Buffer:
+    with io_errors("read", source.path):
+        return source.content.read_buffer(count)
+
+
+def _written_tail(
+    sources: Sequence[_Source],
+    stripes: Sequence[Stripe],
+    out: ChecksummedOutput,
+    write_id: WriteId,
+    bucket_property: int,
+) -> bytes:
+    """Writes the stripe statistics, and returns what follows them."""
+    first = sources[0].tail
+    postscript = first.postscript
+    rows = sum(stripe.rows for stripe in stripes)
+    keys = [(write_id, bucket_property, row_id) for row_id in _last_row_ids(sources)]
+    footer = replace(
+        first.footer,
+        content_length=out.tell(),
+        stripes=tuple(stripes),
+        user_metadata={name: v for name, v in first.footer.user_metadata.items() if name not in _OWN_ITEMS},
+        rows=rows,
+        statistics=_merged_statistics(sources),
+        software_version=_common_software_version(sources),
+    )
+    metadata = pack(_joined_stripe_statistics(sources), postscript.codec, postscript.block_size)
+    out.write(metadata)
+    return completed_tail(
+        pack(encode_footer(footer), postscript.codec, postscript.block_size),
+        postscript,
+        metadata_length=len(metadata),
+        checksums=out.checksums(),
+        items=acid_user_metadata(keys, inserts=rows),
+        calendar=footer.calendar,
+    )
+
+
+def _last_row_ids(sources: Sequence[_Source]) -> list[int]:
+    return [key[2] for source in sources if source.tail.footer.rows for key in _key_index(source)]
+
+
+def _common_software_version(sources: Sequence[_Source]) -> bytes | None:
+    versions = {source.tail.footer.software_version for source in sources}
+    return versions.pop() if len(versions) == 1 else None
+
+
+def _merged_statistics(sources: Sequence[_Source]) -> tuple[bytes, ...]:
+    footers: list[Footer] = [s.tail.footer for s in sources if s.tail.footer.rows] or [sources[0].tail.footer]
+    if any(len(footer.statistics) != len(footer.types) for footer in footers):
+        return ()
+    try:
+        return tuple(map(merge_column_statistics, zip(*(footer.statistics for footer in footers), strict=True)))
+    except WireError as error:
+        raise _corrupt_statistics(sources[0].path, error) from error
+
+
+def _joined_stripe_statistics(sources: Sequence[_Source]) -> bytes:
+    """Messages that follow each other merge; without those of one file, positions would shift, so none are kept."""
+    parts = [read_stripe_statistics(source.content, source.tail, source.path) for source in sources]
+    for source, part in zip(sources, parts, strict=True):
+        try:
+            count = sum(field.number == 1 for field in read_fields(part))
+        except WireError as error:
+            raise _corrupt_statistics(source.path, error) from error
+        if count != len(source.tail.footer.stripes):
+            return b""
+    return b"".join(parts)
+
+
+def _corrupt_statistics(path: str, error: WireError) -> CorruptFile:
+    return CorruptFile(f"{path!r} has statistics that cannot be read: {error}. Write the file again")

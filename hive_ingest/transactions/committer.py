@@ -1,0 +1,221 @@
+"""The last step of a transaction, in this order and no other.
+
+1. create the partitions that are new;
+2. `add_dynamic_partitions` with every partition written: from here on an abort is remembered;
+3. a heartbeat that answers "open";
+4. publish: every file gets its visible name; event listeners are notified, where the server has any;
+5. `commit_txn`.
+
+Hive hides the files of an aborted transaction only as long as it remembers it, and it forgets one that never
+registered a component; so nothing gets a visible name before (2).
+
+(1) and (2) are an INSERT's own. A transaction that knows its partitions beforehand, such as a compaction's, starts
+with `TableWrite.partition_locations` filled in.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+import tenacity
+
+from hive_ingest.errors import (
+    CommitOutcomeUnknown,
+    MetastoreUnavailable,
+    NoSuchTxn,
+    StreamingError,
+    StreamingIOFailure,
+    TxnAborted,
+)
+from hive_ingest.faults import reach
+from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.model import CommitKeyValue, TxnId
+from hive_ingest.transactions.heartbeat import Heartbeater, now
+from hive_ingest.transactions.opener import newest_overwrite
+from hive_ingest.transactions.partitions import register_partitions
+from hive_ingest.transactions.publisher import Publisher
+from hive_ingest.transactions.table_write import TableWrite
+from hive_ingest.transactions.write_notifications import add_write_notifications
+
+_log = logging.getLogger(__name__)
+
+
+class Committer:
+    """Commits one transaction of one owner. The data table comes first, a progress table after it."""
+
+    def __init__(
+        self,
+        client: MetastoreClient,
+        heartbeater: Heartbeater,
+        txn_id: TxnId,
+        writes: Sequence[TableWrite],
+        *,
+        fsync: bool,
+        retry_seconds: float,
+    ) -> None:
+        self._client = client
+        self._heartbeater = heartbeater
+        self._txn_id = txn_id
+        self._writes = writes
+        self._retry_seconds = retry_seconds
+        self._publisher = Publisher(txn_id, writes, fsync=fsync)
+        #: From here on the outcome may be a commit, whatever error is seen.
+        self.is_asked = False
+
+    def commit_insert(
+        self,
+        *,
+        extra_partitions: Iterable[str] = (),
+        key_value: CommitKeyValue | None = None,
+        was_committed: Callable[[], bool] | None = None,
+    ) -> None:
+        """All five steps.
+
+        Args:
+            extra_partitions: Names of partitions of the first table to create, without rows.
+            key_value: A table parameter that changes with the commit (HIVE-20538).
+            was_committed: Decides, at a fresh snapshot, when the answer is lost and the metastore has forgotten.
+
+        Raises:
+            TxnAborted: Nothing of the transaction is visible.
+            CommitOutcomeUnknown: The answer was lost and cannot be learned.
+            PartitionCreationFailed, StreamingIOFailure: Nothing was committed.
+        """
+        for i, write in enumerate(self._writes):
+            register_partitions(self._client, self._txn_id, write, extra_partitions if i == 0 else ())
+        self.commit(key_value=key_value, was_committed=was_committed)
+
+    def commit(
+        self, *, key_value: CommitKeyValue | None = None, was_committed: Callable[[], bool] | None = None
+    ) -> None:
+        """Steps 3 to 5, of writes whose partitions are registered."""
+        self._publisher.bring_to_file_systems()
+        self._beat()
+        try:
+            self._publisher.publish(self._refuse_if_late)
+        except StreamingIOFailure:
+            self._refuse_if_late()  # then a cleaner has taken our folders, and that is the reason
+            raise
+        # As late as can be: the TRUNCATE of Hive 4 does not wait for the lock of an appender.
+        for write in self._writes:
+            self._refuse_if_overtaken(write)
+        add_write_notifications(self._client, self._txn_id, self._writes)
+        self._commit_txn(key_value, was_committed)
+
+    def withdraw(self) -> None:
+        """Remove what got a visible name; nothing once a commit was asked for, because it may have happened."""
+        if not self.is_asked:
+            self._publisher.withdraw()
+
+    # -- (3) ---------------------------------------------------------------------------------------
+
+    def _beat(self) -> None:
+        """Repeated for as long as publishing may begin: an outage that ends before costs nothing."""
+        retry = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(MetastoreUnavailable),
+            wait=tenacity.wait_random_exponential(multiplier=0.1, max=1),
+            stop=lambda _: self._age_seconds() > self._max_age_seconds,
+            before_sleep=tenacity.before_sleep_log(_log, logging.WARNING),
+            reraise=True,
+        )
+        retry(self._beat_once)
+        reach("after_commit_heartbeat")
+
+    def _beat_once(self) -> None:
+        sent_at = now()
+        self._client.heartbeat(txn_id=self._txn_id)
+        self._heartbeater.beaten(self._txn_id, sent_at)
+
+    def _age_seconds(self) -> float:
+        return self._heartbeater.age_seconds(self._txn_id)
+
+    @property
+    def _max_age_seconds(self) -> float:
+        """The age of the last answered heartbeat at which nothing may be published any more."""
+        return self._heartbeater.timeout_seconds / 2
+
+    # -- (4) ---------------------------------------------------------------------------------------
+
+    def _refuse_if_late(self) -> None:
+        """A transaction that may have timed out must not make anything visible any more."""
+        self._heartbeater.raise_if_lost(self._txn_id)
+        age = self._age_seconds()
+        if age > self._max_age_seconds:
+            raise TxnAborted(
+                f"transaction {self._txn_id}: the last answered heartbeat is {age:.1f} s old, more than half the "
+                f"time-out ({self._max_age_seconds:.1f} s), so nothing may be published: write it again"
+            )
+
+    def _refuse_if_overtaken(self, write: TableWrite) -> None:
+        if not write.may_be_overtaken:
+            return
+        for name, location in write.partition_locations.items():
+            overwrite = newest_overwrite(location)
+            if overwrite > write.write_id:
+                raise TxnAborted(
+                    f"{write.table.name} {name or '(whole table)'} was overwritten with write id {overwrite} after "
+                    f"transaction {self._txn_id} took write id {write.write_id}, so its rows would be lost: "
+                    "write them again"
+                )
+
+    # -- (5) ---------------------------------------------------------------------------------------
+
+    def _commit_txn(self, key_value: CommitKeyValue | None, was_committed: Callable[[], bool] | None) -> None:
+        self.is_asked = True
+        try:
+            self._client.commit_txn(self._txn_id, key_value=key_value)
+        except (TxnAborted, NoSuchTxn) as error:
+            self.is_asked = False  # the first answer is the metastore's word that nothing was committed
+            self.withdraw()
+            raise TxnAborted(f"transaction {self._txn_id} was not committed: {error}") from error
+        except MetastoreUnavailable as error:
+            self._resolve(key_value, was_committed, error)
+        reach("after_commit_txn")
+
+    def _resolve(
+        self, key_value: CommitKeyValue | None, was_committed: Callable[[], bool] | None, lost: MetastoreUnavailable
+    ) -> None:
+        """The answer was lost: ask again; when the metastore has forgotten, the sink's progress decides."""
+        try:
+            self._ask_again(key_value)
+        except TxnAborted:
+            raise
+        except (NoSuchTxn, MetastoreUnavailable) as error:
+            self._decide_by_progress(was_committed if isinstance(error, NoSuchTxn) else None, lost)
+
+    def _ask_again(self, key_value: CommitKeyValue | None) -> None:
+        retry = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(MetastoreUnavailable),
+            wait=tenacity.wait_random_exponential(multiplier=0.1, max=5),
+            stop=tenacity.stop_after_delay(self._retry_seconds),
+            reraise=True,
+        )
+        retry(self._client.commit_txn, self._txn_id, key_value=key_value)
+
+    def _decide_by_progress(self, was_committed: Callable[[], bool] | None, lost: MetastoreUnavailable) -> None:
+        committed = None
+        try:
+            committed = was_committed() if was_committed is not None else None
+        except StreamingError as error:  # the progress table cannot be read: its disk is away, or it is damaged
+            _log.warning("the progress that would decide cannot be read: %s", error)
+        if committed:
+            return
+        if committed is False:
+            raise TxnAborted(f"transaction {self._txn_id} was not committed: its progress is not there") from lost
+        first = self._writes[0]
+        raise CommitOutcomeUnknown(
+            f"the answer to the commit of transaction {self._txn_id} (write id {first.write_id} of "
+            f"{first.table.name}) was lost: either all its rows are visible or none; read the table to find out",
+            txn_id=self._txn_id,
+            write_id=first.write_id,
+            folders=tuple(map(str, self._publisher.folders)),
+        ) from lost
+
+
+def log_failure(action: Callable[[], None], what: str) -> None:
+    """Run a clean-up whose failure, whatever it is, is logged: it must not look like a failure of the transaction."""
+    try:
+        action()
+    except Exception as error:  # noqa: BLE001
+        _log.warning("%s failed: %s: %s", what, type(error).__name__, error)

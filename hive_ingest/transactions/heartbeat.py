@@ -1,0 +1,166 @@
+"""Keeps our open transactions alive, on a thread and a metastore client of its own."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from hive_ingest.errors import StreamingError, TxnAborted
+from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.model import TxnId
+
+_log = logging.getLogger(__name__)
+
+_RETRY_SECONDS = 1.0
+_BEATS_PER_TIMEOUT = 3
+
+if sys.platform == "linux":
+
+    def now() -> float:
+        """Seconds on a clock that runs on while the machine is suspended."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+else:
+
+    def now() -> float:
+        """Seconds on a clock that runs on while the machine is suspended."""
+        return time.monotonic()
+
+
+def contiguous_ranges(txn_ids: Iterable[TxnId]) -> list[tuple[TxnId, TxnId]]:
+    """Ranges that hold nothing but these ids: `heartbeat_txn_range` beats strangers' too."""
+    ranges: list[tuple[TxnId, TxnId]] = []
+    for txn_id in sorted(txn_ids):
+        if ranges and txn_id == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], txn_id)
+        else:
+            ranges.append((txn_id, txn_id))
+    return ranges
+
+
+class Heartbeater:
+    """Beats every third of the time-out; after a failed beat, every second.
+
+    One serves a connection with several open transactions, or a reader with one.
+    """
+
+    def __init__(
+        self,
+        client: MetastoreClient,
+        on_tick: Callable[[MetastoreClient], None] | None = None,
+        *,
+        name: str = "hive-ingest-heartbeat",
+    ) -> None:
+        """Nothing is started yet.
+
+        Args:
+            client: Cloned on the thread, at the first tick; never called itself.
+            on_tick: Called on the thread at each turn, with the thread's own client.
+            name: The thread's.
+        """
+        self._name = name
+        self._client = client
+        self._on_tick = on_tick
+        self.timeout_seconds = client.txn_timeout_seconds
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._last_good: dict[TxnId, float] = {}
+        self._thread: threading.Thread | None = None
+        #: Transactions that the metastore reported as gone, and why. Read by the owner before each step.
+        self.lost: dict[TxnId, str] = {}
+
+    def watch(self, txn_ids: Iterable[TxnId]) -> None:
+        """Keep transactions alive that have just been opened, which counts as a heartbeat."""
+        opened = now()
+        with self._lock:
+            self._last_good.update(dict.fromkeys(txn_ids, opened))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+
+    def forget(self, txn_ids: Iterable[TxnId]) -> None:
+        """Send no more heartbeats for transactions that have ended."""
+        with self._lock:
+            for txn_id in txn_ids:
+                self._last_good.pop(txn_id, None)
+                self.lost.pop(txn_id, None)
+
+    def beaten(self, txn_id: TxnId, sent_at: float) -> None:
+        """The owner's own beat, sent at that time, was answered."""
+        with self._lock:
+            if txn_id in self._last_good:
+                self._last_good[txn_id] = max(sent_at, self._last_good[txn_id])
+
+    def age_seconds(self, txn_id: TxnId) -> float:
+        """Since the last beat that was answered, counted from when it was sent."""
+        with self._lock:
+            return now() - self._last_good[txn_id]
+
+    def raise_if_lost(self, txn_id: TxnId) -> None:
+        """Raises TxnAborted when a beat was answered with "aborted" or "no such transaction"."""
+        why = self.lost.get(txn_id)
+        if why is not None:
+            raise TxnAborted(f"transaction {txn_id} is gone: {why}; abort it here and begin another one")
+
+    def stop(self) -> None:
+        """Idempotent; waits for a beat in progress, unless it is called on the thread itself."""
+        self._stop.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    # -- the thread --------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        interval = self.timeout_seconds / _BEATS_PER_TIMEOUT
+        client: MetastoreClient | None = None
+        due = now() + interval
+        try:
+            while not self._stop.wait(max(0.01, min(_RETRY_SECONDS, due - now()))):
+                # Nobody would notice the end of this thread, and the transactions would time out one after the
+                # other: so no error ends it, of whatever kind.
+                try:
+                    client = client or self._client.clone()
+                    if now() >= due:
+                        due = now() + (interval if self._beat(client) else min(interval, _RETRY_SECONDS))
+                    if self._on_tick is not None:
+                        self._on_tick(client)
+                except Exception as error:  # noqa: BLE001
+                    _log_failure("the heartbeat thread", error)
+        finally:
+            if client is not None:
+                client.close()
+
+    def _beat(self, client: MetastoreClient) -> bool:
+        with self._lock:
+            ranges = contiguous_ranges(self._last_good.keys() - self.lost.keys())
+        good = True
+        for low, high in ranges:  # all of them: one that fails must not keep the others from being beaten
+            good &= self._beat_range(client, low, high)
+        return good
+
+    def _beat_range(self, client: MetastoreClient, low: TxnId, high: TxnId) -> bool:
+        sent_at = now()
+        try:
+            answer = client.heartbeat_txn_range(low, high)
+        except Exception as error:  # noqa: BLE001 (see _run)
+            _log_failure(f"a heartbeat of transactions {low} to {high}", error)
+            return False
+        with self._lock:
+            for txn_id in map(TxnId, range(low, high + 1)):
+                if txn_id not in self._last_good:
+                    continue
+                if txn_id in answer.aborted:
+                    self.lost[txn_id] = "it was aborted (timed out, or by an operator)"
+                elif txn_id in answer.nosuch:
+                    self.lost[txn_id] = "the metastore does not know it any more"
+                else:
+                    self._last_good[txn_id] = sent_at
+        return True
+
+
+def _log_failure(what: str, error: Exception) -> None:
+    is_expected = isinstance(error, StreamingError)
+    _log.warning("%s failed, tried again in 1 s: %s", what, error, exc_info=None if is_expected else error)

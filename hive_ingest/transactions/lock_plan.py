@@ -1,0 +1,49 @@
+"""What a transaction locks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from hive_ingest.errors import LockTimeout
+from hive_ingest.model import DataOperationType, LockComponent, LockInfo, LockType, TableName
+
+_WRITES = (DataOperationType.INSERT, DataOperationType.UPDATE, DataOperationType.DELETE)
+
+
+@dataclass(frozen=True, slots=True)
+class LockPlan:
+    """The components of one lock request, and the tables to write in.
+
+    Attributes:
+        tables: The data table first.
+        components: The locks, and what is written under them.
+        agent_info: Shown by SHOW LOCKS.
+        timeout_error: Makes the error for the end of the wait from the locks in the way.
+        on_blocked: Called with the locks in the way while ours is WAITING; may free those of dead owners.
+        is_overwrite: Whether everybody else is kept out.
+    """
+
+    tables: tuple[TableName, ...]
+    components: tuple[LockComponent, ...]
+    agent_info: str
+    timeout_error: Callable[[list[LockInfo], float], LockTimeout]
+    on_blocked: Callable[[list[LockInfo]], None] | None = None
+    is_overwrite: bool = False
+
+    @property
+    def locks_alone(self) -> tuple[LockComponent, ...]:
+        """The same locks, for a transaction that has no write ids yet: they register nothing that is written."""
+        return tuple(
+            replace(component, operation_type=DataOperationType.NO_TXN, is_dynamic_partition_write=False)
+            for component in self.components
+        )
+
+    @property
+    def registration(self) -> tuple[LockComponent, ...]:
+        """What is written, for a transaction that has its locks: of the weakest type, so that nobody waits for it."""
+        return tuple(
+            replace(component, type=LockType.SHARED_READ)
+            for component in self.components
+            if component.operation_type in _WRITES
+        )

@@ -1,0 +1,76 @@
+"""Waiting for locks: asked again and again, with pauses that grow, until one deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from hive_ingest.errors import TxnAborted
+from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.model import LockId, LockInfo, LockResponse, LockState, TableName
+
+_FIRST_PAUSE_SECONDS = 0.01
+_LONGEST_PAUSE_SECONDS = 0.5
+
+
+class LockWait:
+    """Waits for one lock request after the other, until a deadline that all share."""
+
+    def __init__(
+        self,
+        client: MetastoreClient,
+        tables: Sequence[TableName],
+        seconds: float,
+        on_blocked: Callable[[list[LockInfo]], None] | None = None,
+    ) -> None:
+        """The time runs from here on.
+
+        Args:
+            client: The owner's, on whose thread this waits.
+            tables: Those in which the locks lie.
+            seconds: For all requests together.
+            on_blocked: Called with the locks in the way each time before the lock is checked again.
+        """
+        self._client = client
+        self._tables = tables
+        self._on_blocked = on_blocked
+        self.seconds = seconds
+        self._deadline = time.monotonic() + seconds
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self._deadline
+
+    def acquires(self, answer: LockResponse) -> bool:
+        """Whether the lock is granted before the deadline.
+
+        Args:
+            answer: What the metastore answered to the request.
+
+        Raises:
+            TxnAborted: It was neither granted nor put into the queue.
+        """
+        pause = _FIRST_PAUSE_SECONDS
+        while answer.state is LockState.WAITING:
+            if self._on_blocked is not None:
+                self._on_blocked(self.blockers(answer.lock_id))
+            answer = self._client.check_lock(answer.lock_id)
+            rest = self._deadline - time.monotonic()
+            if answer.state is not LockState.WAITING:
+                break
+            if rest <= 0:
+                return False
+            time.sleep(min(pause, rest))
+            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+        if answer.state is not LockState.ACQUIRED:
+            names = ", ".join(map(str, self._tables))
+            raise TxnAborted(f"the lock on {names} was refused ({answer.state.name}): begin again")
+        return True
+
+    def blockers(self, lock_id: LockId) -> list[LockInfo]:
+        """The components of locks, held or waiting, that the request waits for."""
+        locks = [lock for table in self._tables for lock in self._client.show_locks(table)]
+        waited_for = {
+            (lock.blocked_by_lock_id, lock.blocked_by_internal_id) for lock in locks if lock.lock_id == lock_id
+        }
+        return [lock for lock in locks if (lock.lock_id, lock.internal_id) in waited_for]

@@ -1,0 +1,231 @@
+"""The first step of a transaction: id, write ids, locks, and the check that no overwrite came between.
+
+INSERT OVERWRITE and TRUNCATE write `base_N`, which silently makes every lower write id obsolete. So a transaction whose
+write id may be older than an overwrite's is begun again, with a fresh one.
+
+There are two orders. An appender takes its write id first and its lock last, as Hive does, with one request whose row
+carries the write id (TXN_COMPONENTS). That is the cheapest, and right when the lock is granted at once. Whoever has to
+wait, and every overwrite, takes its lock first: then it has a place in the metastore's queue, which is served in
+order, and takes a write id only when it has its turn. With the lock last, a write id would be stale after each wait,
+so that an overwrite would never come to its turn among appenders that commit without pause.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hive_ingest.acid.names import BaseName
+from hive_ingest.acid.write_ids import RangeResponse, ValidWriteIdList
+from hive_ingest.config import StreamingSettings
+from hive_ingest.errors import LockTimeout, NoSuchTxn, StreamingError, TxnAborted
+from hive_ingest.faults import reach
+from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.model import (
+    LockInfo,
+    LockRequest,
+    LockState,
+    TableName,
+    TxnId,
+    WriteId,
+)
+from hive_ingest.storage import Location
+from hive_ingest.transactions.heartbeat import Heartbeater, now
+from hive_ingest.transactions.lock_errors import begun_in_vain, times_begun_again
+from hive_ingest.transactions.lock_plan import LockPlan
+from hive_ingest.transactions.lock_wait import LockWait
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LockedTransaction:
+    """Open, with a write id in each table and all locks ACQUIRED; the snapshots were taken after that."""
+
+    txn_id: TxnId
+    write_ids: dict[TableName, WriteId]
+    snapshots: dict[TableName, ValidWriteIdList]
+    #: Whether the snapshots have every write id that was taken while this transaction was open.
+    remembers_overtakers: bool = True
+
+    def is_older_than_a_commit(self, table: TableName) -> bool:
+        """A transaction with a higher write id is committed: an overwrite of ours would not replace its rows.
+
+        Higher write ids of open transactions do not matter: those wait for our locks.
+        """
+        snapshot, write_id = self.snapshots[table], self.write_ids[table]
+        above = snapshot.is_range_valid(WriteId(write_id + 1), snapshot.high_water_mark)
+        return above is not RangeResponse.NONE
+
+    def may_be_overtaken(self, table: TableName) -> bool:
+        """A `base_N` above our write id is possible: somebody has taken a higher one before our lock.
+
+        One that began before us, took its write id after us and has ended is in no snapshot any more once a server
+        without MIN_HISTORY_LEVEL has pruned TXN_TO_WRITE_ID. Hive 4 may report a high-water mark below our own write
+        id: its lowest exception, while nothing uncompacted is committed.
+        """
+        return not self.remembers_overtakers or self.snapshots[table].high_water_mark != self.write_ids[table]
+
+
+class TransactionOpener:
+    """Opens transactions, several ids ahead, and gives back those that nobody begins."""
+
+    def __init__(
+        self, client: MetastoreClient, plan: LockPlan, heartbeater: Heartbeater, settings: StreamingSettings, ahead: int
+    ) -> None:
+        self._client = client
+        self._plan = plan
+        self._heartbeater = heartbeater
+        self._settings = settings
+        self._batch_size = ahead
+        self._lock = threading.Lock()
+        self._ahead: deque[TxnId] = deque()
+        self._idle_since = now()
+
+    @property
+    def remaining(self) -> int:
+        """Transactions fetched and not begun (Java: `remainingTransactions`)."""
+        return len(self._ahead)
+
+    def begin(self, is_overtaken: Callable[[LockedTransaction], bool]) -> LockedTransaction:
+        """Begin the next transaction.
+
+        Args:
+            is_overtaken: Called with a transaction that has its locks: whether its write id is too low all the same.
+
+        Raises:
+            LockTimeout: Not within `lock_wait_seconds` and `begin_retries`; also SinkInUse.
+            TooManyOpenTxns, MetastoreUnavailable: From the metastore.
+        """
+        wait = LockWait(self._client, self._plan.tables, self._settings.lock_wait_seconds, self._plan.on_blocked)
+        locks_first = self._plan.is_overwrite
+        begun_again, reason = 0, ""
+        while True:
+            txn_id = self._next_txn()
+            try:
+                locked = self._lock_first(txn_id, wait, begun_again) if locks_first else self._lock_last(txn_id)
+                if locked is not None:
+                    reach("after_lock_acquired")
+                    if not is_overtaken(locked):
+                        return locked
+            except (TxnAborted, NoSuchTxn) as error:
+                # Fetched ahead and timed out since (the machine slept), or aborted by an operator: take the next.
+                self.abort(txn_id, "gone before it was begun", first_error=error)
+                begun_again, reason = begun_again + 1, str(error)
+            except BaseException as error:
+                self.abort(txn_id, f"begin failed: {type(error).__name__}", first_error=error)
+                raise
+            else:
+                self.abort(txn_id, "its write id may be older than an overwrite's; begun again")
+                locks_first = True
+                if locked is not None:
+                    begun_again, reason = begun_again + 1, "a transaction with a higher write id committed before it"
+            if begun_again >= self._settings.begin_retries or (begun_again and wait.is_over):
+                raise begun_in_vain(
+                    self._plan.tables[0], begun_again, reason, self._settings.begin_retries, wait.seconds
+                )
+
+    def _lock_last(self, txn_id: TxnId) -> LockedTransaction | None:
+        """Write ids, then locks with one request. None when the locks are not granted at once."""
+        write_ids = self._allocate_write_ids(txn_id)
+        request = LockRequest(self._plan.components, txn_id, agent_info=self._plan.agent_info)
+        if self._client.lock(request).state is not LockState.ACQUIRED:
+            return None
+        return self._with_snapshots(txn_id, write_ids)
+
+    def _lock_first(self, txn_id: TxnId, wait: LockWait, begun_again: int) -> LockedTransaction:
+        """A place in the queue, then write ids, then what is written under the locks.
+
+        The metastore grants locks in the order of the requests, so every waiter has its turn, and a write id that is
+        taken under a granted lock is not stale. Raises LockTimeout.
+        """
+        request = LockRequest(self._plan.locks_alone, txn_id, agent_info=self._plan.agent_info)
+        answer = self._client.lock(request)
+        if answer.state is not LockState.ACQUIRED:
+            reach("lock_waiting")
+            if not wait.acquires(answer):
+                raise self._timeout_error(wait.blockers(answer.lock_id), wait, begun_again)
+        write_ids = self._allocate_write_ids(txn_id)
+        self._register(txn_id)
+        return self._with_snapshots(txn_id, write_ids)
+
+    def _register(self, txn_id: TxnId) -> None:
+        """Enter what is written, with its write ids, into TXN_COMPONENTS, as only a lock request does.
+
+        The locks are held already, so the answer does not matter. Those who wait for us may be before this request in
+        the queue: waiting for it would be a deadlock.
+        """
+        answer = self._client.lock(LockRequest(self._plan.registration, txn_id, agent_info=self._plan.agent_info))
+        if answer.state is LockState.WAITING:
+            self._client.unlock(answer.lock_id)
+
+    def _allocate_write_ids(self, txn_id: TxnId) -> dict[TableName, WriteId]:
+        write_ids = {
+            table: self._client.allocate_table_write_ids(table, [txn_id])[0].write_id for table in self._plan.tables
+        }
+        reach("after_write_id")
+        return write_ids
+
+    def _with_snapshots(self, txn_id: TxnId, write_ids: dict[TableName, WriteId]) -> LockedTransaction:
+        snapshots = {snapshot.table: snapshot for snapshot in self._client.get_valid_write_ids(self._plan.tables)}
+        return LockedTransaction(txn_id, write_ids, snapshots, self._client.remembers_overtakers)
+
+    def _timeout_error(self, blockers: list[LockInfo], wait: LockWait, begun_again: int) -> LockTimeout:
+        error = self._plan.timeout_error(blockers, wait.seconds)
+        if begun_again:
+            error.add_note(f"{times_begun_again(begun_again)} meanwhile")
+        return error
+
+    # -- ids ---------------------------------------------------------------------------------------
+
+    def _next_txn(self) -> TxnId:
+        with self._lock:
+            while self._ahead:
+                txn_id = self._ahead.popleft()
+                if txn_id not in self._heartbeater.lost:
+                    return txn_id
+                self._heartbeater.forget([txn_id])
+        opened = self._client.open_txns(self._batch_size, agent_info=self._plan.agent_info)
+        reach("after_open_txns")
+        self._heartbeater.watch(opened)
+        with self._lock:
+            self._ahead.extend(opened[1:])
+            self._idle_since = now()
+        return opened[0]
+
+    def ended(self) -> None:
+        """A transaction has ended: from now on the ones ahead are idle."""
+        self._idle_since = now()
+
+    def give_back_idle(self, client: MetastoreClient) -> None:
+        """An open transaction holds up all cleaning, so none is kept for long without work."""
+        if now() - self._idle_since >= self._settings.max_idle_seconds:
+            self.give_back(client)
+
+    def give_back(self, client: MetastoreClient) -> None:
+        """Abort all transactions that were fetched and not begun."""
+        with self._lock:
+            idle = list(self._ahead)
+            self._ahead.clear()
+        if idle:
+            self._heartbeater.forget(idle)
+            client.abort_txns(idle, reason="fetched ahead and not used")
+
+    def abort(self, txn_id: TxnId, reason: str, *, first_error: BaseException | None = None) -> None:
+        """Abort; with `first_error`, an error of this call is logged and does not hide that one."""
+        self._heartbeater.forget([txn_id])
+        try:
+            self._client.abort_txns([txn_id], reason=reason)
+        except StreamingError as error:
+            if first_error is None:
+                raise
+            _log.warning("transaction %d could not be aborted, it will time out: %s", txn_id, error)
+
+
+def newest_overwrite(location: Location) -> WriteId:
+    """The highest N of all `base_N` in the folder of a table or partition; 0 when there is none."""
+    names = [entry.name for entry in location.list() if entry.is_folder and entry.name.startswith(BaseName.PREFIX)]
+    return max((BaseName.parse(name).write_id for name in names), default=WriteId(0))

@@ -1,0 +1,142 @@
+"""Who holds a source, written into a lock's agent info, and whether that process can still be alive."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from hive_ingest.identity import this_host
+
+#: Of HL_AGENT_INFO and TXN_AGENT_INFO in Hive: a longer one makes the metastore refuse the lock.
+MAX_AGENT_INFO = 128
+_LONGEST_HOST = 40
+#: Of the boot id's 32: so many tell boots of one host apart.
+_BOOT_DIGITS = 12
+#: Of the machine id's digest: so many tell machines of one name apart.
+_MACHINE_DIGITS = 8
+#: The inode of the namespace that the kernel starts with (PROC_PID_INIT_INO). Any other one is a container's.
+_HOST_NAMESPACE = str(0xEFFFFFFC)
+_MACHINE_ID_FILES = ("/etc/machine-id", "/var/lib/dbus/machine-id")
+_incarnations = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A process that owns sources of a sink.
+
+    Attributes:
+        sink: The sink's name.
+        host: The host's name.
+        machine: A digest of the host's machine id. Empty where it has none, and in a container, whose machine id is
+            that of its image.
+        boot: The boot of the host and the process id namespace (container) in it, divided by a dot. Empty where the
+            system does not say.
+        pid: The process id.
+        start: When the process started, in clock ticks since boot. Empty where the system does not say.
+        incarnation: Counts the connections of a process.
+    """
+
+    sink: str
+    host: str
+    machine: str
+    boot: str
+    pid: int
+    start: str
+    incarnation: int
+
+    @classmethod
+    def of_this_process(cls, sink: str) -> Self:
+        pid = os.getpid()
+        return cls(sink, _host(), _machine(), _boot(), pid, _start_time(pid) or "", next(_incarnations))
+
+    def to_agent_info(self, agent_info: str) -> str:
+        """Readable in SHOW LOCKS, and parsed back by `parse`; as long as Hive's column at most."""
+        owner = f"owner={self.host}/{self.machine}/{self.boot}/{self.pid}/{self.start}/{self.incarnation}"
+        sink = f"sink={self.sink}"[: MAX_AGENT_INFO - len(owner) - 1]
+        return f"{sink} {owner} {agent_info}"[:MAX_AGENT_INFO].rstrip()
+
+    @classmethod
+    def parse(cls, agent_info: str) -> Self | None:
+        """None for the agent info of anybody else. A long name of a sink comes back cut.
+
+        Earlier versions wrote no machine: those owners have an empty one.
+        """
+        facts = dict(word.split("=", 1) for word in agent_info.split() if "=" in word)
+        try:
+            host, *machine, boot, pid, start, incarnation = facts["owner"].split("/")
+            if len(machine) > 1:
+                return None
+            return cls(facts["sink"], host, "".join(machine), boot, int(pid), start, int(incarnation))
+        except (KeyError, ValueError):
+            return None
+
+    def is_dead(self) -> bool:
+        """Provably: that process of this very host is gone, or this very machine has been booted since.
+
+        Anybody else is presumed alive: only a time-out frees what it holds.
+        """
+        boot = _boot()
+        if self.host != _host() or not self.boot or not boot:
+            return False
+        if boot.partition(".")[0] != self.boot.partition(".")[0]:
+            # Two machines of one name look like one that was booted again, but for the machine id.
+            return bool(self.machine) and self.machine == _machine()
+        return boot == self.boot and _is_gone(self.pid, self.start)
+
+
+def _is_gone(pid: int, start: str) -> bool:
+    """Whether the process of that id and start time is no longer running, on this host and in this namespace."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        pass  # it runs as another user
+    found = _start_time(pid)
+    # What cannot be read (hidepid) proves nothing.
+    return found is not None and bool(start) and found != start
+
+
+def _host() -> str:
+    """The host's name; a long one by its beginning and a digest."""
+    name = this_host().replace("/", "_")
+    return name if len(name) <= _LONGEST_HOST else f"{name[:24]}~{hashlib.sha256(name.encode()).hexdigest()[:15]}"
+
+
+def _machine() -> str:
+    """A digest of the machine id, which itself must not be shown to others (machine-id(5))."""
+    if _boot().partition(".")[2] != _HOST_NAMESPACE:
+        return ""
+    for file in _MACHINE_ID_FILES:
+        try:
+            text = Path(file).read_text("ascii").strip()
+        except (OSError, ValueError):
+            continue
+        if len(text) >= 32:  # "uninitialized", or empty, in an image that has not been started yet
+            return hashlib.sha256(f"hive-ingest {text}".encode()).hexdigest()[:_MACHINE_DIGITS]
+    return ""
+
+
+def _boot() -> str:
+    if sys.platform != "linux":
+        return ""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii")
+        return f"{boot.strip().replace('-', '')[:_BOOT_DIGITS]}.{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return ""
+
+
+def _start_time(pid: int) -> str | None:
+    """In clock ticks since boot; empty for a process that has ended and was not waited for; None if not readable."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace")
+    except OSError:
+        return None
+    state, *rest = stat.rpartition(")")[2].split()
+    return "" if state in "ZX" else rest[18]

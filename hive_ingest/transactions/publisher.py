@@ -1,0 +1,139 @@
+"""Gives staged files their visible names, and takes them back when the transaction does not commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure
+from hive_ingest.faults import reach
+from hive_ingest.model import TxnId
+from hive_ingest.orc.acid_writer import write_acid_version
+from hive_ingest.storage import FileStore, Location, copy_file
+from hive_ingest.transactions.staging import StagedFile, staging_folder
+from hive_ingest.transactions.table_write import TableWrite
+
+
+class Publisher:
+    """Publishes the files of one transaction.
+
+    It makes every ACID folder itself and touches no other: a `delta_5_5` that is there already belongs to somebody
+    else, whose rows must neither be joined by ours nor removed with ours.
+    """
+
+    def __init__(self, txn_id: TxnId, writes: Sequence[TableWrite], *, fsync: bool) -> None:
+        self._txn_id = txn_id
+        self._writes = writes
+        self._fsync = fsync
+        self._made: list[Location] = []
+        self._copies: list[Location] = []
+
+    @property
+    def folders(self) -> list[Location]:
+        """The ACID folders that were made so far."""
+        return list(self._made)
+
+    def bring_to_file_systems(self) -> None:
+        """Copy each file whose partition lies on another file system than the table to a hidden name there.
+
+        Done before the last heartbeat, because it takes as long as the files are large.
+
+        Raises:
+            StreamingIOFailure: A file cannot be copied, or the folder of a partition is missing.
+            UnsupportedFeature: The partition's file system has no atomic rename.
+        """
+        for write in self._writes:
+            staging = staging_folder(Location.of(write.table.location))
+            reachable = {
+                name: name == "" or staging.can_rename_to(location)
+                for name, location in write.partition_locations.items()
+            }
+            if not all(reachable.values()):
+                write.files = [
+                    file if reachable[name := file.partition_name(write.table)] else self._copied(write, name, file)
+                    for file in write.files
+                ]
+
+    def _copied(self, write: TableWrite, partition: str, file: StagedFile) -> StagedFile:
+        folder = staging_folder(write.partition_locations[partition])
+        folder.make_folder(parents=False)
+        copy = folder / file.location.name
+        self._copies.append(copy)
+        copy_file(file.location, copy, sync=self._fsync)
+        return replace(file, location=copy)
+
+    def publish(self, check: Callable[[], None]) -> None:
+        """Make the ACID folders, and rename every file into its own.
+
+        Args:
+            check: Called before each step; raises when the transaction may have been timed out.
+
+        Raises:
+            PathExists: An ACID folder is there already.
+            StreamingIOFailure: The file system refused.
+        """
+        renamed = 0
+        for write in self._writes:
+            check()
+            self._make_acid_folders(write.acid_folders())
+            for file in write.files:
+                check()
+                if renamed:
+                    reach("between_renames")
+                file.location.rename(write.folder_of(file) / file.file_name)
+                renamed += 1
+            if self._fsync:
+                self._sync(write)
+        reach("after_publish")
+        check()
+
+    def _make_acid_folders(self, folders: Sequence[Location]) -> None:
+        for folder in folders:
+            try:
+                folder.make_folder(exist_ok=False, parents=False)
+            except PathExists as error:
+                raise _belongs_to_another(folder) from error
+            except PathNotFound as error:
+                raise PathNotFound(
+                    f"the folder {str(folder).rpartition('/')[0]!r} of a registered table or partition is missing: "
+                    "mount its file system or restore it from a backup, then write the transaction again"
+                ) from error
+            self._made.append(folder)
+        for store, paths in _by_store(folders).items():
+            write_acid_version(store, paths, sync=self._fsync)
+
+    def _sync(self, write: TableWrite) -> None:
+        folders = write.acid_folders()
+        parents = [folder.parent for folder in folders]
+        # A metastore that has just made a partition's folder need not have synced its name.
+        parents += [write.partition_locations[name].parent for name in write.partitions_created]
+        for store, paths in _by_store([*folders, *parents]).items():
+            store.sync_folders(sorted(set(paths)))
+
+    def withdraw(self) -> None:
+        """Remove what this transaction made, and nothing else."""
+        while self._made:
+            self._made[-1].delete_folder()
+            self._made.pop()
+        self.remove_copies()
+
+    def remove_copies(self) -> None:
+        """Remove hidden copies that were not published."""
+        while self._copies:
+            self._copies[-1].delete_file()
+            self._copies.pop()
+
+
+def _by_store(locations: Sequence[Location]) -> dict[FileStore, list[str]]:
+    found: dict[FileStore, list[str]] = {}
+    for location in locations:
+        found.setdefault(location.store, []).append(location.path)
+    return found
+
+
+def _belongs_to_another(folder: Location) -> StreamingIOFailure:
+    return PathExists(
+        f"{str(folder)!r} exists already and is not of this transaction: nothing in it was changed. Either another "
+        "table or partition has the same location (give each its own), or the metastore was restored from an older "
+        "copy and hands out write ids again that are in use (raise them: hive-ingest repair)"
+    )

@@ -1,0 +1,117 @@
+"""The transaction of a reader: a lock, a snapshot, a heartbeat.
+
+As long as it is open, no cleaner takes a file that its snapshot needs.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
+from hive_ingest.errors import NoSuchTxn, StreamingError, TxnAborted
+from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.model import (
+    DataOperationType,
+    LockComponent,
+    LockLevel,
+    LockRequest,
+    LockType,
+    TableName,
+    TxnType,
+)
+from hive_ingest.transactions.heartbeat import Heartbeater
+from hive_ingest.transactions.lock_errors import lock_timeout
+from hive_ingest.transactions.lock_wait import LockWait
+
+_log = logging.getLogger(__name__)
+
+
+class ReadTransaction:
+    """An open read-only transaction with a SHARED_READ lock on a table, and the snapshot taken under it."""
+
+    def __init__(self, client: MetastoreClient, table: TableName, *, lock_wait_seconds: float, agent_info: str) -> None:
+        """Raises LockTimeout (nothing stays open then), and what the metastore raises."""
+        self._client = client
+        self._table = table
+        self._heartbeater = Heartbeater(client, name="hive-ingest-reader-heartbeat")
+        self.is_open = True
+        (self.txn_id,) = client.open_txns(1, agent_info=agent_info, txn_type=TxnType.READ_ONLY)
+        try:
+            self._heartbeater.watch([self.txn_id])
+            self._acquire(lock_wait_seconds, agent_info)
+            # Only now: a writer that held the table before us is in the snapshot (qubole/spark-acid#35).
+            self.valid_txns: ValidTxnList = client.get_valid_txns(self.txn_id)
+            self.valid_write_ids: ValidWriteIdList
+            (self.valid_write_ids,) = client.get_valid_write_ids([table], self.valid_txns)
+            client.add_write_ids_to_min_history(self.txn_id, [self.valid_write_ids])
+        except BaseException as error:
+            self.abort(error)
+            raise
+
+    def check(self) -> None:
+        """Raises TxnAborted when a heartbeat found the transaction gone, because files may go with it."""
+        try:
+            self._heartbeater.raise_if_lost(self.txn_id)
+        except TxnAborted as error:
+            raise self._is_lost(error) from error
+
+    def commit(self) -> None:
+        """End it. Raises TxnAborted when it had timed out, so that what was read may have missed files."""
+        if not self._end():
+            return
+        try:
+            self._client.commit_txn(self.txn_id)
+        except (TxnAborted, NoSuchTxn) as error:
+            raise self._is_lost(error) from error
+
+    def close(self) -> None:
+        """End it before everything was read: nothing more is asked of it, so no failure matters to the caller."""
+        if not self._end():
+            return
+        try:
+            self._client.commit_txn(self.txn_id)
+        except StreamingError as error:
+            self._could_not_end(error)
+
+    def abort(self, because: BaseException | None = None) -> None:
+        """End it; a failure to do so never hides `because`."""
+        if not self._end():
+            return
+        try:
+            self._client.abort_txn(self.txn_id, reason=f"reader: {because}" if because else "reader: closed early")
+        except StreamingError as error:
+            self._could_not_end(error)
+            if because is not None:
+                because.add_note(f"and, while ending the reader's transaction {self.txn_id}: {error}")
+
+    def _could_not_end(self, error: StreamingError) -> None:
+        _log.warning("transaction %d of a reader could not be ended, its time-out will do it: %s", self.txn_id, error)
+
+    def _end(self) -> bool:
+        """False when it was ended before."""
+        was_open, self.is_open = self.is_open, False
+        if was_open:
+            self._heartbeater.stop()
+        return was_open
+
+    def _is_lost(self, error: StreamingError) -> TxnAborted:
+        return TxnAborted(
+            f"the reader's transaction {self.txn_id} on {self._table} is gone ({error}), so files may have been "
+            "missed: read again, and more quickly than the time-out if the metastore was out of reach"
+        )
+
+    # -- lock --------------------------------------------------------------------------------------
+
+    def _acquire(self, lock_wait_seconds: float, agent_info: str) -> None:
+        component = LockComponent(
+            LockType.SHARED_READ,
+            LockLevel.TABLE,
+            self._table.database,
+            self._table.table,
+            operation_type=DataOperationType.SELECT,
+        )
+        request = LockRequest((component,), self.txn_id, agent_info=agent_info)
+        answer = self._client.lock(request)
+        wait = LockWait(self._client, [self._table], lock_wait_seconds)
+        if not wait.acquires(answer):
+            raise lock_timeout(self._table, wait.blockers(answer.lock_id), lock_wait_seconds, wanted="read lock")

@@ -1,0 +1,122 @@
+"""Hidden names for files that have no visible one yet.
+
+    <table location>/.hive_ingest/<txn>_<metastore>_<writer uuid>.<n>.orc, .spill.orc or .spill.arrow
+
+They lie on the table's own file system, so that publishing is a rename; and all in one folder, because making and
+removing a folder costs more than a small file. What a killed writer left is removed by the next writer on the
+table, once the transaction in the name is not open any more. `<metastore>` is a digest of the metastore's id: of
+transactions of another metastore over the same files it is not known whether they are open, so their files stay. So
+does every file of any other name, also those of earlier versions, which named no metastore.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import uuid
+from dataclasses import dataclass
+
+from hive_ingest.acid.names import partition_name
+from hive_ingest.errors import StreamingError
+from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.model import Table, TxnId
+from hive_ingest.storage import FileEntry, Location
+
+_log = logging.getLogger(__name__)
+
+STAGING_FOLDER = ".hive_ingest"
+_METASTORE_DIGITS = 8
+_NAME = re.compile(
+    rf"(?P<txn>[1-9][0-9]*)_(?P<metastore>[0-9a-f]{{{_METASTORE_DIGITS}}})_[0-9a-f]{{32}}\.[0-9]+(\.spill)?\.(orc|arrow)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A finished file under its hidden name, and where it goes when its transaction is published.
+
+    Attributes:
+        location: The hidden name.
+        partition: Values of the partition keys, as text; None for a null. Empty for an unpartitioned table.
+        folder_name: The ACID folder, such as `delta_0000004_0000004_0000` or `base_0000004`.
+        file_name: The name in that folder, such as `bucket_00000`.
+        rows: Number of rows in the file.
+        size_bytes: Size of the file.
+    """
+
+    location: Location
+    partition: tuple[str | None, ...]
+    folder_name: str
+    file_name: str
+    rows: int
+    size_bytes: int
+
+    def partition_name(self, table: Table) -> str:
+        """The partition's name (`k=v/…`, escaped); empty for an unpartitioned table."""
+        return partition_name([key.name for key in table.partition_keys], self.partition)
+
+
+def staging_folder(location: Location) -> Location:
+    """The folder of hidden names in that of a table, or of a partition on a file system of its own."""
+    return location / STAGING_FOLDER
+
+
+def new_staging(table: Table, txn_id: TxnId, metastore_id: str) -> Location:
+    """Where a new writer's hidden names begin; a number and a suffix follow."""
+    return staging_folder(Location.of(table.location)) / f"{_beginning(txn_id, metastore_id)}{uuid.uuid4().hex}"
+
+
+def remove_staging(table: Table, txn_id: TxnId, metastore_id: str) -> None:
+    """Remove the hidden files of all writers of one transaction, which has ended."""
+    location = Location.of(table.location)
+    for file in list_staging(location):
+        if file.name.startswith(_beginning(txn_id, metastore_id)):
+            location.store.delete_file(file.path)
+
+
+def remove_leftovers(client: MetastoreClient, table: Table) -> list[str]:
+    """Remove the hidden files of transactions that are not open; returns their paths. Never raises."""
+    try:
+        return _remove_leftovers(client, table)
+    except StreamingError as error:
+        _log.warning("leftovers in %s were not removed: %s", table.location, error)
+        return []
+
+
+def _remove_leftovers(client: MetastoreClient, table: Table) -> list[str]:
+    location = Location.of(table.location)
+    # The listing comes first: a transaction that is in it was opened before the snapshot that follows.
+    names = {file.path: _NAME.fullmatch(file.name) for file in list_staging(location) if not file.is_folder}
+    if not any(names.values()):
+        return []
+    ours = _digest(client.metastore_id)
+    open_txns = set(client.get_valid_txns().open)
+    removed = []
+    for path, name in names.items():
+        if name is not None and name["metastore"] == ours and TxnId(int(name["txn"])) not in open_txns:
+            location.store.delete_file(path)
+            removed.append(path)
+    if removed:
+        _log.info("removed %d hidden files of ended transactions from %s", len(removed), table.location)
+    return removed
+
+
+def list_staging(table: Location) -> list[FileEntry]:
+    """What lies in the hidden folder of a table.
+
+    Nothing in one that is a symbolic link: what it leads to is not the table's, and whoever lists means to remove.
+    """
+    folder = staging_folder(table)
+    if folder.store.is_symlink(folder.path):
+        _log.warning("%s is a symbolic link: no leftovers are removed from where it leads", folder)
+        return []
+    return folder.list(missing_ok=True)
+
+
+def _beginning(txn_id: TxnId, metastore_id: str) -> str:
+    return f"{txn_id}_{_digest(metastore_id)}_"
+
+
+def _digest(metastore_id: str) -> str:
+    return hashlib.sha256(metastore_id.encode()).hexdigest()[:_METASTORE_DIGITS]

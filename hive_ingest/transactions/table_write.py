@@ -1,0 +1,47 @@
+"""What one transaction brings into one table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hive_ingest.acid.names import BaseName
+from hive_ingest.model import DataOperationType, Table, WriteId
+from hive_ingest.storage import Location
+from hive_ingest.transactions.staging import StagedFile
+
+
+@dataclass(slots=True)
+class TableWrite:
+    """Staged files of one table, to be published and committed together.
+
+    Attributes:
+        files: Finished files under hidden names.
+        may_be_overtaken: False when nobody can have taken a higher write id before our lock was ACQUIRED.
+        operation: What the transaction is recorded to do.
+        overwritten: Partitions ("" for the whole table) that an overwrite replaces, with rows or without.
+        partitions_created: Names of the partitions that this transaction added to the catalog.
+        partition_locations: Where each partition written lies; the table itself under "" if it has none.
+    """
+
+    table: Table
+    write_id: WriteId
+    files: Sequence[StagedFile]
+    may_be_overtaken: bool = True
+    operation: DataOperationType = DataOperationType.INSERT
+    overwritten: Sequence[str] = ()
+    partitions_created: list[str] = field(default_factory=list)
+    partition_locations: Mapping[str, Location] = field(default_factory=dict)
+
+    def partition_names(self) -> list[str]:
+        """The partitions written, each once, in order."""
+        return list(dict.fromkeys([*(file.partition_name(self.table) for file in self.files), *self.overwritten]))
+
+    def folder_of(self, file: StagedFile) -> Location:
+        """The ACID folder that a file is published to."""
+        return self.partition_locations[file.partition_name(self.table)] / file.folder_name
+
+    def acid_folders(self) -> list[Location]:
+        """Each ACID folder once, with the bases of an overwrite that has no rows."""
+        bases = [self.partition_locations[name] / str(BaseName(self.write_id)) for name in self.overwritten]
+        return list(dict.fromkeys([*map(self.folder_of, self.files), *bases]))

@@ -1,0 +1,92 @@
+"""One writer in one transaction: what is left of it after an error, and what of the next one."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hive_ingest.config import StreamingSettings
+from hive_ingest.delta.delta_writer import DeltaTarget, DeltaWriter
+from hive_ingest.delta.routing import GroupKey
+from hive_ingest.delta.transaction_writer import TransactionWriter
+from hive_ingest.errors import SerializationError, StreamingIOFailure
+from hive_ingest.model import Column, Table, TableName, WriteId
+from hive_ingest.record_writer import ArrowWriter, Parsed, StrictJsonWriter
+from hive_ingest.record_writer.writer import RecordSchema
+from hive_ingest.storage import Location
+from hive_ingest.transactions.staging import StagedFile
+
+
+def test_discard_waits_for_a_thread_that_still_writes_and_removes_its_file_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Table(TableName.of("db.t"), (Column("id", "int"),), (Column("p", "string"),), location=f"file:{tmp_path}")
+    records = ArrowWriter()
+    records.bind(RecordSchema(table.columns, table.partition_keys))
+    failed, real = threading.Event(), DeltaWriter.finish
+
+    def finish(self: DeltaWriter, key: GroupKey, *rest: object) -> StagedFile:
+        if key.partition == ("a",):
+            failed.set()
+            raise StreamingIOFailure("the disk is full")
+        assert failed.wait(10)
+        threading.Event().wait(0.2)  # long after the error has reached the owner's thread
+        return real(self, key, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DeltaWriter, "finish", finish)
+    target = DeltaTarget(table, WriteId(1), Location.of(f"{table.location}/.hive_ingest/1_w"))
+    with ThreadPoolExecutor(2) as pool:
+        writer = TransactionWriter(records, target, StreamingSettings(writer_threads=2), lambda: pool)
+        writer.write(pa.table({"id": pa.array([1, 2], pa.int32()), "p": ["a", "b"]}))
+        with pytest.raises(StreamingIOFailure, match="disk is full"):
+            writer.finish()
+        writer.discard()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_cleaning_up_after_a_transaction_leaves_the_records_of_the_next_alone(tmp_path: Path) -> None:
+    """The files of a committed transaction are removed on another thread, while the next one is written."""
+    table = Table(TableName.of("db.t"), (Column("id", "int"),), location=f"file:{tmp_path}")
+    records = StrictJsonWriter()
+    records.bind(RecordSchema(table.columns))
+    with ThreadPoolExecutor(1) as pool:
+
+        def begin(write_id: int) -> TransactionWriter:
+            target = DeltaTarget(table, WriteId(write_id), Location.of(f"{table.location}/.hive_ingest/{write_id}_w"))
+            return TransactionWriter(records, target, StreamingSettings(), lambda: pool)
+
+        first = begin(1)
+        first.write(b'{"id": 1}\n')
+        first.finish()
+        second = begin(2)
+        second.write(b'{"id": 2}\n{"id": 3}\n')
+        pool.submit(first.discard).result()
+        second.write(b'{"id": 4}\n')
+        [file] = second.finish()
+    assert file.rows == second.counts.records == 3
+
+
+def test_a_writer_of_ones_own_cannot_commit_a_value_that_cannot_be_read(tmp_path: Path) -> None:
+    """Text that was not UTF-8 was once written, and could not be decoded by any reader."""
+
+    class Latin(ArrowWriter):
+        def parse(self, block: Any) -> Parsed:
+            data = pa.py_buffer("gutschlächt".encode("latin-1"))
+            text = pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(np.array([0, 3, 11], np.int32)), data])
+            return Parsed(pa.record_batch({"v": text}), 2)
+
+    table = Table(TableName.of("db.t"), (Column("v", "string"),), location=f"file:{tmp_path}")
+    records = Latin()
+    records.bind(RecordSchema(table.columns))
+    with ThreadPoolExecutor(1) as pool:
+        target = DeltaTarget(table, WriteId(1), Location.of(f"{table.location}/.hive_ingest/1_w"))
+        writer = TransactionWriter(records, target, StreamingSettings(), lambda: pool)
+        writer.write(pa.table({"v": ["a", "b"]}))
+        with pytest.raises(SerializationError, match="row 1 of a block that Latin parsed cannot be read: column 'v'"):
+            writer.finish()
