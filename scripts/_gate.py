@@ -38,6 +38,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 _BIN = Path(sys.executable).parent
 _NOT_FROM_OUTSIDE = ("JAVA_HOME", "PYTHONDONTWRITEBYTECODE")
 _NO_TESTS = 5  # pytest's exit status when it collected nothing
+_NOTHING = (0, 1, "failed: no tests were found")
 _MEMORY = Path("/dev/shm")
 _ROOM_BYTES = 6 << 30  # tests of Spark leave a quarter of a gigabyte, those of memory take more
 
@@ -291,14 +292,17 @@ def _run_tests(
 
     with ThreadPoolExecutor(len(stage.runs)) as pool:
         found = list(pool.map(run, range(len(stage.runs))))
+    if pytest_arguments:  # they may leave tests in some of the runs only
+        found = [each for each in found if each != _NOTHING] or [_NOTHING]
     reasons = [reason for _, _, reason in found if reason]
     return sum(passed for passed, _, _ in found), sum(failed for _, failed, _ in found), "; ".join(reasons)
 
 
 def _judge(report: Path, status: int) -> tuple[int, int, str]:
-    passed, failed, skipped = _count(report)
+    """Tests that passed, tests that failed, and the reason why the stage does."""
     if status == _NO_TESTS:
-        return passed, failed + 1, "failed: no tests were found"
+        return _NOTHING
+    passed, failed, skipped = _count(report)
     if skipped:
         return passed, failed + skipped, f"failed: {skipped} tests were skipped, which shows nothing"
     if status:
