@@ -14,7 +14,9 @@ import pytest
 from hive_ingest.errors import InvalidOperation, LockTimeout, NoSuchObject, StreamingIOFailure, TxnAborted
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient, folder_tasks
+from hive_ingest.metastore_client.embedded.folders import rename_folder
 from hive_ingest.model import Column, DataOperationType, Table, TableName, TxnId, columns_of
+from hive_ingest.storage import LocalStore
 from tests.acceptance.metastore.requests import READ, component, lock
 
 COLUMNS = {"id": "int", "msg": "string"}
@@ -193,13 +195,11 @@ def kill_after_commit(
 def kill_after_folder(
     ms: MetastoreClient, patch: pytest.MonkeyPatch, change: Callable[[MetastoreClient], None]
 ) -> None:
-    rename_folder = folder_tasks.rename_folder
-
     def die(source: Path, target: Path) -> None:
         rename_folder(source, target)
         raise Killed
 
-    patch.setattr(folder_tasks, "rename_folder", die)
+    patch.setattr("hive_ingest.metastore_client.embedded.folder_tasks.rename_folder", die)
     with pytest.raises(Killed):
         change(ms)
     patch.undo()
@@ -211,7 +211,7 @@ def kill_before_removal(
     def die(*_: object) -> None:
         raise Killed
 
-    patch.setattr(folder_tasks.LocalStore, "delete_folder", die)
+    patch.setattr(LocalStore, "delete_folder", die)
     with pytest.raises(Killed):
         change(ms)
     patch.undo()
