@@ -191,6 +191,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the stages named, or all that gate; 0 when everything passed."""
     stages, pytest_arguments = _parse(arguments)
     results: list[Result] = []
+    _free_memory()
     with tempfile.TemporaryDirectory(prefix="hive-ingest-gate-") as scratch:
         environment = _bare_environment(Path(scratch) / "bin")
         for together in _side_by_side(stages):
@@ -314,8 +315,16 @@ def _judge(report: Path, status: int) -> tuple[int, int, str]:
 def _folder_for_tests(scratch: Path, *, on_disk: bool) -> Iterator[Path]:
     """A folder in memory, where waiting for the device to sync takes no time; on disk where there is no room."""
     parent = scratch if on_disk or not _has_room(_MEMORY) else _MEMORY
-    with tempfile.TemporaryDirectory(prefix="hive-ingest-", dir=parent, ignore_cleanup_errors=True) as folder:
+    prefix = f"hive-ingest-gate-{os.getpid()}-"
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
+
+
+def _free_memory() -> None:
+    """Remove the folders in memory of gates that were killed."""
+    for folder in _MEMORY.glob("hive-ingest-gate-*-*"):
+        if not Path("/proc", folder.name.split("-")[3]).exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _has_room(folder: Path) -> bool:
