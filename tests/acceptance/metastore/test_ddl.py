@@ -207,7 +207,7 @@ def kill_after_folder(
         rename_folder(source, target)
         raise Killed
 
-    patch.setattr(folder_tasks, "rename_folder", die)
+    patch.setattr("hive_ingest.metastore_client.embedded.folder_tasks.rename_folder", die)
     with pytest.raises(Killed):
         change(ms)
     patch.undo()
