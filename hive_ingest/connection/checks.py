@@ -13,13 +13,32 @@ from hive_ingest.delta.routing import check_partition_type
 from hive_ingest.errors import (
     ConfigurationError,
     InvalidTable,
+    NoSuchObject,
     StreamingConnectionError,
     StreamingError,
     UnsupportedFeature,
 )
-from hive_ingest.model import ORC_OUTPUT_FORMAT, Column, Table
+from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.model import ORC_OUTPUT_FORMAT, Column, Table, TableName
 from hive_ingest.orc.acid_writer import COMPRESSIONS
 from hive_ingest.schema import arrow_schema, parse_type
+
+
+def existing_table(client: MetastoreClient, name: TableName) -> Table:
+    """Raises InvalidTable, which says whether the table is missing or its database."""
+    try:
+        return client.get_table(name)
+    except NoSuchObject as error:
+        missing = f"table {name}" if _has_database(client, name.database) else f"database {name.database!r}"
+        raise InvalidTable(f"there is no {missing} in {client.uri}: create it first, or correct the name") from error
+
+
+def _has_database(client: MetastoreClient, name: str) -> bool:
+    try:
+        client.get_database(name)
+    except NoSuchObject:
+        return False
+    return True
 
 
 def check_table(table: Table) -> None:

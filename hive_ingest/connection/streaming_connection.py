@@ -12,7 +12,13 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeAlias
 
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.checks import check_still_fits, check_table, checked_partition_name, static_texts
+from hive_ingest.connection.checks import (
+    check_still_fits,
+    check_table,
+    checked_partition_name,
+    existing_table,
+    static_texts,
+)
 from hive_ingest.connection.joined_transaction import PreparedWrite, SharedTransaction
 from hive_ingest.connection.lock_plan import plan_locks
 from hive_ingest.connection.one_owner import OneOwner
@@ -25,8 +31,6 @@ from hive_ingest.delta.transaction_writer import WriteCounts
 from hive_ingest.errors import (
     ConfigurationError,
     ConnectionMisuse,
-    InvalidTable,
-    NoSuchObject,
     StreamingConnectionError,
     StreamingError,
     TxnAborted,
@@ -134,7 +138,7 @@ class StreamingConnection:
         if not isinstance(settings, StreamingSettings):
             settings = StreamingSettings.load(settings)
         settings = settings.with_lock_wait(client.txn_timeout_seconds, has_sink=sink is not None)
-        found = _get_table(client, TableName.of(table, database))
+        found = existing_table(client, TableName.of(table, database))
         check_table(found)
         _refuse_shared_writer(record_writer)
         values = static_texts(found, static_partition_values)
@@ -349,7 +353,7 @@ class StreamingConnection:
         self._record_writer.bind(RecordSchema(table.columns, keys))
 
     def _read_table_again(self) -> None:
-        table = _get_table(self._client, self._table.name)
+        table = existing_table(self._client, self._table.name)
         if table == self._table:
             return
         check_table(table)
@@ -497,13 +501,6 @@ class StreamingConnection:
             if exc is None:
                 raise
             _log.warning("closing the connection to %s failed: %s", self._table.name, error)
-
-
-def _get_table(client: MetastoreClient, name: TableName) -> Table:
-    try:
-        return client.get_table(name)
-    except NoSuchObject as error:
-        raise InvalidTable(f"there is no table {name} in {client.uri}: create it first") from error
 
 
 def _refuse_shared_writer(record_writer: RecordWriter) -> None:
