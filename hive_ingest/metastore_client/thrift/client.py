@@ -65,6 +65,11 @@ class ThriftMetastoreClient(LockCalls, PartitionCalls, NotificationCalls):
         return self._version.always_keeps_history_level
 
     @property
+    def checks_write_conflicts(self) -> bool:
+        """True for servers of version 3, which do not know `exclWriteEnabled`."""
+        return self._version.always_checks_write_conflicts
+
+    @property
     def txn_timeout_seconds(self) -> float:
         """How long a transaction lives without a heartbeat (`hive.txn.timeout`), asked of the server once."""
         if self._txn_timeout_seconds is None:
