@@ -6,7 +6,6 @@ open or aborted transaction.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Generator, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -106,6 +105,7 @@ class Scan:
         self._transaction = transaction
         self._schema = projection.schema
         self._batches = _batches(transaction, projection, partitions, batch_rows)
+        transaction.end_with(self, f"a scan of {projection.table.name}")
 
     @property
     def schema(self) -> pa.Schema:
@@ -143,13 +143,6 @@ class Scan:
         if exc is not None:
             self._transaction.abort(exc)
         self.close()
-
-    def __del__(self) -> None:
-        transaction = getattr(self, "_transaction", None)
-        if transaction is None or not transaction.is_open:
-            return
-        warnings.warn(f"{self!r} was not read to its end or closed", ResourceWarning, stacklevel=2, source=self)
-        self._transaction.abort()
 
 
 def _batches(

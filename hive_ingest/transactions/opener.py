@@ -126,13 +126,13 @@ class TransactionOpener:
                         return locked
             except (TxnAborted, NoSuchTxn) as error:
                 # Fetched ahead and timed out since (the machine slept), or aborted by an operator: take the next.
-                self._abort(txn_id, "gone before it was begun", first_error=error)
+                self._abort(txn_id, "gone before it was begun", self._client, error)
                 begun_again, reason = begun_again + 1, str(error)
             except BaseException as error:
-                self._abort(txn_id, f"begin failed: {type(error).__name__}", first_error=error)
+                self._abort(txn_id, f"begin failed: {type(error).__name__}", self._client, error)
                 raise
             else:
-                self._abort(txn_id, "its write id may be older than an overwrite's; begun again")
+                self._abort(txn_id, "its write id may be older than an overwrite's; begun again", self._client, None)
                 locks_first = True
                 if locked is not None:
                     begun_again, reason = begun_again + 1, "a transaction with a higher write id committed before it"
@@ -268,15 +268,30 @@ class TransactionOpener:
             self._heartbeater.forget(idle)
             client.abort_txns(idle, reason="fetched ahead and not used")
 
-    def abort(self, txn_id: TxnId, reason: str, *, first_error: BaseException | None = None) -> None:
-        """Abort; with `first_error`, an error of this call is logged and does not hide that one."""
-        self._end_turn(self._client)
-        self._abort(txn_id, reason, first_error=first_error)
+    def abort(
+        self,
+        txn_id: TxnId,
+        reason: str,
+        *,
+        first_error: BaseException | None = None,
+        client: MetastoreClient | None = None,
+    ) -> None:
+        """Abort a transaction that was begun.
 
-    def _abort(self, txn_id: TxnId, reason: str, *, first_error: BaseException | None = None) -> None:
+        Args:
+            txn_id: Its id.
+            reason: For the metastore's log and SHOW TRANSACTIONS.
+            first_error: What led here. An error of this call is logged then, and does not hide it.
+            client: The calling thread's own, if that is not the owner's.
+        """
+        client = client or self._client
+        self._end_turn(client)
+        self._abort(txn_id, reason, client, first_error)
+
+    def _abort(self, txn_id: TxnId, reason: str, client: MetastoreClient, first_error: BaseException | None) -> None:
         self._heartbeater.forget([txn_id])
         try:
-            self._client.abort_txns([txn_id], reason=reason)
+            client.abort_txns([txn_id], reason=reason)
         except StreamingError as error:
             if first_error is None:
                 raise

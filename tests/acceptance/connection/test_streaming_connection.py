@@ -29,6 +29,7 @@ from hive_ingest.errors import (
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import LockState, LockType, TxnId
 from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
+from tests.unit.transactions.waiting import wait_until
 
 
 def record(id: int, msg: str = "m", **partition: Any) -> bytes:
@@ -556,8 +557,7 @@ def test_an_unclosed_connection_warns_and_aborts(ms: MetastoreClient) -> None:
     conn.write(record(1))
     with pytest.warns(ResourceWarning, match=r"web\.plain was not closed"):
         del conn
-    assert ms.get_valid_txns().open == ()
-    assert files(ms, "web.plain") == []
+    wait_until(lambda: ms.get_valid_txns().open == () and files(ms, "web.plain") == [])
 
 
 # -- big and small -------------------------------------------------------------------------------------
