@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -105,6 +106,7 @@ class StreamingConnection:
         self._stats = ConnectionStats()
         self._partitions: tuple[str, ...] = ()
         self._warned_columns = False
+        self._is_writing = False
         self._write_records: Callable[[object], None] = _nobody_writes
         self._owner = ThreadAffinity(f"the connection to {table.name}")
         self._bind(table)
@@ -208,14 +210,19 @@ class StreamingConnection:
         An error in a record may be raised here, by a later call, or by commit; the transaction is then FAILED,
         and nothing of it will be visible.
         """
-        with self._resources.calls:
-            if self._state is not _OPEN or not self._owner.is_caller() or self._resources.heartbeater.lost:
+        if not self._owner.is_caller():
+            self._owner.check()
+        self._is_writing = True  # a lock costs more, and this is the call that is made for each record
+        try:
+            if self._state is not _OPEN or self._resources.heartbeater.lost:
                 self._refuse_or_get(Action.WRITE)
-            try:
-                self._write_records(records)
-            except BaseException:
+            self._write_records(records)
+        except BaseException:
+            if self._state is _OPEN:
                 self._state = next_state(self._state, Action.FAIL)
-                raise
+            raise
+        finally:
+            self._is_writing = False
 
     @_one_call
     def flush(self) -> None:
@@ -529,7 +536,7 @@ class StreamingConnection:
 
     def _close_from_another_thread(self) -> None:
         self._owner.check_process()
-        if not self._resources.calls.acquire(blocking=False):
+        if self._is_writing or not self._resources.calls.acquire(blocking=False):
             raise ConnectionMisuse(
                 f"the connection to {self._table.name} is inside a call on its own thread: close it when that returns"
             )
@@ -541,7 +548,13 @@ class StreamingConnection:
             _writers_in_use.pop(id(self._record_writer), None)
         finally:
             self._resources.calls.release()
+        self._wait_for_write()
         self._guard.end_now()
+
+    def _wait_for_write(self) -> None:
+        """For a `write` that began just before the state changed."""
+        while self._is_writing:
+            time.sleep(0.001)
 
     def __enter__(self) -> Self:
         return self

@@ -189,6 +189,21 @@ def test_a_connection_inside_a_call_is_not_closed_by_another_thread(ms: Metastor
     assert hi.read_table(ms, "web.t").num_rows == 1
 
 
+def test_a_connection_inside_write_is_not_closed_by_another_thread(ms: MetastoreClient) -> None:
+    errors: list[Any] = []
+
+    def records() -> Any:
+        yield b'{"id": 1}'
+        with ThreadPoolExecutor(1) as pool:
+            errors.append(pool.submit(conn.close).exception())
+        yield b'{"id": 2}'
+
+    with connect(ms) as conn, conn.transaction():
+        conn.write(records())
+    assert isinstance(errors[0], ConnectionMisuse)
+    assert hi.read_table(ms, "web.t").num_rows == 2
+
+
 def test_every_other_call_from_another_thread_is_still_refused(ms: MetastoreClient) -> None:
     with connect(ms) as conn, ThreadPoolExecutor(1) as pool:
         for call in (conn.begin_transaction, conn.flush, conn.abort_transaction, conn.commit_transaction):
