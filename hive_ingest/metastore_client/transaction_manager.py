@@ -143,6 +143,14 @@ class TransactionManager(Protocol):
         ...
 
     @property
+    def checks_write_conflicts(self) -> bool:
+        """Whether a commit fails for a write conflict also with `excl_write_enabled`, as on Hive 3.
+
+        There the second of two overwrites that were open at the same time is aborted, whatever locks they held.
+        """
+        ...
+
+    @property
     def wants_write_notifications(self) -> bool:
         """Whether `add_write_notification_log` is to be called before each commit."""
         ...

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import operator
-import warnings
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -119,6 +118,7 @@ class Scan:
         self._transaction = transaction
         self._schema = projection.schema
         self._batches = _batches(transaction, projection, partitions, batch_rows)
+        transaction.end_with(self, f"a scan of {projection.table.name}")
 
     @property
     def schema(self) -> pa.Schema:
@@ -156,13 +156,6 @@ class Scan:
         if exc is not None:
             self._transaction.abort(exc)
         self.close()
-
-    def __del__(self) -> None:
-        transaction = getattr(self, "_transaction", None)
-        if transaction is None or not transaction.is_open:
-            return
-        warnings.warn(f"{self!r} was not read to its end or closed", ResourceWarning, stacklevel=2, source=self)
-        self._transaction.abort()
 
 
 def _batches(

@@ -144,6 +144,11 @@ class EmbeddedMetastoreClient:
         return True
 
     @property
+    def checks_write_conflicts(self) -> bool:
+        """False: that is left to locks, as on Hive 4."""
+        return False
+
+    @property
     def wants_write_notifications(self) -> bool:
         """False: there are no listeners."""
         return False

@@ -117,6 +117,11 @@ class ThriftMetastoreClient:
         return self._context.channel.version.always_keeps_history_level
 
     @property
+    def checks_write_conflicts(self) -> bool:
+        """True for servers of version 3, which do not know `exclWriteEnabled`."""
+        return self._context.channel.version.always_checks_write_conflicts
+
+    @property
     def txn_timeout_seconds(self) -> float:
         """How long a transaction lives without a heartbeat (`hive.txn.timeout`), asked of the server once."""
         return self._context.txn_timeout_seconds

@@ -52,6 +52,11 @@ class ServerVersion:
         return self.major < 4
 
     @property
+    def always_checks_write_conflicts(self) -> bool:
+        """`commit_txn` has no `exclWriteEnabled` (HIVE-19211 came with version 4)."""
+        return self.major < 4
+
+    @property
     def has_min_history(self) -> bool:
         """`add_write_ids_to_min_history`; whether the server uses it is a setting of its own (HIVE-24291)."""
         return self.major >= 4

@@ -32,6 +32,7 @@ from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWrit
 from tests.support import connections
 from tests.support.rows import ids
 from tests.support.tables import files_of
+from tests.support.waiting import wait_until
 
 
 def record(id: int, msg: str = "m", **partition: Any) -> bytes:
@@ -597,8 +598,7 @@ def test_an_unclosed_connection_warns_and_aborts(ms: MetastoreClient) -> None:
     conn.write(record(1))
     with pytest.warns(ResourceWarning, match=r"web\.plain was not closed"):
         del conn
-    assert ms.get_valid_txns().open == ()
-    assert files_of(ms, "web.plain") == []
+    wait_until(lambda: ms.get_valid_txns().open == () and files_of(ms, "web.plain") == [])
 
 
 # -- big and small -------------------------------------------------------------------------------------

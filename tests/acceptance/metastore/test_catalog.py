@@ -287,21 +287,12 @@ def test_dropping_removes_no_folder_that_holds_something_else(
 ) -> None:
     """Tables made by earlier versions may lie in each other's folders."""
     inner = metastore.create_table("inner", columns=COLUMNS)
-<<<<<<< HEAD
-    engine = sa.create_engine(metastore_uri)
-    locations = {"a": tmp_path / "warehouse", "b": tmp_path, "c": folder(inner.location)}
-    for name in locations:
-        metastore.create_table(name, columns=COLUMNS, location=str(tmp_path / "elsewhere" / name))
-    for name, location in locations.items():
-        with engine.begin() as sql:
-=======
     places = {"a": tmp_path / "warehouse", "b": tmp_path, "c": folder(inner.location)}
     for name in places:
         metastore.create_table(name, columns=COLUMNS, location=str(tmp_path / "elsewhere" / name))
     engine = sa.create_engine(metastore_uri)
     with engine.begin() as sql:
         for name, place in places.items():
->>>>>>> w/meta
             statement = sa.text('UPDATE "TBLS" SET "LOCATION" = :location WHERE "TBL_NAME" = :name')
             sql.execute(statement, {"location": f"file:{place}", "name": name})
     engine.dispose()
