@@ -108,3 +108,17 @@ def test_parents_of_the_file_and_the_warehouse_are_made(tmp_path: Path) -> None:
     connect_metastore(f"sqlite:///{tmp_path}/a/b/metastore.db", warehouse=tmp_path / "c" / "d", create=True).close()
     assert (tmp_path / "a/b/metastore.db").is_file()
     assert (tmp_path / "c/d").is_dir()
+
+
+def test_a_metastore_of_version_1_gets_its_identity_and_keeps_its_tables(file: Path) -> None:
+    with connect_metastore(f"sqlite:///{file}", create=True) as client:
+        client.create_table("t", columns={"id": "int"})
+    for table in ("HIVE_INGEST_METASTORE_ID", "FOLDER_TASKS"):
+        execute(file, f'DROP TABLE "{table}"')
+    execute(file, 'DROP INDEX "PART_LOCATION_IDX"')
+    execute(file, 'UPDATE "HIVE_INGEST_SCHEMA" SET "VERSION" = 1')
+    with connect_metastore(f"sqlite:///{file}") as client:
+        assert len(client.metastore_id) == 36
+        client.drop_table("t")
+        assert client.get_tables("default") == []
+    assert execute(file, "SELECT count(*) FROM sqlite_master WHERE name = 'PART_LOCATION_IDX'") == [(1,)]
