@@ -76,7 +76,7 @@ def test_a_value_that_its_type_cannot_hold_meets_no_comparison() -> None:
         ("country = India", "expected a text in quotes or a number at position 10"),
         ("city = 'x'", "'city' is not a partition key (the keys are country, month, day, price)"),
         ("month = 'march'", "'march' is not of type int, the type of partition key 'month' at position 8"),
-        ("day > 'soon'", "'soon' is no date"),
+        ("day > 'soon'", "'soon' is not of type date"),
         ("(month = 1", "expected )"),
         ("month = 1 month = 2", "the filter should end here at position 10"),
         ("month = 1 and", "expected a partition key"),

@@ -9,7 +9,7 @@ import pytest
 
 from hive_ingest.errors import MetastoreSchemaError, MetastoreUnavailable
 from hive_ingest.metastore_client import connect_metastore
-from hive_ingest.metastore_client.embedded import migrations, tables
+from hive_ingest.metastore_client.embedded import migrations, schema
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def execute(file: Path, sql: str) -> list[tuple[object, ...]]:
 def test_a_new_metastore_has_every_table(file: Path) -> None:
     connect(file)
     names = {row[0] for row in execute(file, "SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert names >= set(tables.METADATA.tables)
+    assert names >= set(schema.METADATA.tables)
     assert execute(file, 'SELECT "VERSION" FROM "HIVE_INGEST_SCHEMA"') == [(2,)]
     assert execute(file, "PRAGMA journal_mode") == [("wal",)]
 
