@@ -83,7 +83,7 @@ def serial_limit(data: bytes, kind: str, folder: Path) -> tuple[float, int]:
 def connect(folder: Path, kind: str, partitioned: bool, **options: Any) -> Any:
     import hive_ingest as hi
 
-    ms = hi.connect_metastore(f"sqlite:///{folder}/metastore.db", warehouse=str(folder / "warehouse"))
+    ms = hi.connect_metastore(f"sqlite:///{folder}/metastore.db", warehouse=str(folder / "warehouse"), create=True)
     ms.create_database("bench", if_not_exists=True)
     columns = dict(COLUMNS)
     keys = {"country": columns.pop("country")} if partitioned else None

@@ -50,7 +50,7 @@ from records import COLUMNS, make_input
 
 from tests.interop.judge import Judge
 from tests.interop.runner import runner
-from tests.parts.fetch import fetch
+from tests.services.fetch import fetch
 
 ROWS = 1_000_000
 REPEATS = 5
@@ -223,7 +223,7 @@ class Ours:
 
 def serve(name: str, source: Path, rows: int, folder: Path, compression: str) -> None:
     """Our process: answers each question on standard input with a line of JSON."""
-    with hi.connect_metastore(f"sqlite:///{folder}/metastore.db", warehouse=str(folder)) as metastore:
+    with hi.connect_metastore(f"sqlite:///{folder}/metastore.db", warehouse=str(folder), create=True) as metastore:
         metastore.create_database("bench")
         for line in sys.stdin:
             question, number = line.split()

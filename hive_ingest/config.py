@@ -14,15 +14,25 @@ import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from hive_ingest.errors import ConfigurationError
 
 MIB = 1 << 20
 
 
-def _option(default: Any, about: str, *, at_least: float = 0, hive_key: str | None = None) -> Any:
-    return dataclasses.field(default=default, metadata={"about": about, "at_least": at_least, "hive_key": hive_key})
+#: How long a transaction waits for its lock, unless the user says.
+DEFAULT_LOCK_WAIT_SECONDS = 180.0
+#: An owner that died unseen holds its sources until its transaction times out, and housekeeping comes a little later.
+_TIMEOUTS_TO_WAIT_FOR_A_SINK = 1.5
+
+
+def _option(
+    default: Any, about: str, *, kind: type | None = None, at_least: float = 0, hive_key: str | None = None
+) -> Any:
+    """`kind` is the type of an option whose default is None, to be derived where it is used."""
+    metadata = {"about": about, "kind": kind or type(default), "at_least": at_least, "hive_key": hive_key}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +55,12 @@ class StreamingSettings:
     max_partitions_per_transaction: int = _option(
         10_000, "partitions that one transaction may write", at_least=1, hive_key="hive.exec.max.dynamic.partitions"
     )
-    lock_wait_seconds: float = _option(180.0, "how long a transaction waits for its lock")
+    lock_wait_seconds: float = _option(
+        None,
+        "how long a transaction waits for its lock. None: 180, and with a sink at least 1.5 times the time-out of "
+        "transactions, so that it outlasts an owner that died",
+        kind=float,
+    )
     begin_retries: int = _option(20, "how often a transaction overtaken by an overwrite is begun anew", at_least=1)
     max_idle_seconds: float = _option(60.0, "after which transactions fetched ahead are given back")
     commit_retry_seconds: float = _option(60.0, "how long the answer to a commit is asked for again")
@@ -55,6 +70,13 @@ class StreamingSettings:
     def __post_init__(self) -> None:
         for option in dataclasses.fields(self):
             object.__setattr__(self, option.name, _coerce(option, getattr(self, option.name), "the argument"))
+
+    def with_lock_wait(self, txn_timeout_seconds: float, *, has_sink: bool) -> Self:
+        """The same with `lock_wait_seconds` as a number; an owner that died holds its sources until the time-out."""
+        if cast("float | None", self.lock_wait_seconds) is not None:
+            return self
+        for_owner = _TIMEOUTS_TO_WAIT_FOR_A_SINK * txn_timeout_seconds if has_sink else 0.0
+        return dataclasses.replace(self, lock_wait_seconds=max(DEFAULT_LOCK_WAIT_SECONDS, for_owner))
 
     @classmethod
     def load(cls, arguments: Mapping[str, Any] | None = None, *, environ: Mapping[str, str] | None = None) -> Self:
@@ -75,7 +97,9 @@ class StreamingSettings:
 
 
 def _coerce(option: dataclasses.Field[Any], value: Any, source: str) -> Any:
-    kind: Any = type(option.default)
+    kind: Any = option.metadata["kind"]
+    if value is None and option.default is None:
+        return None
     try:
         if kind is bool:
             made: Any = value if isinstance(value, bool) else {"true": True, "false": False}[str(value).strip().lower()]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from hive_ingest.errors import ConfigurationError, UnsupportedFeature
-from hive_ingest.model import DEFAULT_PARTITION_NAME, Column
+from hive_ingest.model import Column
 
 _SIMPLE = {
     "boolean": pa.bool_(),
@@ -168,16 +168,6 @@ def parse_type(text: str) -> HiveType:
     if parser.at != len(parser.text):
         raise parser.fail("the type ends before the text does")
     return found
-
-
-def partition_text(text: str, type_: HiveType) -> str:
-    """How Hive names the partition of a value that reads `text`: a char with blanks up to its length.
-
-    Hive finds no partition of a char that is named without them (`HiveChar.getPaddedValue`).
-    """
-    if type_.kind != "char" or text == DEFAULT_PARTITION_NAME:
-        return text
-    return text.rstrip(" ").ljust(type_.parameters[0])
 
 
 def arrow_type(text: str) -> pa.DataType:

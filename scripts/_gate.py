@@ -78,23 +78,23 @@ STAGES = (
     Stage("format", (_python("-m", "ruff", "format", "--check", "."),)),
     Stage("types", (_python("-m", "mypy"),)),
     Stage("imports", ((str(_BIN / "lint-imports"), "--no-cache"),)),
-    Stage("unit", tests=("tests/unit", "tests/parts")),
+    Stage("unit", tests=("tests/unit", "tests/services", "tests/support")),
     Stage("acceptance", tests=(*_TWO_AT_A_TIME, "tests/acceptance", "tests/crash", "tests/property")),
     Stage("packaging", tests=("tests/packaging",)),
     Stage(
         "spark",
-        (_python("-m", "tests.parts.spark_versions"), _python("-m", "tests.spark.class_archive")),
+        (_python("-m", "tests.services.spark_versions"), _python("-m", "tests.spark.class_archive")),
         # A module stays in one process: what its tests share is made once.
         tests=(*_TWO_AT_A_TIME, "--dist=loadfile", "tests/spark", "--ignore=tests/spark/test_harness.py"),
     ),
     Stage(
         "kafka",
-        (_python("-m", "tests.parts.fetch", "kafka", "spark-kafka"), _python("-m", "tests.parts.spark_versions")),
+        (_python("-m", "tests.services.fetch", "kafka", "spark-kafka"), _python("-m", "tests.services.spark_versions")),
         tests=("tests/kafka",),
     ),
     Stage(
         "interop",
-        (_python("-m", "tests.parts.fetch"),),
+        (_python("-m", "tests.services.fetch"),),
         # One process has Hive 3.1.3 and its metastore, the other 4.0.1.
         tests=(*_TWO_AT_A_TIME, "--dist=loadgroup", "tests/interop"),
     ),
@@ -102,7 +102,7 @@ STAGES = (
     Stage(
         "thrift",
         (
-            _python("-m", "tests.parts.fetch", "compiler", "hive-3.1.3", "hive-4.0.1", "metastore"),
+            _python("-m", "tests.services.fetch", "compiler", "hive-3.1.3", "hive-4.0.1", "metastore"),
             _python("-m", "tests.spark.class_archive"),
         ),
         # A process starts its own metastores, once for all its modules. The longest module comes first.
@@ -119,8 +119,8 @@ STAGES = (
     Stage(
         "metastores",
         (
-            _python("-m", "tests.parts.fetch"),
-            _python("-m", "tests.parts.spark_versions"),
+            _python("-m", "tests.services.fetch"),
+            _python("-m", "tests.services.spark_versions"),
             _python("-m", "tests.spark.class_archive"),
         ),
         tests=(

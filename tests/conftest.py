@@ -12,17 +12,18 @@ import pytest
 import sqlalchemy as sa
 
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
-from tests.parts.kinds import REAL, Address, embedded_timeout
+from tests.services.kinds import REAL, Address, embedded_timeout
+from tests.support.metastores import connect_in
 
 if TYPE_CHECKING:
-    from tests.parts.metastore import RealMetastore, RealMetastores
-    from tests.parts.postgres import PostgresServer
+    from tests.services.metastore import RealMetastore, RealMetastores
+    from tests.services.postgres import PostgresServer
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """Started when the first test asks for it; unit tests never do."""
-    from tests.parts.postgres import running_server
+    from tests.services.postgres import running_server
 
     with running_server() as server:
         yield server
@@ -42,7 +43,7 @@ def postgres_uri(postgres_server: PostgresServer) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def listening_postgres() -> Iterator[PostgresServer]:
     """One that Java reaches."""
-    from tests.parts.postgres import running_server
+    from tests.services.postgres import running_server
 
     with running_server(listens=True) as server:
         yield server
@@ -53,7 +54,7 @@ def real_metastores(
     listening_postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RealMetastores]:
     """Real Hive Metastores by version, and by time-out if it is not Hive's own."""
-    from tests.parts.metastore import RealMetastores
+    from tests.services.metastore import RealMetastores
 
     with contextlib.closing(RealMetastores(tmp_path_factory.mktemp, listening_postgres)) as metastores:
         yield metastores
@@ -174,5 +175,5 @@ def forget_commits(request: pytest.FixtureRequest, metastore_kind: str) -> Calla
 
 @pytest.fixture
 def metastore(metastore_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
-    with connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
+    with connect_in(tmp_path, metastore_uri) as client:
         yield client

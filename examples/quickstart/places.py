@@ -23,7 +23,7 @@ def warehouse(demo: Path) -> Path:
 
 
 def connect(demo: Path) -> MetastoreClient:
-    return hi.connect_metastore(metastore_uri(demo), warehouse=warehouse(demo))
+    return hi.connect_metastore(metastore_uri(demo), warehouse=warehouse(demo), create=True)
 
 
 def input_folder(demo: Path) -> Path:

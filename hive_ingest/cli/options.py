@@ -66,7 +66,7 @@ def connected(metastore: str, warehouse: str | None, *, create: bool = False) ->
     if is_file and not create and not os.path.exists(os.path.expanduser(path)):
         raise ConfigurationError(f"there is no metastore at {path!r}: correct --metastore, or begin with create-table")
     beside = os.path.join(os.path.dirname(path), "warehouse") if is_file else ""
-    with connect_metastore(metastore, warehouse=warehouse or beside) as client:
+    with connect_metastore(metastore, warehouse=warehouse or beside, create=create) as client:
         yield client
 
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from hive_ingest.metastore_client import MetastoreClient
     from hive_ingest.model import TableName
-    from hive_ingest.streaming.sinks import Adoption, Sink
+    from hive_ingest.streaming.sinks import Sink
+    from hive_ingest.streaming.spark.adoption import Adoption
     from hive_ingest.streaming.spark.checkpoint import Checkpoint
 
 app = typer.Typer(
@@ -166,7 +167,7 @@ def adopt(
 
     from hive_ingest.cli.failures import printable
     from hive_ingest.model import TableName
-    from hive_ingest.streaming.sinks import adopt_checkpoint, adopt_query
+    from hive_ingest.streaming.spark.adoption import adopt_checkpoint, adopt_query
     from hive_ingest.streaming.spark.checkpoint import read_checkpoint
 
     name = TableName.of(table)
@@ -183,21 +184,25 @@ def adopt(
 
 
 def _what_is_bound(adoption: Adoption) -> Iterator[str]:
-    from hive_ingest.streaming.spark.progress import bound_to
+    from hive_ingest.streaming.spark.progress import SparkPosition
 
-    before = bound_to(adoption.before.position) if adoption.before is not None else None
+    before = SparkPosition.parse(adoption.before.position) if adoption.before is not None else None
     if adoption.before is None:
         yield "before: no Spark query"
     else:
-        what = f"query {before[0]}, {_batch(before[1])}" if before else f"position {adoption.before.position!r}"
+        what = (
+            f"query {before.query_id}, {_batch(before.batch_id)}"
+            if before
+            else f"position {adoption.before.position!r}"
+        )
         yield f"before: {what}, written at {_utc(adoption.before.written_at)}"
     if not adoption.is_changed:
         yield "now:    the same, nothing was changed"
     else:
         yield f"now:    query {adoption.query_id}, {_batch(adoption.batch_id)}"
     yield f"next:   batch {adoption.batch_id + 1} of query {adoption.query_id}, or a later one, will be written"
-    if before is not None and before[0] != adoption.query_id:
-        yield f"query {before[0]} is refused from now on"
+    if before is not None and before.query_id != adoption.query_id:
+        yield f"query {before.query_id} is refused from now on"
 
 
 def _batch(batch_id: int) -> str:
@@ -209,7 +214,7 @@ def _what_to_know(adoption: Adoption, checkpoint: Checkpoint | None) -> Iterator
     next_batch = adoption.batch_id + 1
     if adoption.before is not None and adoption.is_changed and adoption.last_written is None and next_batch == 0:
         yield (
-            "CAUTION: a new query reads its sources from where it is told to start; what lies behind that place and is "
+            "CAUTION: a new query reads its sources from its own starting offsets; what comes after these and is "
             "in the table already is written again"
         )
     if adoption.last_written is not None and adoption.last_written >= next_batch:
@@ -221,9 +226,4 @@ def _what_to_know(adoption: Adoption, checkpoint: Checkpoint | None) -> Iterator
         yield (
             f"CAUTION: the checkpoint has batch {checkpoint.last_planned} as begun and not as done, so the query "
             f"repeats it; if its rows are in the table already, adopt again with --batch-id {checkpoint.last_planned}"
-        )
-    if checkpoint is not None and adoption.batch_id > checkpoint.last_planned:
-        yield (
-            f"CAUTION: the checkpoint knows no batch above {checkpoint.last_planned}; those up to {adoption.batch_id} "
-            "are skipped when they come"
         )

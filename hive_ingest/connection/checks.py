@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hive_ingest.acid.bucket_codec import MAX_BUCKET_ID
 from hive_ingest.acid.bucketing import check_bucket_type
 from hive_ingest.acid.names import parse_partition_name, partition_name
+from hive_ingest.acid.partition_values import normalised_text
 from hive_ingest.delta.delta_writer import compression_of
 from hive_ingest.delta.routing import check_partition_type
 from hive_ingest.errors import (
@@ -18,7 +19,7 @@ from hive_ingest.errors import (
 )
 from hive_ingest.model import ORC_OUTPUT_FORMAT, Column, Table
 from hive_ingest.orc.acid_writer import COMPRESSIONS
-from hive_ingest.schema import arrow_schema, parse_type, partition_text
+from hive_ingest.schema import arrow_schema, parse_type
 
 
 def check_table(table: Table) -> None:
@@ -68,10 +69,14 @@ def _check_compression(table: Table) -> None:
 
 
 def static_texts(table: Table, values: Sequence[str]) -> tuple[str, ...]:
-    """Of the leading partition keys, as Hive names their partitions.
+    """The values of the leading partition keys, in the text by which Hive names their partitions.
 
-    Raises StreamingConnectionError, or UnsupportedFeature for the type of one of the other keys.
+    Raises:
+        StreamingConnectionError: A value is not of its key's type, or there are more values than keys.
+        UnsupportedFeature: The type of one of the other keys cannot be written dynamically.
     """
+    if isinstance(values, str):
+        raise StreamingConnectionError(f"static_partition_values={values!r} is one text: give a list of values")
     if values and not table.is_partitioned:
         raise StreamingConnectionError(f"{table.name} is not partitioned: leave out the static partition values")
     if len(values) > len(table.partition_keys):
@@ -81,7 +86,18 @@ def static_texts(table: Table, values: Sequence[str]) -> tuple[str, ...]:
     for key in table.partition_keys[len(values) :]:
         check_partition_type(key.name, parse_type(key.type))
     keys = table.partition_keys[: len(values)]
-    return tuple(partition_text(value, parse_type(key.type)) for key, value in zip(keys, values, strict=True))
+    return tuple(_static_text(table, key, value) for key, value in zip(keys, values, strict=True))
+
+
+def _static_text(table: Table, key: Column, value: object) -> str:
+    if not isinstance(value, str):
+        raise StreamingConnectionError(
+            f"static partition value {value!r} for {key.name!r} of {table.name} is a {type(value).__name__}: give text"
+        )
+    try:
+        return normalised_text(value, parse_type(key.type))
+    except ConfigurationError as error:
+        raise StreamingConnectionError(f"static partition value for {key.name!r} of {table.name}: {error}") from error
 
 
 def checked_partition_name(table: Table, static_values: Sequence[str], name: str) -> str:

@@ -160,10 +160,11 @@ class StreamingConnection:
             )
         if not isinstance(settings, StreamingSettings):
             settings = StreamingSettings.load(settings)
+        settings = settings.with_lock_wait(client.txn_timeout_seconds, has_sink=sink is not None)
         found = _get_table(client, TableName.of(table, database))
         check_table(found)
         _refuse_shared_writer(record_writer)
-        values = static_texts(found, tuple(static_partition_values))
+        values = static_texts(found, static_partition_values)
         remove_leftovers(client, found)
         progress = SinkProgress(client, found, sink, sources, settings) if sink is not None else None
         if progress is not None:
@@ -541,7 +542,7 @@ class StreamingConnection:
                 f"the connection to {self._table.name} is inside a call on its own thread: close it when that returns"
             )
         try:
-            self._guard.release()  # refuses every further call
+            self._guard.deactivate()  # refuses every further call
             if self._state in (TransactionState.OPEN, TransactionState.FAILED):
                 self._stats.transactions_aborted += 1
                 self._state = TransactionState.ABORTED

@@ -6,8 +6,6 @@ batch are brought into group order by a single `take`.
 
 from __future__ import annotations
 
-import datetime as dt
-import decimal
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,9 +17,10 @@ import pyarrow as pa
 
 from hive_ingest.acid.bucketing import bucket_ids
 from hive_ingest.acid.names import escape_path_name
+from hive_ingest.acid.partition_values import EXACT_KINDS, text_of_value
 from hive_ingest.errors import SerializationError, UnsupportedFeature
 from hive_ingest.model import DEFAULT_PARTITION_NAME, Table
-from hive_ingest.schema import HiveType, parse_type, partition_text
+from hive_ingest.schema import HiveType, parse_type
 
 #: Longest file name of the common file systems (ext4, xfs, HDFS), in bytes.
 _MAX_NAME_BYTES = 255
@@ -49,25 +48,12 @@ class RoutedBatch:
     offsets: tuple[int, ...]
 
 
-def _decimal_text(value: decimal.Decimal) -> str:
-    """As HiveDecimal prints: no trailing zeros, no exponent."""
-    return format(value.normalize(), "f") if value else "0"
-
-
-_TEXT: dict[str, Callable[[Any], str]] = {
-    "boolean": lambda value: "true" if value else "false",
-    "decimal": _decimal_text,
-    "date": dt.date.isoformat,
-    **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "string", "char", "varchar"), str),
-}
-
-
 def check_partition_type(name: str, type_: HiveType) -> None:
     """Raises UnsupportedFeature for partition keys that have no exact text form."""
-    if type_.kind not in _TEXT:
+    if type_.kind not in EXACT_KINDS:
         raise UnsupportedFeature(
             f"partition key {name!r} is of type {type_}, which has no exact text form for a folder name: "
-            f"use one of {', '.join(sorted(_TEXT))}"
+            f"use one of {', '.join(sorted(EXACT_KINDS))}"
         )
 
 
@@ -171,9 +157,7 @@ def _encode(column: pa.Array, name: str, type_: HiveType) -> tuple[npt.NDArray[n
     """Codes of a partition column and the distinct texts that they stand for; null and "" are one."""
     encoded = column.dictionary_encode()
     indices = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False).astype(np.int64)
-    to_text = _TEXT[type_.kind]
-    texts = (partition_text(to_text(value), type_) for value in encoded.dictionary.to_pylist())
-    found = [_folder_value(text, name) for text in texts]
+    found = [_folder_value(text_of_value(value, type_), name) for value in encoded.dictionary.to_pylist()]
     if encoded.indices.null_count:
         found.append(None)
     distinct: dict[str | None, int] = {}

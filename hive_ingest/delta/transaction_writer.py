@@ -18,9 +18,10 @@ from hive_ingest.config import StreamingSettings
 from hive_ingest.delta.delta_writer import DeltaTarget, DeltaWriter
 from hive_ingest.delta.routing import PartitionValues, RoutedBatch, Router
 from hive_ingest.delta.row_buffer import Group, RowBuffer, Run, SharedSpill, slices
-from hive_ingest.errors import PartitionCreationFailed
+from hive_ingest.errors import PartitionCreationFailed, SerializationError
 from hive_ingest.faults import reach
 from hive_ingest.orc.acid_writer import AcidFile
+from hive_ingest.orc.normalise import unreadable_row
 from hive_ingest.record_writer.writer import Block, Parsed, RecordWriter
 from hive_ingest.transactions.staging import StagedFile
 
@@ -94,6 +95,9 @@ class TransactionWriter:
 
     def _parse(self, block: Block) -> tuple[Parsed, RoutedBatch]:
         parsed = self._records.parse(block)
+        if not parsed.is_checked and (found := unreadable_row(parsed.batch)) is not None:
+            writer = type(self._records).__name__
+            raise SerializationError(f"row {found[0]} of a block that {writer} parsed cannot be read: {found[1]}")
         return parsed, self._router.route(parsed.batch)
 
     def _collect_ready(self) -> None:

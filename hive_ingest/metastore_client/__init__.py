@@ -10,16 +10,19 @@ __all__ = ["MetastoreClient", "connect_metastore"]
 
 
 def connect_metastore(
-    uri: str, *, warehouse: str | os.PathLike[str] | None = None, **options: object
+    uri: str, *, warehouse: str | os.PathLike[str] | None = None, create: bool = False, **options: object
 ) -> MetastoreClient:
-    """Open a metastore; an embedded one is made first where there is none.
+    """Open a metastore; with `create` an embedded one is made where there is none.
 
     **Embedded**: `sqlite:///relative.db`, `sqlite:////absolute/path.db` or
     `postgresql+psycopg://user:password@host:5432/database` (a password percent-encoded). `warehouse` is the folder in
-    which databases lie: a local path or a `file:` URI, made if it is not there; with PostgreSQL also a remote URI.
+    which databases lie: a local path or a `file:` URI; with PostgreSQL also a remote URI. Without it, it is the folder
+    that the metastore was made with; a new SQLite metastore takes `warehouse` beside its file. A missing SQLite file,
+    or the tables in an empty PostgreSQL database, are made only with `create=True`: a mistyped address makes nothing.
     Options, each a number: `max_open_txns` (100000), `max_open_batch` (1000), `txn_timeout_seconds` (300),
     `aborted_txn_retention_seconds` (86400), `committed_txn_retention_seconds` (300), `housekeeping_interval_seconds`
-    (60), `busy_timeout_seconds` (30).
+    (60), `busy_timeout_seconds` (30), `statement_timeout_seconds` (60), `idle_in_transaction_timeout_seconds` (15),
+    `ddl_lock_wait_seconds` (60).
 
     **A real Hive Metastore**, 3.1 to 4.x: `thrift://host:9083`, several of them divided by commas, or `thrift://` alone
     for those of `hive-site.xml` in `HIVE_CONF_DIR`. The server has its own warehouse; where `warehouse` is given,
@@ -27,9 +30,12 @@ def connect_metastore(
     (60), `retry_seconds` (30), `uri_selection` ("random"), `authentication` ("none", "plain" or "kerberos"), `user`,
     `password`, `kerberos_principal`, `use_ssl`, `ssl_ca_file`: see docs/metastores.md.
 
-    Raises ConfigurationError (an address, a warehouse or an option that cannot be meant), MetastoreSchemaError (the
-    database is foreign, or newer than this version), MetastoreUnavailable, MetastoreError (the server refuses us),
-    UnsupportedFeature (a server before Hive 3).
+    Raises:
+        ConfigurationError: An invalid address, warehouse or option.
+        MetastoreError: There is no metastore and `create` is false, or the server refuses the connection.
+        MetastoreSchemaError: The database is not a metastore of ours, or newer than this version.
+        MetastoreUnavailable: No connection.
+        UnsupportedFeature: A server before Hive 3.
     """
     # Here, not above: importing the package loads neither sqlalchemy nor a Thrift library.
     place = None if warehouse is None else os.fspath(warehouse)
@@ -41,4 +47,4 @@ def connect_metastore(
     from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
     from hive_ingest.metastore_client.embedded.options import embedded_options
 
-    return EmbeddedMetastoreClient.connect(uri, place or "", embedded_options(options))
+    return EmbeddedMetastoreClient.connect(uri, place, embedded_options(options), create=create)

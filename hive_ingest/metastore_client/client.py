@@ -1,8 +1,8 @@
 """The transaction manager and catalog behind one protocol: `IMetaStoreClient`'s calls in snake case.
 
 Every `table` argument is `"database.table"` or a `TableName`. Errors are those of `hive_ingest.errors`;
-each method names the ones that a caller must expect. Calls are safe from one thread at a time; `clone()`
-gives a heartbeat thread a client of its own.
+each method names the ones that a caller must expect. Threads may share a client; `clone()` gives a client that
+is closed on its own.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class MetastoreClient(Protocol):
 
     @property
     def metastore_id(self) -> str:
-        """A UUID that tells this metastore from every other one, whatever the address; a copied database keeps it."""
+        """A UUID that tells this metastore from all others."""
         ...
 
     @property
@@ -222,6 +222,13 @@ class MetastoreClient(Protocol):
 
         Unlike Java's `getValidTxns(long)` it does not end at that id: a transaction that waited for a lock must see
         what the holder committed.
+        """
+        ...
+
+    def raise_write_ids(self, table: str | TableName, at_least: WriteId) -> None:
+        """Hand out no write id below `at_least` from now on; those that are skipped count as committed.
+
+        For a metastore that was restored from an older copy, whose tables hold newer deltas.
         """
         ...
 

@@ -1,7 +1,4 @@
-"""One file in Hive's ACID schema, read stripe by stripe.
-
-    struct<operation:int, originalTransaction:bigint, bucket:int, rowId:bigint, currentTransaction:bigint,
-           row:struct<the table's columns>>
+"""One file in Hive's ACID schema (see `acid_schema`), read stripe by stripe.
 
 Files need no `hive.acid.*` metadata: Hive 4.0.1's own merge compactor leaves it out.
 """
@@ -19,20 +16,13 @@ import pyarrow as pa
 import pyarrow.orc as orc
 
 from hive_ingest.errors import CorruptFile, UnsupportedFeature
+from hive_ingest.orc.acid_schema import ACID_COLUMNS, BUCKET, ORIGINAL_WRITE_ID, ROW, ROW_ID
+from hive_ingest.orc.checksums import VerifiedFile, verified_input
 from hive_ingest.orc.columns import OrcColumn, column_tree
 from hive_ingest.orc.delete_events import RowIds
+from hive_ingest.orc.stripe_footer import check_stripe_footer
 from hive_ingest.orc.tail import read_tail
 from hive_ingest.storage import FileStore
-
-OPERATION, ORIGINAL_WRITE_ID, BUCKET, ROW_ID, WRITE_ID, ROW = ACID_COLUMNS = (
-    "operation",
-    "originalTransaction",
-    "bucket",
-    "rowId",
-    "currentTransaction",
-    "row",
-)
-INSERT, DELETE = 0, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +40,28 @@ class FileToRead:
 
 
 class AcidFileReader:
-    """An open file; use it in a `with` block. Raises CorruptFile for what is no complete ACID file."""
+    """An open file; use it in a `with` block."""
 
-    def __init__(self, store: FileStore, file: FileToRead) -> None:
+    def __init__(self, store: FileStore, file: FileToRead, *, verify_checksums: bool = True) -> None:
+        """
+        Args:
+            store: The file's store.
+            file: What to read.
+            verify_checksums: Verify all that is read before it is decoded, in files that have checksums.
+
+        Raises:
+            CorruptFile: It is damaged, or not a complete ACID file.
+            UnsupportedFeature: It holds what pyarrow cannot read.
+            StreamingIOFailure: It cannot be read.
+        """
         self.path = file.path
         self._source = _open(store, file)
+        self._verified: VerifiedFile | None = None
         try:
-            tail = read_tail(self._source, file.path)
+            self._tail = tail = read_tail(self._source, file.path)
+            self._is_unverified = tail.checksums is None or not verify_checksums
             root = column_tree(tail, file.path)
-            self._orc = self._open_orc()
+            self._orc = self._open_orc(self._input())
             schema = self._orc.schema
             self._check_schema(schema)
         except BaseException:
@@ -71,11 +74,21 @@ class AcidFileReader:
         self.row_type: pa.StructType = schema.field(ROW).type
 
     def read(self, stripe: int, acid: Sequence[str], row: Sequence[str]) -> StripeRows:
-        """Only the named ACID columns and children of `row`, of one stripe."""
+        """Only the named ACID columns and children of `row`, of one stripe.
+
+        Raises:
+            CorruptFile: The stripe is damaged.
+            StreamingIOFailure: It cannot be read.
+        """
         names = [*acid, *(f"{ROW}.{name}" for name in row)]
+        if self._is_unverified:
+            check_stripe_footer(self._source, self._tail, stripe, self.path)
         try:
-            return StripeRows(self._orc.read_stripe(stripe, columns=names))
+            batch = self._orc.read_stripe(stripe, columns=names)
+            batch.validate()
+            return StripeRows(batch)
         except (pa.ArrowException, OSError) as error:
+            self._raise_failure(error)
             raise CorruptFile(
                 f"stripe {stripe} of {self.path!r} cannot be read: {error}. Restore the file from a copy"
             ) from error
@@ -91,18 +104,31 @@ class AcidFileReader:
     ) -> None:
         self.close()
 
-    def _open_orc(self) -> orc.ORCFile:
+    def _input(self) -> pa.NativeFile:
+        checksums = self._tail.checksums
+        if checksums is None or self._is_unverified:
+            return self._source
+        verified, self._verified = verified_input(self._source, checksums, self._tail.encoded, self.path)
+        return verified
+
+    def _raise_failure(self, error: Exception) -> None:
+        """What failed below ORC's C++ code, which passes on no more than a text."""
+        if self._verified is not None and self._verified.failure is not None:
+            raise self._verified.failure from error
+
+    def _open_orc(self, source: pa.NativeFile) -> orc.ORCFile:
         try:
-            return orc.ORCFile(self._source)
+            return orc.ORCFile(source)
         except pa.ArrowNotImplementedError as error:
             raise UnsupportedFeature(f"{self.path!r} holds what pyarrow cannot read: {error}") from error
         except (pa.ArrowException, OSError) as error:
-            raise CorruptFile(f"{self.path!r} is no ORC file: {error}. Restore it from a copy") from error
+            self._raise_failure(error)
+            raise CorruptFile(f"{self.path!r} is not an ORC file: {error}. Restore it from a copy") from error
 
     def _check_schema(self, schema: pa.Schema) -> None:
         if tuple(schema.names) != ACID_COLUMNS or not pa.types.is_struct(schema.field(ROW).type):
             raise CorruptFile(
-                f"{self.path!r} is no file of an ACID table: its columns are {', '.join(schema.names)}, expected "
+                f"{self.path!r} is not a file of an ACID table: its columns are {', '.join(schema.names)}, expected "
                 f"{', '.join(ACID_COLUMNS)}. Move it out of the table's folder"
             )
 
@@ -111,23 +137,23 @@ def _open(store: FileStore, file: FileToRead) -> pa.NativeFile:
     source = store.open_input(file.path)
     if file.length_bytes is None:
         return source
-    # A batch that is still being written: its footer lies at the committed length, not at the end.
+    # A batch that is still being written: its footer ends at the committed length, not at the end.
     with source:
         return pa.BufferReader(source.read_buffer(file.length_bytes))
 
 
 class StripeRows:
-    """What was read of one stripe."""
+    """What was read of one stripe: `batch` as ORC has it, and its parts."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
-        self._batch = batch
+        self.batch = batch
 
     def __len__(self) -> int:
-        return int(self._batch.num_rows)
+        return int(self.batch.num_rows)
 
     def numbers(self, name: str) -> npt.NDArray[Any]:
-        """One of the ACID columns; a null (no writer makes any) counts as -1."""
-        column = self._batch.column(name)
+        """One of the ACID columns, with -1 for a null, which no writer makes."""
+        column = self.batch.column(name)
         return np.asarray((column.fill_null(-1) if column.null_count else column).to_numpy(zero_copy_only=False))
 
     def row_ids(self) -> RowIds:
@@ -135,8 +161,8 @@ class StripeRows:
 
     def columns(self) -> dict[str, Any]:
         """The children of `row` that were read, by the file's names."""
-        if ROW not in self._batch.schema.names:
+        if ROW not in self.batch.schema.names:
             return {}
-        row = self._batch.column(ROW)
-        # .flatten() minds a null row, .field() would not
+        row = self.batch.column(ROW)
+        # .flatten() applies the nulls of the row itself, .field() does not
         return dict(zip([field.name for field in row.type], row.flatten(), strict=True))

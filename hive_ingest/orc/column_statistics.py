@@ -16,8 +16,8 @@ from hive_ingest.orc.protobuf import (
     bytes_field,
     double_field,
     int_field,
+    packed_varints,
     read_fields,
-    read_varint,
     signed_field,
     varint,
 )
@@ -126,21 +126,11 @@ def _bound(message: _Message, *, exact: int, cut: int) -> tuple[bytes, int]:
 
 
 def _bucket(messages: Sequence[_Message]) -> bytes:
-    counts = [_packed(field) for field in _all(messages, 1)]
+    counts = [packed_varints(field) for field in _all(messages, 1)]
     if len({len(count) for count in counts}) != 1:
         raise _NotMergeableError
     totals = [sum(column) for column in zip(*counts, strict=True)]
     return bytes_field(1, b"".join(map(varint, totals)))
-
-
-def _packed(field: Field) -> list[int]:
-    if isinstance(field.value, int):
-        return [field.value]
-    found, at = [], 0
-    while at < len(field.value):
-        number, at = read_varint(field.value, at)
-        found.append(number)
-    return found
 
 
 def _decimal(messages: Sequence[_Message]) -> bytes:
@@ -160,9 +150,9 @@ def _as_decimal(field: Field) -> Decimal:
     try:
         number = Decimal(field.as_bytes.decode("ascii"))
     except (InvalidOperation, UnicodeDecodeError) as error:
-        raise WireError("decimal statistics are no decimal") from error
+        raise WireError("decimal statistics are not a decimal") from error
     if not number.is_finite():
-        raise WireError("decimal statistics are no number")
+        raise WireError("decimal statistics are not a number")
     return number
 
 

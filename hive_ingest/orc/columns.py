@@ -1,4 +1,4 @@
-"""The columns of an ORC file as its footer tells them: types, names and statistics, in a tree.
+"""The columns of an ORC file as its footer describes them: types, names and statistics, in a tree.
 
 Arrow's schema of a file loses what matters here: that a string is a CHAR, and the smallest and largest values.
 """
@@ -10,23 +10,40 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hive_ingest.errors import CorruptFile, UnsupportedFeature
-from hive_ingest.orc.protobuf import Field, WireError, read_fields, read_varint
+from hive_ingest.orc.protobuf import Field, WireError, packed_varints, read_fields
 from hive_ingest.orc.tail import OrcTail
 
 
 class OrcKind(enum.IntEnum):
-    """`Type.Kind` of orc_proto.proto, as far as it is asked for here."""
+    """`Type.Kind` of orc_proto.proto, as far as it is used here."""
 
+    STRING = 7
     TIMESTAMP = 9
+    LIST = 10
+    MAP = 11
     STRUCT = 12
+    UNION = 13
     DATE = 15
+    VARCHAR = 16
     CHAR = 17
     TIMESTAMP_INSTANT = 18
+
+
+_NUMBER_OF_CHILDREN: dict[int, int] = {OrcKind.LIST: 1, OrcKind.MAP: 2}
 
 
 #: Nanoseconds since 1970 that fit an Arrow timestamp (years 1677 to 2262).
 _NANOSECONDS = range(-(2**63), 2**63)
 _DAY_NS = 86_400_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """One `Type` of the footer; `children` are numbers of columns, `names` are those of a struct's fields."""
+
+    kind: int
+    children: tuple[int, ...]
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +78,24 @@ class OrcColumn:
 def column_tree(tail: OrcTail, path: str) -> OrcColumn:
     """The root of the file's columns. Raises CorruptFile."""
     try:
-        return _column(tail, 0, "")
-    except (WireError, IndexError) as error:
+        builder = _TreeBuilder(tail)
+        root = builder.column("", 0)
+        if builder.next_number != len(builder.types):
+            raise WireError("it has columns outside of its row")
+    except (WireError, IndexError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptFile(
-            f"{path!r} is no ORC file that can be read: its footer's types are broken ({error})"
+            f"{path!r} is damaged: the types in its footer cannot be read ({error}). Restore the file from a copy"
         ) from error
+    return root
 
 
 def check_timestamps(column: OrcColumn, path: str) -> None:
     """Raises UnsupportedFeature when a timestamp in it does not fit nanoseconds.
 
-    Arrow holds what it reads from ORC in nanoseconds, and releases of pyarrow before 26 overflow without a word.
+    Arrow holds what it reads from ORC in nanoseconds, and releases of pyarrow before 26 overflow without an error.
     """
     for kind in (OrcKind.TIMESTAMP, OrcKind.TIMESTAMP_INSTANT):
-        extremes = _told_where(column, kind, path)
+        extremes = _extremes_in_file(column, kind, path)
         if extremes and not (extremes[0] in _NANOSECONDS and extremes[1] in _NANOSECONDS):
             raise UnsupportedFeature(
                 f"column {column.name!r} of {path!r} holds timestamps outside the years 1677 to 2262, which "
@@ -84,11 +105,11 @@ def check_timestamps(column: OrcColumn, path: str) -> None:
 
 def oldest_date(column: OrcColumn, path: str) -> int | None:
     """In days since 1970; None without any date. Raises UnsupportedFeature when the statistics are not there."""
-    extremes = _told_where(column, OrcKind.DATE, path)
+    extremes = _extremes_in_file(column, OrcKind.DATE, path)
     return extremes[0] if extremes else None
 
 
-def _told_where(column: OrcColumn, kind: OrcKind, path: str) -> tuple[int, int] | None:
+def _extremes_in_file(column: OrcColumn, kind: OrcKind, path: str) -> tuple[int, int] | None:
     try:
         return column.extremes(kind)
     except WireError as error:
@@ -98,35 +119,43 @@ def _told_where(column: OrcColumn, kind: OrcKind, path: str) -> tuple[int, int] 
         ) from error
 
 
-def _column(tail: OrcTail, number: int, name: str) -> OrcColumn:
+def column_types(tail: OrcTail) -> list[ColumnType]:
+    """The types of the footer, in pre-order. Raises WireError."""
+    return [_column_type(message) for message in tail.footer.types]
+
+
+def _column_type(message: bytes) -> ColumnType:
     kind, children, names = 0, [], []
-    for field in read_fields(tail.footer.types[number]):
+    for field in read_fields(message):
         if field.number == 1:
             kind = field.as_int
         elif field.number == 2:
-            children += _numbers(field)
+            children += packed_varints(field)
         elif field.number == 3:
-            names.append(field.as_bytes.decode("utf-8", "replace"))
-    if any(child <= number for child in children):
-        raise WireError("a column holds itself")
-    names += [""] * (len(children) - len(names))
-    statistics = tail.footer.statistics
-    return OrcColumn(
-        name,
-        kind,
-        statistics[number] if number < len(statistics) else b"",
-        tuple(_column(tail, child, child_name) for child, child_name in zip(children, names, strict=True)),
-    )
+            names.append(field.as_bytes.decode())
+    expected = _NUMBER_OF_CHILDREN.get(kind, 0) if kind not in (OrcKind.STRUCT, OrcKind.UNION) else len(children)
+    if len(children) != expected or (kind == OrcKind.STRUCT and len(names) != expected):
+        raise WireError("a type does not have the children that it needs")
+    return ColumnType(kind, tuple(children), tuple(names))
 
 
-def _numbers(field: Field) -> list[int]:
-    if isinstance(field.value, int):
-        return [field.value]
-    found, at = [], 0
-    while at < len(field.value):
-        number, at = read_varint(field.value, at)
-        found.append(number)
-    return found
+class _TreeBuilder:
+    """Puts columns into a tree; they have their numbers in pre-order."""
+
+    def __init__(self, tail: OrcTail) -> None:
+        self.types = column_types(tail)
+        self._statistics = tail.footer.statistics
+        self.next_number = 0
+
+    def column(self, name: str, number: int) -> OrcColumn:
+        if number != self.next_number:
+            raise WireError("a column is not where its parent expects it")
+        self.next_number += 1
+        type_ = self.types[number]
+        names = type_.names or [""] * len(type_.children)
+        children = tuple(map(self.column, names, type_.children))
+        statistics = self._statistics[number] if number < len(self._statistics) else b""
+        return OrcColumn(name, type_.kind, statistics, children)
 
 
 #: Field numbers in `ColumnStatistics`.
@@ -148,7 +177,7 @@ def _extremes(column: OrcColumn) -> tuple[int, int] | None:
 
 
 def _timestamps(typed: Mapping[int, Field]) -> tuple[int, int] | None:
-    """From milliseconds in UTC, or of some time zone: then a day is kept clear on either side."""
+    """From milliseconds in UTC, or of some time zone: then with a day to spare on either side."""
     in_utc = _pair(typed, 3)
     if in_utc is not None:
         below = typed[6].as_int - 1 if 6 in typed else 999_999  # nanoseconds below the largest millisecond

@@ -1,14 +1,14 @@
-"""Arrow data made safe for pyarrow's ORC writer. What was seen with pyarrow 26, Hive 3.1.3 and Hive 4.0.1:
+"""Arrow data made safe for pyarrow's ORC writer. Observed with pyarrow 26, Hive 3.1.3 and Hive 4.0.1:
 
-- **Null structs.** The writer takes a child of a struct at its word: where the struct is null and the child is not,
-  a value too many goes into the child's stream, and every later row of that column reads its neighbour's value. So
+- **Null structs.** Where a struct is null and its child is not, the writer puts one value too many into the
+  child's stream, and every later row of that column reads its neighbour's value. So
   validity is pushed down to the children, at every depth; where nothing is null, nothing is copied.
 - **Timestamps before 1970 with a fraction of a second** get negative nanoseconds. pyarrow reads them back; Hive's
-  query fails. This writer cannot be made to do otherwise, so such a value is refused. Whole seconds are right back
+  query fails. The writer has no option for it, so such a value is refused. Whole seconds are right back
   to 1677-09-21 00:12:44, the first that Arrow's nanoseconds hold, and any fraction from 1970 on to
   2262-04-11 23:47:16.854775807, in every time zone of the reader.
 - **Dates** are right from 0001-01-01 to 9999-12-31, also before 1582-10-15, because the files say that they count
-  in the proleptic Gregorian calendar (see `orc_tail`). Beyond, Hive shows another day or NULL: refused.
+  in the proleptic Gregorian calendar (see `tail`). Beyond, Hive shows another day or NULL: refused.
 
 `unwritable_values` finds what is refused.
 """
@@ -28,6 +28,7 @@ from hive_ingest.errors import SerializationError, UnsupportedFeature
 
 BoolArray = npt.NDArray[np.bool_]
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_UNWRITABLE = "a timestamp before 1970 with a fraction of a second, or a date outside the years 1 to 9999"
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, in days since 1970-01-01
 
 
@@ -53,6 +54,41 @@ def unwritable_values(array: pa.Array) -> BoolArray | None:
         return None
     mask = _unwritable(array)
     return mask if mask.any() else None
+
+
+def why_unreadable(array: pa.Array) -> str | None:
+    """What makes a value of `array`, at any depth, unreadable; None if all can be read.
+
+    That is text that is not UTF-8, a decimal of more digits than its type has, or one of `unwritable_values`.
+    """
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        return str(error)
+    return None if unwritable_values(array) is None else _UNWRITABLE
+
+
+def unreadable_row(batch: pa.RecordBatch) -> tuple[int, str] | None:
+    """The first row with a value that cannot be read, and why; None if all can."""
+    found = _unreadable_column(batch)
+    if found is None or batch.num_rows <= 1:
+        return None if found is None else (0, found)
+    # Copies, because Arrow checks nested values outside a slice too.
+    middle = batch.num_rows // 2
+    first, second = (
+        pa.concat_batches([part, part.slice(0, 0)]) for part in (batch.slice(0, middle), batch.slice(middle))
+    )
+    if (in_first := unreadable_row(first)) is not None:
+        return in_first
+    in_second = unreadable_row(second)
+    return None if in_second is None else (middle + in_second[0], in_second[1])
+
+
+def _unreadable_column(batch: pa.RecordBatch) -> str | None:
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if (why := why_unreadable(column)) is not None:
+            return f"column {field.name!r}: {why}"
+    return None
 
 
 def check_writable(schema: pa.Schema) -> None:
@@ -94,7 +130,7 @@ def _holds(type_: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool:
 
 @lru_cache(maxsize=128)
 def _is_safe(schema: pa.Schema) -> bool:
-    """No column could hold anything that needs a look."""
+    """No column can hold a value that must be checked."""
     return not any(_holds(field.type, kind) for field in schema for kind in (pat.is_struct, _is_limited))
 
 
@@ -113,8 +149,8 @@ def _writable(array: pa.Array, field: pa.Field) -> pa.Array:
     bad = unwritable_values(array)
     if bad is not None:
         raise SerializationError(
-            f"column {field.name!r} holds a value that Hive could not read, in row {int(bad.argmax())} of the batch: a "
-            "timestamp before 1970 with a fraction of a second, or a date outside the years 1 to 9999. "
+            f"column {field.name!r} holds a value that Hive could not read, in row {int(bad.argmax())} of the batch: "
+            f"{_UNWRITABLE}. "
             "Round it to whole seconds, or use a string column"
         )
     return _pushed_down(array) if _holds(array.type, pat.is_struct) else array
@@ -125,7 +161,7 @@ def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
         return array.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SerializationError(
-            f"column {field.name!r} of type {field.type} cannot hold what it was given as {array.type}: {error}"
+            f"column {field.name!r} of type {field.type} cannot hold the values of type {array.type}: {error}"
         ) from error
 
 

@@ -1,7 +1,7 @@
-"""The wire format of protobuf, as far as ORC's tails use it.
+"""The wire format of Protocol Buffers, as far as ORC's tails use it.
 
-A tail is a handful of small messages, so this stands in for a dependency. Reading raises WireError for bytes
-that are no message; it never loops, and never allocates by a length that it has not checked.
+Reading raises WireError for bytes that are not a message; it always ends, and never allocates by a length that it has
+not checked. See `docs/design.md` for why this is not the `protobuf` library.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _UINT64 = 0xFFFFFFFFFFFFFFFF
 
 
 class WireError(ValueError):
-    """These bytes are no protobuf message."""
+    """These bytes are not a protobuf message."""
 
 
 class Field(NamedTuple):
@@ -30,7 +30,7 @@ class Field(NamedTuple):
     @property
     def as_int(self) -> int:
         if not isinstance(self.value, int):
-            raise WireError(f"field {self.number} is no number")
+            raise WireError(f"field {self.number} is not a number")
         return self.value
 
     @property
@@ -41,19 +41,19 @@ class Field(NamedTuple):
     @property
     def as_bytes(self) -> bytes:
         if isinstance(self.value, int):
-            raise WireError(f"field {self.number} is no message or text")
+            raise WireError(f"field {self.number} is not a message or text")
         return self.value
 
     @property
     def as_double(self) -> float:
         if len(self.as_bytes) != _FIXED_SIZES[_FIXED64]:
-            raise WireError(f"field {self.number} is no double")
+            raise WireError(f"field {self.number} is not a double")
         number: float = struct.unpack("<d", self.as_bytes)[0]
         return number
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at `at`, and the position behind it."""
+    """The number at `at`, and the position after it."""
     number = shift = 0
     for byte in data[at : at + _MAX_VARINT_BYTES]:
         at += 1
@@ -83,6 +83,22 @@ def read_fields(data: bytes) -> Iterator[Field]:
             raise WireError(f"field {key >> 3} is cut off or of an unknown kind")
         yield Field(key >> 3, data[at : at + size], data[start : at + size])
         at += size
+
+
+def int_fields(data: bytes) -> dict[int, int]:
+    """The numbers of a message, by field number; of a repeated field the last one."""
+    return {field.number: field.value for field in read_fields(data) if isinstance(field.value, int)}
+
+
+def packed_varints(field: Field) -> list[int]:
+    """The numbers of a repeated field, packed into one payload or written one by one."""
+    if isinstance(field.value, int):
+        return [field.value]
+    found, at = [], 0
+    while at < len(field.value):
+        number, at = read_varint(field.value, at)
+        found.append(number)
+    return found
 
 
 def varint(number: int) -> bytes:

@@ -1,6 +1,7 @@
 """ORC files of one (write id, bucket property) joined by copying their stripes by bytes.
 
-Nothing is decoded: offsets, statistics and Hive's key index are written anew, the stripes are the same bytes.
+Nothing is decoded: offsets, statistics, Hive's key index and checksums are made for the new file; the stripes are the
+same bytes, and verified.
 Everything that a reader takes from the file as a whole must therefore be equal in all sources.
 """
 
@@ -14,36 +15,45 @@ import pyarrow as pa
 
 from hive_ingest.errors import CorruptFile, IncompatibleStripes
 from hive_ingest.model import WriteId
+from hive_ingest.orc.acid_schema import (
+    ACID_ITEMS,
+    ACID_KEY_INDEX,
+    BUCKET,
+    ORIGINAL_WRITE_ID,
+    ROW_ID,
+    Key,
+    acid_user_metadata,
+    orc_column_id,
+    parse_key_index,
+)
 from hive_ingest.orc.acid_writer import AcidFile
+from hive_ingest.orc.checksums import CHECKSUM_ITEMS, ChecksummedOutput, verified_input
 from hive_ingest.orc.codec import pack
 from hive_ingest.orc.column_statistics import int_range, merge_column_statistics
 from hive_ingest.orc.protobuf import WireError, read_fields
 from hive_ingest.orc.tail import (
-    ACID_KEY_INDEX,
-    ACID_STATS,
-    ACID_VERSION,
     MAGIC,
     Footer,
     OrcTail,
     Stripe,
-    acid_user_metadata,
+    completed_tail,
     encode_footer,
     read_stripe_statistics,
     read_tail,
-    with_lengths,
 )
-from hive_ingest.storage import FileStore, OutputFile, io_errors
+from hive_ingest.storage import FileStore, io_errors
 
 _COPY_BYTES = 4 * 1024 * 1024
-#: Column ids of an ACID file: 0 is the root, 1 operation, 2 originalTransaction, 3 bucket, 4 rowId.
-_ORIGINAL_TRANSACTION, _BUCKET, _ROW_ID = 2, 3, 4
-_ACID_ITEMS = frozenset({ACID_KEY_INDEX, ACID_STATS, ACID_VERSION})
+#: User metadata that is made for each file; all other must be the same in all of them.
+_OWN_ITEMS = ACID_ITEMS | CHECKSUM_ITEMS
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
+    """A file to copy from; `content` returns verified bytes, where the file has checksums."""
+
     path: str
-    file: pa.NativeFile
+    content: pa.NativeFile
     tail: OrcTail
 
 
@@ -68,15 +78,19 @@ def join(
         _check_equal(opened)
         _check_rows(opened, write_id, bucket_property)
         with store.create(target, sync=sync) as out:
-            stripes = _copy_stripes(opened, out)
-            _write_tail(opened, stripes, out, write_id, bucket_property)
+            content = ChecksummedOutput(out)
+            stripes = _copy_stripes(opened, content)
+            out.write(_written_tail(opened, stripes, content, write_id, bucket_property))
     rows = tuple(stripe.rows for stripe in stripes)
     return AcidFile(target, sum(rows), out.tell(), rows)
 
 
 def _open(stack: ExitStack, store: FileStore, path: str) -> _Source:
     file = stack.enter_context(store.open_input(path))
-    return _Source(path, file, read_tail(file, path))
+    tail = read_tail(file, path)
+    if tail.checksums is not None:
+        file, _ = verified_input(file, tail.checksums, tail.encoded, path)
+    return _Source(path, file, tail)
 
 
 def _traits(tail: OrcTail) -> dict[str, object]:
@@ -91,7 +105,7 @@ def _traits(tail: OrcTail) -> dict[str, object]:
         "writer": footer.writer,
         "calendar": footer.calendar,
         "row index stride": footer.row_index_stride,
-        "user metadata": {name: v for name, v in footer.user_metadata.items() if name not in _ACID_ITEMS},
+        "user metadata": {name: v for name, v in footer.user_metadata.items() if name not in _OWN_ITEMS},
         "encryption": footer.has_encryption or any(stripe.extra for stripe in footer.stripes),
     }
 
@@ -132,21 +146,21 @@ def _check_rows(sources: Sequence[_Source], write_id: WriteId, bucket_property: 
                     f"{bucket_property}, row id {next_row_id - 1}: it belongs to another group"
                 )
         expected = {
-            _ORIGINAL_TRANSACTION: (write_id, write_id),
-            _BUCKET: (bucket_property, bucket_property),
-            _ROW_ID: (start, next_row_id - 1),
+            ORIGINAL_WRITE_ID: (write_id, write_id),
+            BUCKET: (bucket_property, bucket_property),
+            ROW_ID: (start, next_row_id - 1),
         }
         _check_statistics(source, expected)
 
 
-def _key_index(source: _Source) -> list[tuple[int, ...]]:
+def _key_index(source: _Source) -> list[Key]:
     footer = source.tail.footer
-    text = footer.user_metadata.get(ACID_KEY_INDEX, b"").decode("ascii", "replace")
+    value = footer.user_metadata.get(ACID_KEY_INDEX, b"")
     try:
-        keys = [tuple(map(int, entry.split(","))) for entry in text.split(";") if entry]
+        keys = parse_key_index(value)
     except ValueError as error:
-        raise CorruptFile(f"{source.path!r} has a {ACID_KEY_INDEX} that cannot be read: {text!r}") from error
-    if len(keys) != len(footer.stripes) or any(len(key) != 3 for key in keys):
+        raise CorruptFile(f"{source.path!r} has a {ACID_KEY_INDEX} that cannot be read: {value!r}") from error
+    if len(keys) != len(footer.stripes):
         raise IncompatibleStripes(
             f"{source.path!r} has {len(footer.stripes)} stripes and {len(keys)} keys in {ACID_KEY_INDEX}: "
             "it was not written as an ACID file; write it with AcidOrcWriter"
@@ -154,21 +168,22 @@ def _key_index(source: _Source) -> list[tuple[int, ...]]:
     return keys
 
 
-def _check_statistics(source: _Source, expected: dict[int, tuple[int, int]]) -> None:
+def _check_statistics(source: _Source, expected: dict[str, tuple[int, int]]) -> None:
     statistics = source.tail.footer.statistics
     for column, bounds in expected.items():
+        at = orc_column_id(column)
         try:
-            found = int_range(statistics[column]) if column < len(statistics) else None
+            found = int_range(statistics[at]) if at < len(statistics) else None
         except WireError as error:
             raise _corrupt_statistics(source.path, error) from error
         if found is not None and found != bounds:
             raise IncompatibleStripes(
-                f"{source.path!r} holds {found} in its ACID column {column}, expected {bounds}: "
+                f"{source.path!r} holds {found} in its column {column}, expected {bounds}: "
                 "it belongs to another group, or its rows are not in order"
             )
 
 
-def _copy_stripes(sources: Sequence[_Source], out: OutputFile) -> list[Stripe]:
+def _copy_stripes(sources: Sequence[_Source], out: ChecksummedOutput) -> list[Stripe]:
     out.write(MAGIC)
     copied = []
     for source in sources:
@@ -178,38 +193,53 @@ def _copy_stripes(sources: Sequence[_Source], out: OutputFile) -> list[Stripe]:
     return copied
 
 
-def _copy_bytes(source: _Source, offset: int, length: int, out: OutputFile) -> None:
+def _copy_bytes(source: _Source, offset: int, length: int, out: ChecksummedOutput) -> None:
     with io_errors("read", source.path):
-        source.file.seek(offset)
+        source.content.seek(offset)
     while length:
-        with io_errors("read", source.path):
-            data = source.file.read_buffer(min(length, _COPY_BYTES))
+        data = _read(source, min(length, _COPY_BYTES))
         if not data.size:
-            raise CorruptFile(f"{source.path!r} ended while it was read: somebody cut it off")
+            raise CorruptFile(f"{source.path!r} ended while it was read: another process has truncated it")
         out.write(data)
         length -= data.size
 
 
-def _write_tail(
-    sources: Sequence[_Source], stripes: Sequence[Stripe], out: OutputFile, write_id: WriteId, bucket_property: int
-) -> None:
+def _read(source: _Source, count: int) -> pa.Buffer:
+    with io_errors("read", source.path):
+        return source.content.read_buffer(count)
+
+
+def _written_tail(
+    sources: Sequence[_Source],
+    stripes: Sequence[Stripe],
+    out: ChecksummedOutput,
+    write_id: WriteId,
+    bucket_property: int,
+) -> bytes:
+    """Writes the stripe statistics, and returns what follows them."""
     first = sources[0].tail
     postscript = first.postscript
     rows = sum(stripe.rows for stripe in stripes)
     keys = [(write_id, bucket_property, row_id) for row_id in _last_row_ids(sources)]
-    others = {name: v for name, v in first.footer.user_metadata.items() if name not in _ACID_ITEMS}
     footer = replace(
         first.footer,
         content_length=out.tell(),
         stripes=tuple(stripes),
-        user_metadata=others | acid_user_metadata(keys, inserts=rows),
+        user_metadata={name: v for name, v in first.footer.user_metadata.items() if name not in _OWN_ITEMS},
         rows=rows,
         statistics=_merged_statistics(sources),
         software_version=_common_software_version(sources),
     )
     metadata = pack(_joined_stripe_statistics(sources), postscript.codec, postscript.block_size)
-    encoded = pack(encode_footer(footer), postscript.codec, postscript.block_size)
-    out.write(metadata + encoded + with_lengths(postscript, len(encoded), len(metadata)))
+    out.write(metadata)
+    return completed_tail(
+        pack(encode_footer(footer), postscript.codec, postscript.block_size),
+        postscript,
+        metadata_length=len(metadata),
+        checksums=out.checksums(),
+        items=acid_user_metadata(keys, inserts=rows),
+        calendar=footer.calendar,
+    )
 
 
 def _last_row_ids(sources: Sequence[_Source]) -> list[int]:
@@ -233,7 +263,7 @@ def _merged_statistics(sources: Sequence[_Source]) -> tuple[bytes, ...]:
 
 def _joined_stripe_statistics(sources: Sequence[_Source]) -> bytes:
     """Messages that follow each other merge; without those of one file, positions would shift, so none are kept."""
-    parts = [read_stripe_statistics(source.file, source.tail, source.path) for source in sources]
+    parts = [read_stripe_statistics(source.content, source.tail, source.path) for source in sources]
     for source, part in zip(sources, parts, strict=True):
         try:
             count = sum(field.number == 1 for field in read_fields(part))

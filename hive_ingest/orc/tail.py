@@ -2,21 +2,29 @@
 
     … stripes | stripe statistics | footer | postscript | one byte: the length of the postscript
 
-`hive.acid.*` is user metadata in the footer. pyarrow's writer cannot set it, and no file is patched once it is
-written, so `completed_ending` is used while the tail passes by: protobuf messages that follow each
-other merge, so one more chunk behind the footer adds items to it, and the postscript counts it in.
+`hive.acid.*` and our checksums are user metadata in the footer. pyarrow's writer cannot set it, and no file is
+changed once it is written, so `completed_tail` adds it while the tail is being written: concatenated protobuf messages
+merge, so further chunks after the footer add items to it, and the postscript counts them in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from hive_ingest.errors import CorruptFile
+from hive_ingest.orc.checksums import (
+    CHECKSUM_BYTES,
+    CONTENT_CHECKSUMS,
+    ContentChecksums,
+    has_valid_checksum,
+    sealed_tail,
+    tail_checksum_item,
+)
 from hive_ingest.orc.codec import MAX_BLOCK_SIZE, Codec, store, unpack
-from hive_ingest.orc.protobuf import WireError, bytes_field, int_field, read_fields, read_varint
+from hive_ingest.orc.protobuf import WireError, bytes_field, int_field, packed_varints, read_fields
 from hive_ingest.storage import io_errors
 
 MAGIC = b"ORC"
@@ -25,10 +33,6 @@ PROLEPTIC_GREGORIAN = 2
 _DEFAULT_BLOCK_SIZE = 256 * 1024
 _MAX_POSTSCRIPT_BYTES = 255
 _FIRST_READ_BYTES = 16 * 1024
-
-ACID_KEY_INDEX = "hive.acid.key.index"
-ACID_STATS = "hive.acid.stats"
-ACID_VERSION = "hive.acid.version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +92,12 @@ class Footer:
 
 @dataclass(frozen=True, slots=True)
 class OrcTail:
+    """`encoded` are the bytes from the start of the footer to the end of the file, `checksums` those of the rest."""
+
     postscript: PostScript
     footer: Footer
+    encoded: bytes
+    checksums: ContentChecksums | None
 
 
 def parse_postscript(ending: bytes, file_size: int, path: str) -> PostScript:
@@ -125,14 +133,31 @@ def parse_stripe_rows(ending: bytes, postscript: PostScript, path: str) -> tuple
 
 
 def read_tail(source: pa.NativeFile, path: str) -> OrcTail:
-    """The tail of an open file; `path` is for messages. Raises CorruptFile, StreamingIOFailure."""
+    """The tail of an open file, verified where the file has checksums; `path` is for messages.
+
+    Raises CorruptFile, StreamingIOFailure.
+    """
     with io_errors("read", path):
         size = source.size()
         ending = _last_bytes(source, size, _FIRST_READ_BYTES)
         postscript = parse_postscript(ending, size, path)
         if postscript.tail_length > len(ending):
             ending = _last_bytes(source, size, postscript.tail_length)
-    return OrcTail(postscript, parse_footer(ending, postscript, size, path))
+    encoded = ending[-postscript.tail_length :]
+    is_valid = has_valid_checksum(encoded, postscript.size + 1)
+    if is_valid is False:
+        raise CorruptFile(f"{path!r} is damaged: the checksum of its tail is wrong. Restore the file from a copy")
+    footer = parse_footer(encoded, postscript, size, path)
+    checksums = _content_checksums(footer, size - len(encoded), path) if is_valid else None
+    return OrcTail(postscript, footer, encoded, checksums)
+
+
+def _content_checksums(footer: Footer, content_bytes: int, path: str) -> ContentChecksums | None:
+    value = footer.user_metadata.get(CONTENT_CHECKSUMS)
+    try:
+        return None if value is None else ContentChecksums.decode(value, content_bytes)
+    except WireError as error:
+        raise _corrupt(path, error) from error
 
 
 def read_stripe_statistics(source: pa.NativeFile, tail: OrcTail, path: str) -> bytes:
@@ -147,15 +172,35 @@ def read_stripe_statistics(source: pa.NativeFile, tail: OrcTail, path: str) -> b
         raise _corrupt(path, error) from error
 
 
-def completed_ending(postscript: PostScript, items: Mapping[str, bytes]) -> bytes:
-    """What stands in place of a file's postscript and last byte, so that its footer has these items too.
+def completed_tail(
+    footer: bytes,
+    postscript: PostScript,
+    *,
+    metadata_length: int,
+    checksums: ContentChecksums,
+    items: Mapping[str, bytes],
+    calendar: int | None = PROLEPTIC_GREGORIAN,
+) -> bytes:
+    """A tail with more user metadata, with checksums, and with a calendar.
 
-    It also says that dates and timestamps count in the proleptic Gregorian calendar, as Arrow does: without that
-    Hive 4 takes them for Julian before 1582-10-15 and shows another day (ORC-27).
+    pyarrow's writer leaves the calendar out, though its dates and timestamps count in the proleptic Gregorian one.
+    Without it Hive 4 takes them for Julian before 1582-10-15 and shows another day (ORC-27).
+
+    Args:
+        footer: As it stands in the file.
+        postscript: The one that belongs to it; its lengths are replaced.
+        metadata_length: Of the stripe statistics before the footer.
+        checksums: Of all that stands before the footer.
+        items: The user metadata to add.
+        calendar: ORC's `CalendarKind`.
     """
-    fields = _encode_items(items) + int_field(11, PROLEPTIC_GREGORIAN)
-    added = store(fields, postscript.codec, postscript.block_size)
-    return added + with_lengths(postscript, postscript.footer_length + len(added), postscript.metadata_length)
+    added = _encode_items({**items, CONTENT_CHECKSUMS: checksums.encode()})
+    added += b"" if calendar is None else int_field(11, calendar)
+    last = tail_checksum_item(0)
+    # The last item is a chunk of its own: no chunk header may divide it.
+    footer += b"".join(store(part, postscript.codec, postscript.block_size) for part in (added, last))
+    ending = with_lengths(postscript, len(footer), metadata_length)
+    return sealed_tail(footer[:-CHECKSUM_BYTES], ending)
 
 
 def encode_footer(footer: Footer) -> bytes:
@@ -179,7 +224,7 @@ def encode_footer(footer: Footer) -> bytes:
 
 def with_lengths(postscript: PostScript, footer_length: int, metadata_length: int) -> bytes:
     """The postscript with other lengths, and the last byte of the file."""
-    # Lengths in front: Hive looks for the magic bytes at the very end.
+    # The lengths come first: Hive looks for the magic bytes at the very end.
     message = int_field(1, footer_length) + int_field(5, metadata_length) + postscript.rest
     return message + bytes([len(message)])
 
@@ -193,19 +238,9 @@ def _encode_stripe(stripe: Stripe) -> bytes:
     return b"".join(int_field(i, number) for i, number in enumerate(numbers, 1)) + stripe.extra
 
 
-def acid_user_metadata(keys: Iterable[tuple[int, int, int]], *, inserts: int, deletes: int = 0) -> dict[str, bytes]:
-    """Hive's `OrcRecordUpdater` metadata; `keys` are (write id, bucket property, row id) of each stripe's last row."""
-    index = "".join(f"{write_id},{bucket},{row_id};" for write_id, bucket, row_id in keys)
-    return {
-        ACID_KEY_INDEX: index.encode(),
-        ACID_STATS: f"{inserts},0,{deletes}".encode(),
-        ACID_VERSION: b"2",
-    }
-
-
 def _corrupt(path: str, error: WireError) -> CorruptFile:
     return CorruptFile(
-        f"{path!r} is no complete ORC file: {error}. If a writer was killed there, abort its transaction; "
+        f"{path!r} is not a complete ORC file: {error}. If a writer was killed there, abort its transaction; "
         "otherwise restore the file from a copy"
     )
 
@@ -226,7 +261,7 @@ def _postscript(ending: bytes, file_size: int) -> PostScript:
     magic = rest = b""
     for field in read_fields(raw):
         if field.number == 4:
-            version = _versions(field.value)
+            version = tuple(packed_varints(field))
         elif field.number == 8000:
             magic = field.as_bytes
         else:
@@ -250,16 +285,6 @@ def _postscript(ending: bytes, file_size: int) -> PostScript:
     if found.codec != Codec.NONE and not 0 < found.block_size <= MAX_BLOCK_SIZE:
         raise WireError(f"a compression block of {found.block_size} bytes is impossible")
     return found
-
-
-def _versions(value: int | bytes) -> tuple[int, ...]:
-    if isinstance(value, int):
-        return (value,)
-    found, at = [], 0
-    while at < len(value):
-        number, at = read_varint(value, at)
-        found.append(number)
-    return tuple(found)
 
 
 def _codec(kind: int) -> Codec:
@@ -339,4 +364,4 @@ def _check_stripes(footer: Footer, content_end: int) -> None:
     if sum(stripe.rows for stripe in footer.stripes) != footer.rows:
         raise WireError("its stripes do not hold the rows that its footer counts")
     if not footer.types:
-        raise WireError("its footer names no column")
+        raise WireError("its footer has no columns")

@@ -14,9 +14,10 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from hive_ingest.acid.names import partition_name
+from hive_ingest.acid.partition_values import padded
 from hive_ingest.errors import InvalidOperation
 from hive_ingest.model import DEFAULT_PARTITION_NAME, Column, Partition, Table
-from hive_ingest.schema import arrow_type, parse_type, partition_text
+from hive_ingest.schema import arrow_type, parse_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +54,11 @@ def partition_value(key: Column, text: str) -> Any:
     if text == DEFAULT_PARTITION_NAME:
         return pa.scalar(None, type_)
     try:
-        return pa.scalar(partition_text(text, parse_type(key.type))).cast(type_)
+        return pa.scalar(padded(text, parse_type(key.type))).cast(type_)
     except pa.ArrowException as error:
         raise InvalidOperation(
-            f"the partition value {text!r} of {key.name} is no {key.type}: drop the partition, or alter the key's type"
+            f"the partition value {text!r} of {key.name} is not of type {key.type}: drop the partition, or alter the "
+            "key's type"
         ) from error
 
 
@@ -64,7 +66,7 @@ def prune(partitions: Sequence[PartitionToRead], schema: pa.Schema, expression: 
     """Those that may hold a row for which `expression` is true, in order; nothing is listed or opened.
 
     Each partition is made a dataset fragment with what is known of its rows, and Arrow simplifies the expression
-    by that. The fragments' paths are numbers and stand for nothing: no file is ever read through them.
+    by that. The fragments' paths are mere numbers: no file is ever read through them.
     """
     file_format = pads.IpcFileFormat()
     nowhere = pafs.LocalFileSystem()

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from hive_ingest.errors import ConfigurationError
 
-#: How an expression prints a reference by position, whose names cannot be told (`pc.field(0)`).
+#: How an expression prints a reference by position (`pc.field(0)`), from which no name can be learned.
 _BY_POSITION = "FieldPath("
 
 

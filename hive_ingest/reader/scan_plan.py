@@ -49,9 +49,11 @@ def plan_scan(
     table: str | TableName,
     *,
     columns: Sequence[str] | None = None,
+    where: str | None = None,
     filter: pc.Expression | None = None,
     row_ids: bool = False,
     split_bytes: int = DEFAULT_SPLIT_BYTES,
+    verify_checksums: bool = True,
     lock_wait_seconds: float = DEFAULT_LOCK_WAIT_SECONDS,
     agent_info: str = DEFAULT_AGENT_INFO,
 ) -> list[Split]:
@@ -62,7 +64,7 @@ def plan_scan(
     name = TableName.of(table)
     transaction = ReadTransaction(client, name, lock_wait_seconds=lock_wait_seconds, agent_info=agent_info)
     try:
-        projection, partitions = what_to_read(client, name, columns, filter, row_ids)
+        projection, partitions = what_to_read(client, name, columns, where, filter, row_ids, verify_checksums)
         snapshot = Snapshot(transaction.valid_write_ids, transaction.valid_txns)
         listed = [list_files(partition, snapshot) for partition in partitions]
     except BaseException as error:

@@ -169,6 +169,8 @@ def _simple(type_: HiveType) -> Cast:
             # Arrow wants room for every number of the integer's type, not only for those that are there.
             array = array.cast(pa.decimal256(76, type_.parameters[1]))
         # Only double to float is rounded; whole numbers must still be exact in it.
+        if pat.is_date64(array.type):
+            strict_arrays.valid(array)  # a time of day would be cut off
         rounds = type_.kind == "float" and pat.is_floating(array.type)
         try:
             found = array if array.type == type_.arrow else array.cast(type_.arrow, safe=not rounds)
@@ -180,6 +182,8 @@ def _simple(type_: HiveType) -> Cast:
 
 
 def _checked(found: pa.Array, source: pa.Array, type_: HiveType) -> pa.Array:
+    if type_.kind in ("string", "char", "varchar", "decimal"):
+        strict_arrays.valid(found)
     if type_.kind in ("char", "varchar"):
         return strict_arrays.characters(found, type_)
     if type_.kind == "float":

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import pyarrow as pa
 
 from hive_ingest.errors import ConfigurationError, SerializationError
 from hive_ingest.record_writer.arrow_casts import Casts, FieldCast, cast_fields
+from hive_ingest.record_writer.arrow_copies import Copy, copy_of, owned_type
 from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
 from hive_ingest.record_writer.json_records import UnknownFields
 from hive_ingest.record_writer.record_by_record import to_batch
@@ -27,8 +28,14 @@ logger = logging.getLogger("hive_ingest.record_writer")
 
 @dataclass(frozen=True, slots=True)
 class ArrowPlan:
-    """How batches of one schema become rows of the table."""
+    """How batches of one schema become rows of the table.
 
+    `places` are the columns of the data that the table has (None: all, in order); `fields` refer to these columns by
+    position, and `copy` copies them.
+    """
+
+    places: list[int] | None
+    copy: Copy
     fields: list[FieldCast]
     unknown: frozenset[str]
 
@@ -47,7 +54,8 @@ class ArrowBlock:
 
     @property
     def nbytes(self) -> int:
-        return sum(batch.nbytes for batch in self.batches)
+        total: int = sum(batch.get_total_buffer_size() for batch in self.batches)
+        return total
 
 
 class ArrowWriter:
@@ -55,7 +63,8 @@ class ArrowWriter:
 
     `write()` takes a RecordBatch, a Table, a RecordBatchReader, anything with the Arrow interface
     (`__arrow_c_stream__`, `__arrow_c_array__`: data frames of pandas, polars and others), or an iterable of
-    those. Types are cast where every value stays what it is; docs/records.md lists them.
+    those. The data is copied, so the caller may reuse its memory after `write()`. Types are cast where every value
+    stays what it is; docs/records.md lists them.
 
     - `missing_columns`: "fail" or "null", for columns (and fields of structs) that the data lacks.
     - `unknown_fields`: "ignore" (named once in the log) or "fail", for those that the table lacks.
@@ -88,13 +97,14 @@ class ArrowWriter:
         self._block_bytes = block_bytes
         self._named: set[str] = set()
         self._columns: list[TypedColumn] | None = None
+        self._plan: tuple[pa.Schema, ArrowPlan] | None = None
         self.discard()
 
     def bind(self, schema: RecordSchema) -> None:
         """Raises StreamingConnectionError for two columns that differ only by case."""
         self._columns = typed_columns(schema.all_columns)
         self._arrow_schema = schema.arrow
-        self._plan: tuple[pa.Schema, ArrowPlan] | None = None
+        self._plan = None
 
     def discard(self) -> None:
         """Forget all that is kept; record numbers start at 0 again."""
@@ -104,40 +114,60 @@ class ArrowWriter:
     def _forget_batches(self) -> None:
         self._batches: list[pa.RecordBatch] = []
         self._kept_bytes = 0
+        self._kept_plan: ArrowPlan
 
     def write(self, records: object) -> Iterator[ArrowBlock]:
         """Raises SerializationError, as the answer is iterated, for data whose columns do not fit the table's."""
         for batch in _batches(records):
-            yield from self._keep(batch)
-            if self._kept_bytes >= self._block_bytes:
-                yield from self.drain()
+            if batch.num_rows:
+                yield from self._keep(batch)
 
     def drain(self) -> Iterator[ArrowBlock]:
         """Give up all that is kept."""
         batches = self._batches
         self._forget_batches()
         if batches:
-            yield self._block(batches, self._plan_for(batches[0].schema))
+            first_record = self._next_record
+            self._next_record += sum(batch.num_rows for batch in batches)
+            yield ArrowBlock(batches, first_record, self._kept_plan)
 
     def _keep(self, batch: pa.RecordBatch) -> Iterator[ArrowBlock]:
-        if not batch.num_rows:
-            return
-        if self._batches and self._batches[-1].schema != batch.schema:
-            yield from self.drain()
         plan = self._plan_for(batch.schema)
-        if batch.nbytes < self._block_bytes * 3 // 2:
-            self._batches.append(batch)
-            self._kept_bytes += batch.nbytes
+        if self._batches and plan is not self._kept_plan:
+            yield from self.drain()
+        self._kept_plan = plan
+        if plan.places is not None:
+            batch = batch.select(plan.places)
+        most = self._block_bytes * 3 // 2
+        # All of what the batch is a slice of is an upper bound, and much cheaper to get.
+        nbytes = batch.get_total_buffer_size()
+        if nbytes >= most:
+            nbytes = batch.nbytes
+        if nbytes < most:
+            self._append(batch, plan)
+            if self._kept_bytes >= self._block_bytes:
+                yield from self.drain()
             return
-        yield from self.drain()
-        rows = max(1, batch.num_rows * self._block_bytes // batch.nbytes)
+        rows = max(1, batch.num_rows * self._block_bytes // nbytes)
         for start in range(0, batch.num_rows, rows):
-            yield self._block([batch.slice(start, rows)], plan)
+            self._append(batch.slice(start, rows), plan)
+            # What a slice of views refers to is more than what it holds: then several pieces make a block.
+            if self._kept_bytes >= self._block_bytes // 2:
+                yield from self.drain()
 
-    def _block(self, batches: list[pa.RecordBatch], plan: ArrowPlan) -> ArrowBlock:
-        block = ArrowBlock(batches, self._next_record, plan)
-        self._next_record += sum(batch.num_rows for batch in batches)
-        return block
+    def _append(self, batch: pa.RecordBatch, plan: ArrowPlan) -> None:
+        try:
+            batch.validate()  # cheap, and a broken array of another library could crash the process in the copy
+            owned = plan.copy(batch)
+        except pa.ArrowException as error:
+            record = self._records_written()
+            raise SerializationError(f"record {record}: the Arrow data is not valid: {error}", record=record) from error
+        self._batches.append(owned)
+        self._kept_bytes += owned.get_total_buffer_size()
+
+    def _records_written(self) -> int:
+        kept: int = sum(batch.num_rows for batch in self._batches)
+        return self._next_record + kept
 
     def _plan_for(self, schema: pa.Schema) -> ArrowPlan:
         if self._columns is None:
@@ -150,11 +180,18 @@ class ArrowWriter:
         unknown: set[str] = set()
         casts = Casts(missing=self._column_missing, unknown=unknown.add, local_instants=self._local_instants)
         try:
-            fields = casts.fields(list(schema), columns)
+            fields = casts.fields([field.with_type(owned_type(field.type)) for field in schema], columns)
         except BadValue as bad:
-            raise SerializationError(f"the Arrow data does not fit the table: {bad}", record=self._next_record) from bad
+            raise SerializationError(
+                f"the Arrow data does not fit the table: {bad}", record=self._records_written()
+            ) from bad
         self._check_unknown(unknown)
-        return ArrowPlan(fields, frozenset(unknown))
+        places = [field.place for field in fields if field.place is not None]
+        kept = pa.schema([schema.field(place) for place in places])
+        positions = {place: position for position, place in enumerate(places)}
+        fields = [replace(field, place=None if field.place is None else positions[field.place]) for field in fields]
+        is_all = places == list(range(len(schema)))
+        return ArrowPlan(None if is_all else places, copy_of(kept), fields, frozenset(unknown))
 
     def _column_missing(self, path: str) -> None:
         if self._missing_columns == "fail":
@@ -166,7 +203,7 @@ class ArrowWriter:
             raise SerializationError(
                 f"the Arrow data does not fit the table: it has no column for {names}. Drop them, or let them pass by "
                 "unknown_fields='ignore'",
-                record=self._next_record,
+                record=self._records_written(),
             )
         for name in sorted(unknown - self._named):
             logger.warning("field %s matches no column and is ignored", ascii(name))
@@ -181,7 +218,8 @@ class ArrowWriter:
             first += batch.num_rows
         batch = self._joined(found, block.first_record)
         records = first - block.first_record
-        return Parsed(batch, records, records - batch.num_rows, block.plan.unknown, block.plan.matched)
+        skipped = records - batch.num_rows
+        return Parsed(batch, records, skipped, block.plan.unknown, block.plan.matched, is_checked=True)
 
     def _joined(self, batches: list[pa.RecordBatch], first_record: int) -> pa.RecordBatch:
         if not batches:

@@ -10,7 +10,12 @@ from hive_ingest.record_writer.bad_records import BadRecords, OnError
 from hive_ingest.record_writer.delimited_blocks import DelimitedBlocks
 from hive_ingest.record_writer.delimited_records import DelimitedFormat, DelimitedRecords
 from hive_ingest.record_writer.record_by_record import parse_halving, parse_records
-from hive_ingest.record_writer.text_blocks import DEFAULT_BLOCK_BYTES, TextBlock, TextRecordWriter
+from hive_ingest.record_writer.text_blocks import (
+    DEFAULT_BLOCK_BYTES,
+    DEFAULT_MAX_RECORD_BYTES,
+    TextBlock,
+    TextRecordWriter,
+)
 from hive_ingest.record_writer.typed_columns import TypedColumn, not_bound, typed_columns
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 
@@ -32,6 +37,8 @@ class StrictDelimitedInputWriter(TextRecordWriter):
       the end are null, further ones are ignored).
     - `on_error`: "fail" (a bad record fails the transaction) or "skip" (it is left out and counted).
     - `block_bytes`: text that is parsed in one call, in bytes.
+    - `max_record_bytes`: the longest record that is accepted; a longer one fails the transaction, whatever `on_error`
+      says, and at most about that much of a record that never ends is read.
     """
 
     def __init__(
@@ -45,8 +52,9 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         missing_fields: MissingFields = "fail",
         on_error: OnError = "fail",
         block_bytes: int = DEFAULT_BLOCK_BYTES,
+        max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
     ) -> None:
-        super().__init__(line_delimiter=line_delimiter, block_bytes=block_bytes)
+        super().__init__(line_delimiter=line_delimiter, block_bytes=block_bytes, max_record_bytes=max_record_bytes)
         if missing_fields not in ("fail", "null"):
             raise ConfigurationError(f"missing_fields={missing_fields!r} is unknown: use 'fail' or 'null'")
         _check_characters(field_delimiter, line_delimiter, null_format, escape)
@@ -82,11 +90,13 @@ class StrictDelimitedInputWriter(TextRecordWriter):
 
     def _parse_at_once(self, block: TextBlock) -> Parsed | None:
         batch = self._blocks.parse(block)
-        return None if batch is None else Parsed(batch, block.records, matched_columns=self._matched)
+        return None if batch is None else Parsed(batch, block.records, matched_columns=self._matched, is_checked=True)
 
     def _parse_records(self, block: TextBlock) -> Parsed:
         batch = parse_records(block, self._records.row, self._arrow_schema, self._bad_records)
-        return Parsed(batch, block.records, block.records - batch.num_rows, matched_columns=self._matched)
+        return Parsed(
+            batch, block.records, block.records - batch.num_rows, matched_columns=self._matched, is_checked=True
+        )
 
     def _field_order(self, columns: list[TypedColumn]) -> list[str]:
         names = [name for name, _ in columns]

@@ -15,7 +15,12 @@ from hive_ingest.record_writer.bad_records import BadRecords, OnError
 from hive_ingest.record_writer.json_blocks import JsonBlocks
 from hive_ingest.record_writer.json_records import BinaryFormat, JsonRecords, UnknownFields
 from hive_ingest.record_writer.record_by_record import parse_halving, parse_records
-from hive_ingest.record_writer.text_blocks import DEFAULT_BLOCK_BYTES, TextBlock, TextRecordWriter
+from hive_ingest.record_writer.text_blocks import (
+    DEFAULT_BLOCK_BYTES,
+    DEFAULT_MAX_RECORD_BYTES,
+    TextBlock,
+    TextRecordWriter,
+)
 from hive_ingest.record_writer.typed_columns import not_bound, typed_columns
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 from hive_ingest.schema import HiveType
@@ -39,6 +44,8 @@ class StrictJsonWriter(TextRecordWriter):
     - `unknown_fields`: "ignore" (named once in the log) or "fail" (a record that has one is bad).
     - `binary_format`: "base64" or "rawstring", as the SerDe property `json.binary.format`.
     - `block_bytes`: text that is parsed in one call, in bytes.
+    - `max_record_bytes`: the longest record that is accepted; a longer one fails the transaction, whatever `on_error`
+      says, and at most about that much of a record that never ends is read.
     """
 
     # White space to JSON outside a string, and as forbidden inside: so nothing changes.
@@ -52,8 +59,9 @@ class StrictJsonWriter(TextRecordWriter):
         binary_format: BinaryFormat = "base64",
         line_delimiter: str = "\n",
         block_bytes: int = DEFAULT_BLOCK_BYTES,
+        max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
     ) -> None:
-        super().__init__(line_delimiter=line_delimiter, block_bytes=block_bytes)
+        super().__init__(line_delimiter=line_delimiter, block_bytes=block_bytes, max_record_bytes=max_record_bytes)
         _check_option("unknown_fields", unknown_fields, ("ignore", "fail"))
         _check_option("binary_format", binary_format, ("base64", "rawstring"))
         self._bad_records = BadRecords(on_error)
@@ -91,6 +99,7 @@ class StrictJsonWriter(TextRecordWriter):
             block.records,
             unknown_fields=found.unknown_fields,
             matched_columns=found.matched_columns,
+            is_checked=True,
         )
 
     def _parse_records(self, block: TextBlock) -> Parsed:
@@ -99,7 +108,7 @@ class StrictJsonWriter(TextRecordWriter):
         unknown = frozenset(records.seen.unknown)
         self._name_unknown(unknown)
         skipped = block.records - batch.num_rows
-        return Parsed(batch, block.records, skipped, unknown, frozenset(records.seen.columns))
+        return Parsed(batch, block.records, skipped, unknown, frozenset(records.seen.columns), is_checked=True)
 
     def _name_unknown(self, fields: frozenset[str]) -> None:
         if new := sorted(fields - self._named):

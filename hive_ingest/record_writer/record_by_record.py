@@ -38,6 +38,7 @@ def _joined(first: Parsed, second: Parsed) -> Parsed:
         first.skipped + second.skipped,
         first.unknown_fields | second.unknown_fields,
         (first.matched_columns or frozenset()) | (second.matched_columns or frozenset()),
+        is_checked=first.is_checked and second.is_checked,
     )
 
 

@@ -90,6 +90,15 @@ def no_new_infinity(array: pa.Array, source: pa.Array) -> None:
         _all(pc.or_(pc.is_finite(array), pc.invert(pc.is_finite(source))), "a number out of range for float")
 
 
+def valid(array: pa.Array) -> pa.Array:
+    """Values that their type can hold: Arrow does not look at them when an array is made from buffers."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise Doubt(str(error)) from error
+    return array
+
+
 def readable_by_hive(array: pa.Array) -> pa.Array:
     """Dates or timestamps of which none would come out of an ORC file as another, or not at all."""
     if unwritable_values(array) is not None:

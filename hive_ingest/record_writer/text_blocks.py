@@ -6,7 +6,6 @@ none. In a block the records stand as lines, each with one newline behind it, wh
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,8 +17,12 @@ from hive_ingest.errors import ConfigurationError, SerializationError, Streaming
 
 #: So small that a transaction of some ten thousand records keeps several threads busy.
 DEFAULT_BLOCK_BYTES: Final = 2 << 20
+#: Parsing a record on its own takes some twenty times its size in memory.
+DEFAULT_MAX_RECORD_BYTES: Final = 16 << 20
 NEWLINE: Final = 0x0A
 CARRIAGE_RETURN: Final = 0x0D
+#: What an argument without any byte stands for: its end ends a record, which is empty.
+_EMPTY_RECORD: Final = b"\n"
 #: Items of an iterable that are looked at together.
 _ITEMS_AT_ONCE: Final = 512
 
@@ -81,7 +84,7 @@ class TextRecordWriter:
 
     newline_stand_in: bytes | None = None
 
-    def __init__(self, *, line_delimiter: str, block_bytes: int) -> None:
+    def __init__(self, *, line_delimiter: str, block_bytes: int, max_record_bytes: int) -> None:
         if len(line_delimiter) != 1 or not line_delimiter.isascii():
             raise ConfigurationError(
                 f"line_delimiter={line_delimiter!r} is not one ASCII character "
@@ -89,10 +92,18 @@ class TextRecordWriter:
             )
         if block_bytes < 1:
             raise ConfigurationError(f"block_bytes={block_bytes} is not positive")
+        if max_record_bytes < 1:
+            raise ConfigurationError(f"max_record_bytes={max_record_bytes} is not positive")
         self._delimiter = line_delimiter.encode()
         self._is_plain = line_delimiter == "\n"
         self._block_bytes = block_bytes
+        self._max_record_bytes = max_record_bytes
         self.discard()
+
+    @property
+    def max_record_bytes(self) -> int:
+        """The longest record that is accepted, in bytes without its delimiter."""
+        return self._max_record_bytes
 
     def discard(self) -> None:
         """Forget all that is kept; record numbers and byte offsets start at 0 again."""
@@ -111,12 +122,11 @@ class TextRecordWriter:
         """Keep text (bytes, str, buffers, files, paths) or items (any other iterable) as records."""
         # The common case comes first and stays flat: it runs up to a million times a second.
         if type(records) is bytes and self._is_plain:
-            if records:
-                self._chunks.append(records)
-                self._room_bytes -= len(records)
-                if self._room_bytes <= 0:
-                    return self.drain()
-            return ()
+            if not records:
+                records = _EMPTY_RECORD
+            self._chunks.append(records)
+            self._room_bytes -= len(records)
+            return self.drain() if self._room_bytes <= 0 else ()
         return self._write_any(records)
 
     def drain(self) -> Iterator[TextBlock]:
@@ -133,7 +143,10 @@ class TextRecordWriter:
 
     def _write_any(self, records: object) -> Iterator[TextBlock]:
         if (text := _as_bytes(records)) is not None:
-            self._keep_text(text)
+            if text:
+                self._keep_text(text)
+            else:
+                self._keep_item(text)
             return self._drain_if_worth()
         if isinstance(records, os.PathLike):
             return self._write_path(records)
@@ -150,9 +163,19 @@ class TextRecordWriter:
         return self.drain() if self._room_bytes <= 0 else iter(())
 
     def _write_items(self, items: Iterable[object]) -> Iterator[TextBlock]:
-        iterator = iter(items)
-        while part := list(itertools.islice(iterator, _ITEMS_AT_ONCE)):
-            self._keep_items([item if type(item) is bytes else self._bytes_of_item(item) for item in part])
+        part: list[bytes] = []
+        part_bytes = 0
+        for item in items:
+            # Each item becomes bytes before the next is asked for: a generator may yield the same object, filled again.
+            text = item if type(item) is bytes else self._bytes_of_item(item)
+            part.append(text)
+            part_bytes += len(text)
+            if len(part) == _ITEMS_AT_ONCE or part_bytes >= self._block_bytes:
+                self._keep_items(part)
+                part, part_bytes = [], 0
+                yield from self._drain_if_worth()
+        if part:
+            self._keep_items(part)
             yield from self._drain_if_worth()
 
     def _keep_items(self, items: list[bytes]) -> None:
@@ -184,20 +207,41 @@ class TextRecordWriter:
             raise StreamingIOFailure(f"cannot read {os.fspath(path)!r}: {error}") from error
 
     def _write_file(self, file: Any) -> Iterator[TextBlock]:
-        tail = b""
-        while piece := file.read(self._block_bytes):
-            text = tail + self._bytes_of_item(piece)
+        pieces: list[bytes] = []  # of the record that has not ended yet
+        pieces_bytes = 0
+        while text := self._read(file):
             end = text.rfind(self._delimiter) + 1
-            tail = text[end:]
-            self._keep_text(text[:end])
+            if end:
+                self._keep_text(b"".join([*pieces, text[:end]]))
+                pieces, pieces_bytes, text = [], 0, text[end:]
+                yield from self._drain_if_worth()
+            pieces.append(text)
+            pieces_bytes += len(text)
+            if pieces_bytes > self._max_record_bytes:
+                yield from self.drain()  # numbers all records before it
+                raise self._too_long(self._next_record, self._next_offset)
+        if pieces_bytes:
+            self._keep_text(b"".join(pieces))
             yield from self._drain_if_worth()
-        self._keep_text(tail)
-        yield from self._drain_if_worth()
+
+    def _read(self, file: Any) -> bytes:
+        """The next piece of a stream, empty at its end only."""
+        try:
+            piece = file.read(self._block_bytes)
+            is_waiting = piece is None or (len(piece) == 0 and _is_waiting(file))
+        except (OSError, ValueError) as error:
+            raise StreamingIOFailure(f"cannot read {_name_of(file)}: {error}") from error
+        if is_waiting:
+            raise StreamingIOFailure(
+                f"{_name_of(file)} is a non-blocking stream that has no data now, and may not have ended: make it "
+                "blocking, or read it yourself and write what you have read"
+            )
+        return self._bytes_of_item(piece)
 
     def _keep_text(self, text: bytes) -> None:
         if not self._is_plain:
             self._keep_foreign_text(text)
-        elif text:
+        else:
             self._keep(text)
 
     def _keep_foreign_text(self, text: bytes) -> None:
@@ -218,7 +262,7 @@ class TextRecordWriter:
         if b"\n" in item and self.newline_stand_in is not None:
             item = item.replace(b"\n", self.newline_stand_in)
         if not item:
-            item = b"\n"  # an empty record, as a line
+            item = _EMPTY_RECORD
         elif b"\n" in item or (item[-1] == CARRIAGE_RETURN and self.newline_stand_in is None):
             self._whole.add(len(self._chunks))
         self._keep(item)
@@ -228,6 +272,9 @@ class TextRecordWriter:
         self._room_bytes -= len(chunk)
 
     def _slices(self, text: bytes) -> Iterator[TextBlock]:
+        too_long = _first_longer(text, self._max_record_bytes)
+        if too_long is not None:
+            raise self._too_long(self._next_record + count_lines(text[:too_long]), self._next_offset + too_long)
         at = 0
         while at < len(text):
             end = self._slice_end(text, at)
@@ -245,6 +292,10 @@ class TextRecordWriter:
         items: list[bytes] = []
         for place, chunk in enumerate(chunks):
             items.extend([chunk] if place in whole else split_text(chunk))
+        for number, item in enumerate(items):
+            if len(item) > self._max_record_bytes:
+                offset = sum(map(len, items[:number])) + number
+                raise self._too_long(self._next_record + number, self._next_offset + offset)
         yield self._number(b"", len(items), sum(map(len, items)) + len(items), tuple(items))
 
     def _number(self, lines: bytes, records: int, nbytes: int, items: tuple[bytes, ...] | None = None) -> TextBlock:
@@ -252,6 +303,14 @@ class TextRecordWriter:
         self._next_record += records
         self._next_offset += nbytes
         return block
+
+    def _too_long(self, record: int, byte_offset: int) -> SerializationError:
+        return SerializationError(
+            f"record {record} (at byte {byte_offset}): it is longer than max_record_bytes={self._max_record_bytes}. "
+            "Check that the records are separated by line_delimiter, or raise max_record_bytes",
+            record=record,
+            byte_offset=byte_offset,
+        )
 
     def _cannot_take(self, records: object) -> SerializationError:
         return SerializationError(
@@ -268,6 +327,33 @@ def _lines_of(chunks: list[bytes]) -> bytes:
     if has_empty_line(lines):
         lines = b"".join([chunk if chunk[-1] == NEWLINE else chunk + b"\n" for chunk in chunks])
     return lines
+
+
+def _first_longer(lines: bytes, most_bytes: int) -> int | None:
+    """Where the first line of more than `most_bytes` starts. Looks at one newline in each stretch of that length."""
+    at = 0
+    while len(lines) - at > most_bytes + 1:
+        end = lines.rfind(b"\n", at, at + most_bytes + 1)
+        if end < 0:
+            return at
+        at = end + 1
+    return None
+
+
+def _is_waiting(file: Any) -> bool:
+    """Whether a text stream that gave no text is over a non-blocking one that may still give some.
+
+    `io.TextIOWrapper` gives "" in either case; the stream below tells them apart by None.
+    """
+    raw = getattr(getattr(file, "buffer", None), "raw", None)
+    if raw is None or os.get_blocking(raw.fileno()):
+        return False
+    return bool(raw.read(1) != b"")
+
+
+def _name_of(file: Any) -> str:
+    name = getattr(file, "name", None)
+    return repr(name) if isinstance(name, str) else f"a {type(file).__name__}"
 
 
 def has_empty_line(lines: bytes) -> bool:

@@ -62,6 +62,8 @@ class Parsed:
     #: Lower-case keys seen that match no column (JSON), and columns that at least one key matched.
     unknown_fields: frozenset[str] = field(default_factory=frozenset)
     matched_columns: frozenset[str] | None = None
+    #: Whether the writer has checked that every value can be read (`why_unreadable`); if not, the transaction does.
+    is_checked: bool = False
 
 
 @runtime_checkable

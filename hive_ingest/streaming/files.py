@@ -19,7 +19,7 @@ from hive_ingest.errors import ConfigurationError, SerializationError, Streaming
 from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import TableName
 from hive_ingest.record_writer.writer import RecordWriter
-from hive_ingest.streaming.line_file import FilePosition, LineFile, Lines
+from hive_ingest.streaming.line_file import MAX_LINE_BYTES, FilePosition, LineFile, Lines
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ def ingest_files(
         raise ConfigurationError(
             f"rows_per_transaction={rows_per_transaction}, header_lines={header_lines}: give 1 or more, and 0 or more"
         )
-    files = _by_name(paths)
+    files = _by_name(paths, getattr(record_writer, "max_record_bytes", MAX_LINE_BYTES))
     name = TableName.of(table)
     started = time.monotonic()
     with StreamingConnection.connect(
@@ -101,10 +101,10 @@ def ingest_files(
         return IngestResult(connection.stats, ingestion.positions, finished_before, seconds=time.monotonic() - started)
 
 
-def _by_name(paths: Iterable[str | os.PathLike[str]]) -> dict[str, LineFile]:
+def _by_name(paths: Iterable[str | os.PathLike[str]], max_line_bytes: int) -> dict[str, LineFile]:
     files: dict[str, LineFile] = {}
     for path in paths:
-        file = LineFile(os.fspath(path))
+        file = LineFile(os.fspath(path), max_line_bytes=max_line_bytes)
         if file.name in files:
             raise ConfigurationError(
                 f"{files[file.name].location!r} and {file.location!r} have the same name, and a file is known by "

@@ -61,10 +61,14 @@ class LineFile:
     """A file of lines at a path or location. Its name, without the folder, is what tells it from others.
 
     `size_bytes` is that of now. Raises StreamingIOFailure when it cannot be opened.
+
+    Args:
+        max_line_bytes: Longest line that is read into memory.
     """
 
-    def __init__(self, location: str) -> None:
+    def __init__(self, location: str, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self.location = location
+        self._max_line_bytes = max_line_bytes
         self._store, self._path = open_store(location)
         self.name = self._path.rpartition("/")[2]
         with self._open() as file:
@@ -73,29 +77,32 @@ class LineFile:
     def lines(self, offset: int, most: int) -> Iterator[Lines]:
         """At most `most` lines from byte `offset` on, where a line starts, in blocks of about 1 MiB.
 
-        Raises StreamingIOFailure for a line longer than MAX_LINE_BYTES.
+        Raises StreamingIOFailure for a line longer than `max_line_bytes`.
         """
         with self._open() as file:
             file.seek(offset)
-            for lines in self._whole_lines(file):
+            for lines in self._whole_lines(file, offset):
                 if lines.count >= most:
                     yield _first(lines, most)
                     return
                 yield lines
                 most -= lines.count
 
-    def _whole_lines(self, file: pa.NativeFile) -> Iterator[Lines]:
+    def _whole_lines(self, file: pa.NativeFile, offset: int) -> Iterator[Lines]:
         pieces: list[bytes] = []  # of the line that has not ended yet
+        line_start = offset
         while block := file.read(_BLOCK_BYTES):
             end = block.rfind(b"\n") + 1
             if end:
                 text = b"".join([*pieces, block[:end]])
                 yield Lines(text, int(np.count_nonzero(_codes(text) == _NEWLINE)))
                 pieces.clear()
+                line_start += len(text)
             pieces.append(block[end:])
-            if len(pieces) * _BLOCK_BYTES > MAX_LINE_BYTES:
+            if sum(map(len, pieces)) > self._max_line_bytes:
                 raise StreamingIOFailure(
-                    f"{self.location!r} has a line of more than {MAX_LINE_BYTES} bytes: is it a file of lines?"
+                    f"{self.location!r}: the line at byte {line_start} has more than {self._max_line_bytes} bytes. "
+                    "Check that this is a file of lines, or raise max_record_bytes of the record writer"
                 )
         rest = b"".join(pieces)
         if rest:

@@ -1,4 +1,4 @@
-"""The operator's side of sinks: which there are, how far each source is, and to which Spark query one is bound.
+"""The operator's side of sinks: which there are, and how far each source is.
 
 A sink's progress is read in a transaction of its own, so no cleaner takes a file away meanwhile. Whoever asks for the
 latest rows of all sources reads the whole progress table: a file for each commit, until Hive compacts it.
@@ -11,12 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 
-from hive_ingest.config import StreamingSettings
-from hive_ingest.connection import SourceProgress, StreamingConnection
+from hive_ingest.connection import SourceProgress
 from hive_ingest.connection.progress import (
     PROGRESS_COLUMNS,
     PROGRESS_TABLE_SUFFIX,
@@ -28,9 +27,6 @@ from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import Table, TableName
 from hive_ingest.reader.newest import newest_rows
 from hive_ingest.reader.scan import DEFAULT_LOCK_WAIT_SECONDS
-from hive_ingest.record_writer import ArrowWriter
-from hive_ingest.streaming.spark.checkpoint import NO_BATCH, Checkpoint, read_checkpoint
-from hive_ingest.streaming.spark.progress import SPARK_SOURCE, bound_to, position_of
 from hive_ingest.transactions.read_transaction import ReadTransaction
 
 _SUFFIX = PROGRESS_TABLE_SUFFIX
@@ -54,30 +50,6 @@ class Sink:
     @property
     def progress_table(self) -> TableName:
         return progress_table_name(self.database, self.name)
-
-
-@dataclass(frozen=True, slots=True)
-class Adoption:
-    """What `adopt_query` has done.
-
-    `before` is the progress that the sink had of Spark, None when it had none. From now on `query_id` is the only
-    query that may write, and of its batches those above `batch_id` (-1: all). `last_written` is its last batch that
-    the sink had committed before, None when there is none.
-    """
-
-    progress_table: TableName
-    before: SourceProgress | None
-    query_id: str
-    batch_id: int
-    last_written: int | None
-
-    @property
-    def is_changed(self) -> bool:
-        """False when the sink was bound exactly so before, and nothing was committed."""
-        return self.before is None or self.before.position != position_of(self.query_id, self.batch_id)
-
-
-# -- looking ---------------------------------------------------------------------------------------
 
 
 def list_sinks(client: MetastoreClient, database: str) -> list[Sink]:
@@ -145,7 +117,7 @@ def _newest_first(client: MetastoreClient, name: TableName) -> Iterator[Iterator
     """The rows of a progress table, a list for each stripe, as one snapshot sees them."""
     table = client.get_table(name)
     if not _is_progress_table(table):
-        raise ConfigurationError(f"{name} is no progress of a sink: give a table named <sink>{_SUFFIX}")
+        raise ConfigurationError(f"{name} is not the progress table of a sink: give a table named <sink>{_SUFFIX}")
     transaction = ReadTransaction(client, name, lock_wait_seconds=DEFAULT_LOCK_WAIT_SECONDS, agent_info=_AGENT_INFO)
     try:
         yield map(_rows, newest_rows(client, table, transaction.valid_write_ids))
@@ -164,114 +136,3 @@ def _is_progress_table(table: Table) -> bool:
     """A user's own table may be called so too."""
     names = [column.name for column in table.columns]
     return table.name.table.endswith(_SUFFIX) and names[: len(PROGRESS_COLUMNS)] == list(PROGRESS_COLUMNS)
-
-
-# -- binding ---------------------------------------------------------------------------------------
-
-
-def adopt_query(
-    client: MetastoreClient,
-    table: str | TableName,
-    sink: str,
-    query_id: str,
-    batch_id: int | None = None,
-    *,
-    settings: StreamingSettings | Mapping[str, Any] | None = None,
-) -> Adoption:
-    """Bind a sink to a Spark query on purpose: from now on that one writes, and no other.
-
-    `batch_id` is the last batch of the query that must not be written (again), -1 for none. Without it, that is the
-    last one which the sink has committed for this query, so that a query which comes back doubles nothing. A sink
-    that is not there yet is made. Stop the query that wrote before first: between two of its batches it holds no
-    lock, so it is not noticed, and its next batch is refused.
-
-    Raises SinkConflict (the sink belongs to another table), SinkInUse (a batch was being written, and still was after
-    `lock_wait_seconds`), InvalidTable, ConfigurationError, and what a commit raises.
-    """
-    return _adopt(client, TableName.of(table), sink, query_id, batch_id, NO_BATCH, settings)
-
-
-def adopt_checkpoint(
-    client: MetastoreClient,
-    table: str | TableName,
-    sink: str,
-    checkpoint: str | Checkpoint,
-    batch_id: int | None = None,
-    *,
-    settings: StreamingSettings | Mapping[str, Any] | None = None,
-) -> Adoption:
-    """`adopt_query`, of the query whose checkpoint this is: a path or a URI, or what `read_checkpoint` returned.
-
-    Without `batch_id` it is the later one of two: the last batch in the checkpoint's commits, and the last one that
-    the sink has committed for this query, which Spark may not have noted any more. Raises also what `read_checkpoint`
-    raises.
-    """
-    found = checkpoint if isinstance(checkpoint, Checkpoint) else read_checkpoint(checkpoint)
-    return _adopt(client, TableName.of(table), sink, found.query_id, batch_id, found.last_committed, settings)
-
-
-def _adopt(
-    client: MetastoreClient,
-    table: TableName,
-    sink: str,
-    query_id: str,
-    batch_id: int | None,
-    known_batch_id: int,
-    settings: StreamingSettings | Mapping[str, Any] | None,
-) -> Adoption:
-    if not query_id or (batch_id is not None and batch_id < NO_BATCH):
-        raise ConfigurationError(f"query id {query_id!r}, batch id {batch_id}: give an id, and -1 or more")
-    with StreamingConnection.connect(
-        client,
-        database=table.database,
-        table=table.table,
-        record_writer=ArrowWriter(),
-        agent_info=_AGENT_INFO,
-        settings=settings,
-        sink=sink,
-        sources=[SPARK_SOURCE],
-    ) as connection:
-        adopting = _Adopting(client, progress_table_name(table.database, sink), query_id, batch_id, known_batch_id)
-        connection.seek(adopting)
-    return adopting.adoption
-
-
-class _Adopting:
-    """Called while the sink is locked, so nobody moves it between the look at it and the commit."""
-
-    adoption: Adoption
-
-    def __init__(
-        self,
-        client: MetastoreClient,
-        progress_table: TableName,
-        query_id: str,
-        batch_id: int | None,
-        known_batch_id: int,
-    ) -> None:
-        self._client = client
-        self._progress_table = progress_table
-        self._query_id = query_id
-        self._batch_id = batch_id
-        self._known_batch_id = known_batch_id
-
-    def __call__(self, progress: Mapping[str, SourceProgress | None]) -> dict[str, Any]:
-        """The position to commit; none when it is the present one."""
-        before = progress[SPARK_SOURCE]
-        last_written = self._last_written() if before is not None else None
-        batch_id = self._batch_id
-        if batch_id is None:
-            batch_id = max(self._known_batch_id, NO_BATCH if last_written is None else last_written)
-        self.adoption = Adoption(self._progress_table, before, self._query_id, batch_id, last_written)
-        return {SPARK_SOURCE: position_of(self._query_id, batch_id)} if self.adoption.is_changed else {}
-
-    def _last_written(self) -> int | None:
-        """By the sink's history: other queries may have come since."""
-        table = self._client.get_table(self._progress_table)
-        (snapshot,) = self._client.get_valid_write_ids([self._progress_table])
-        for batch in newest_rows(self._client, table, snapshot):
-            rows = [(row.sequence, bound_to(row.position)) for row in _rows(batch) if row.source == SPARK_SOURCE]
-            ours = [(sequence, bound[1]) for sequence, bound in rows if bound and bound[0] == self._query_id]
-            if ours:
-                return max(ours)[1]
-        return None

@@ -66,7 +66,7 @@ class ContendedMetastore(AnswerLost):
 
 def main(uri: str, options: dict[str, Any], warehouse: str, table: str, rows: int) -> None:
     name = TableName.of(table)
-    client = ContendedMetastore(connect_metastore(uri, warehouse=warehouse, **options))
+    client = ContendedMetastore(connect_metastore(uri, warehouse=warehouse, **options, create=True))
     with StreamingConnection.connect(
         client,  # type: ignore[arg-type]  # it forwards every call
         database=name.database,

@@ -18,7 +18,9 @@ from hive_ingest.faults import FAULT_POINTS
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.testing import CrashPoint
-from tests.parts.kinds import Address
+from tests.services.kinds import Address
+from tests.support.rows import ids
+from tests.support.tables import table_folder
 
 CHILD = Path(__file__).with_name("child.py")
 ROWS = 900
@@ -38,7 +40,7 @@ def address(metastore_timing_out: Callable[[float], Address]) -> Address:
 
 @pytest.fixture
 def ms(address: Address, warehouse: Path) -> Iterator[MetastoreClient]:
-    with connect_metastore(address.uri, warehouse=warehouse, **address.options) as client:
+    with connect_metastore(address.uri, warehouse=warehouse, **address.options, create=True) as client:
         client.create_database("crash")
         client.create_table(TABLE, columns={"id": "int", "text": "string"}, partition_keys={"part": "string"})
         yield client
@@ -68,11 +70,6 @@ def wait_until_timed_out(client: MetastoreClient) -> None:
         time.sleep(0.1)
 
 
-def read_ids(client: MetastoreClient) -> list[int]:
-    found: list[int] = hi.read_table(client, TABLE, columns=["id"]).column("id").to_pylist()
-    return sorted(found)
-
-
 @pytest.mark.parametrize("point", FAULT_POINTS)
 def test_killed_at_any_step_and_restarted_every_row_is_there_once(
     ms: MetastoreClient, address: Address, warehouse: Path, point: str
@@ -81,12 +78,12 @@ def test_killed_at_any_step_and_restarted_every_row_is_there_once(
     occurrence = {"lock_waiting": 1, "after_spill": 5, "between_renames": 4}.get(point, 2)
     code, told, err = run(address, warehouse, CrashPoint(point, occurrence, signal.SIGKILL))
     assert code == -signal.SIGKILL, f"{point} was never hit: {err}"
-    before = read_ids(ms)
+    before = ids(ms, TABLE)
     assert before == list(range(len(before))), "a transaction is visible in part"
     assert len(before) >= (told[-1] if told else 0), "a row that was reported committed is gone"
     code, told, err = run(address, warehouse)
     assert (code, told[-1:]) == (0, [ROWS]), err
-    assert read_ids(ms) == list(range(ROWS))
+    assert ids(ms, TABLE) == list(range(ROWS))
 
 
 @pytest.mark.parametrize("point", FAULT_POINTS)
@@ -97,12 +94,12 @@ def test_an_error_at_any_step_leaves_all_or_nothing_and_the_restart_completes_it
     code, _, err = run(address, warehouse, CrashPoint(point, occurrence))
     assert code == 1, err
     assert f"FaultError: armed at {point}" in err
-    before = read_ids(ms)
+    before = ids(ms, TABLE)
     assert before == list(range(len(before)))
     assert ms.show_locks() == [], "the failed writer left a lock behind"
     code, _, err = run(address, warehouse)
     assert code == 0, err
-    assert read_ids(ms) == list(range(ROWS))
+    assert ids(ms, TABLE) == list(range(ROWS))
 
 
 def test_a_restart_does_not_wait_for_the_dead_owners_time_out(
@@ -132,16 +129,16 @@ def test_a_writer_stopped_between_two_renames_past_its_time_out_publishes_nothin
     child = start(address, warehouse, CrashPoint("between_renames", 1, signal.SIGSTOP))
     _, status = os.waitpid(child.pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status)
-    root = Path(ms.get_table(TABLE).location.removeprefix("file:"))
+    root = table_folder(ms, TABLE)
     assert list(root.glob("part=*/delta_*/bucket_*")), "nothing was renamed yet: the test tests nothing"
     wait_until_timed_out(ms)
-    assert read_ids(ms) == []
+    assert ids(ms, TABLE) == []
     os.kill(child.pid, signal.SIGCONT)
     _, err = child.communicate(timeout=60)
     assert child.returncode == 1
     assert "TxnAborted" in err
-    assert read_ids(ms) == []
+    assert ids(ms, TABLE) == []
     assert list(root.glob("part=*/delta_*/bucket_*")) == [], "the late writer left its files"
     code, _, err = run(address, warehouse)
     assert code == 0, err
-    assert read_ids(ms) == list(range(ROWS))
+    assert ids(ms, TABLE) == list(range(ROWS))

@@ -10,7 +10,7 @@ import pytest
 
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from tests.interop.hive import RealHive
-from tests.parts.metastore import RealMetastore
+from tests.services.metastore import RealMetastore
 from tests.spark.fixtures import install_spark, start_driver
 
 __all__ = ["install_spark", "start_driver"]

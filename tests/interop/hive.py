@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tests.interop.judge import HiveError, Judge
-from tests.parts.metastore import RealMetastore
+from tests.services.metastore import RealMetastore
 
 __all__ = ["AcidRow", "HiveError", "RealHive", "RowId", "Split"]
 
@@ -158,8 +158,9 @@ class RealHive(Judge):
             raise HiveError(f"Hive {self.version} did not compact: {newest}")
 
     def _newest_compaction(self) -> dict[str, Any]:
-        listed = self.sql("show compactions")
-        return dict(zip(listed[0], max(listed[1:], key=_compaction_id), strict=True))
+        header, *compactions = self.sql("show compactions")
+        newest: list[Any] = max(compactions, key=_compaction_id)
+        return dict(zip(header, newest, strict=True))
 
 
 def _reading(folder: Path | str, columns: Mapping[str, str], write_ids: str, num_buckets: int) -> dict[str, str]:

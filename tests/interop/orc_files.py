@@ -53,7 +53,8 @@ def described(hive: RealHive, path: Path) -> dict[str, str]:
         "row index stride": str(footer.row_index_stride),
         "columns": " ".join(names),
     }
-    found |= {f"metadata {key}": value.decode() for key, value in footer.user_metadata.items()}
+    items = footer.user_metadata.items()
+    found |= {f"metadata {key}": value.decode() for key, value in items if key.startswith("hive.")}
     for name, type_ in zip(names, footer.types, strict=True):
         fields = {field.number: field.as_int for field in read_fields(type_) if field.number in _TYPE_FIELDS}
         # C++ writes the zeros of what a type does not have.
@@ -77,7 +78,7 @@ def _column_names(tail: OrcTail, number: int, name: str) -> list[str]:
 
 
 def _from_dump(dump: str, names: list[str]) -> dict[str, str]:
-    found = {}
+    found: dict[str, str] = {}
     for section, line in _sections(dump):
         if match := _STATISTICS.search(line):
             name = names[int(match[1])]

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.parts.fetch import fetch, java
-from tests.parts.javac import additions, class_path, compiled, java_files
+from tests.services.fetch import fetch, java
+from tests.services.javac import additions, class_path, compiled, java_files
 
 VERSIONS = ("3.1.3", "4.0.1")
 

@@ -17,13 +17,12 @@ from hive_ingest.model import (
     LockLevel,
     LockRequest,
     LockType,
-    Table,
     TableName,
     TxnId,
     WriteId,
 )
 from hive_ingest.orc.acid_writer import AcidOrcWriter, write_acid_version
-from hive_ingest.storage.location import open_store
+from hive_ingest.storage import open_store
 from tests.interop.hive import RealHive
 
 Outcome = Literal["commit", "abort", "open"]
@@ -32,10 +31,6 @@ Outcome = Literal["commit", "abort", "open"]
 def orc_properties(hive: RealHive) -> dict[str, str]:
     """What a table needs so that this Hive can read it."""
     return {"orc.compress": "ZLIB" if hive.version == "3.1.3" else "ZSTD"}
-
-
-def folder_of(table: Table) -> Path:
-    return Path(table.location.removeprefix("file:"))
 
 
 def allocate(

@@ -21,11 +21,14 @@ from hive_ingest.errors import TxnAborted
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import DataOperationType, LockComponent, LockLevel, LockRequest, LockState, LockType, TableName
 from hive_ingest.orc.acid_writer import write_acid_version
-from hive_ingest.storage.location import open_store
+from hive_ingest.storage import open_store
 from hive_ingest.testing import faults
 from tests.interop.agreement import BOTH_MODES, assert_agreement
 from tests.interop.hive import RealHive
-from tests.interop.tables import folder_of, orc_properties
+from tests.interop.tables import orc_properties
+from tests.support import connections
+from tests.support.tables import table_folder
+from tests.support.waiting import wait_until
 
 EACH = 10
 #: Of the batch of a row that was there before.
@@ -39,11 +42,7 @@ def create(hive: RealHive, client: MetastoreClient, name: str, **layout: object)
 
 
 def connect(client: MetastoreClient, name: str, *, shared_write: bool = False) -> StreamingConnection:
-    database, table = name.split(".")
-    settings = {"shared_write": shared_write}
-    return StreamingConnection.connect(
-        client, database=database, table=table, record_writer=hi.ArrowWriter(), settings=settings
-    )
+    return connections.connect(client, name, record_writer=hi.ArrowWriter(), settings={"shared_write": shared_write})
 
 
 def rows(batch: int, **constant: str) -> pa.Table:
@@ -241,10 +240,10 @@ def at(point: str, act: Callable[[], object]) -> Iterator[None]:
 
 
 def wait_until_blocked(client: MetastoreClient, name: str) -> None:
-    deadline = time.monotonic() + 60
-    while not any(lock.state is LockState.WAITING for lock in client.show_locks(name)):
-        assert time.monotonic() < deadline, "the overwrite does not wait for our lock"
-        time.sleep(0.05)
+    wait_until(
+        lambda: any(lock.state is LockState.WAITING for lock in client.show_locks(name)),
+        "the overwrite does not wait for our lock",
+    )
 
 
 def test_an_overwrite_that_the_metastore_has_forgotten_is_seen_in_the_folder(
@@ -276,7 +275,7 @@ def empty_by_overwrite(client: MetastoreClient, name: TableName, txn_id: int) ->
         *(LockType.EXCLUSIVE, LockLevel.TABLE, name.database, name.table), operation_type=DataOperationType.INSERT
     )
     assert client.lock(LockRequest((lock,), allocated.txn_id)).state is LockState.ACQUIRED
-    store, path = open_store(f"{folder_of(client.get_table(name))}/{BaseName(allocated.write_id)}")
+    store, path = open_store(f"{table_folder(client, name)}/{BaseName(allocated.write_id)}")
     store.make_folder(path)
     write_acid_version(store, [path], sync=False)
     client.commit_txn(allocated.txn_id)

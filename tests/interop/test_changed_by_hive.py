@@ -25,7 +25,8 @@ from hive_ingest.model import Table
 from tests.interop import streamed
 from tests.interop.agreement import BOTH_MODES, Rows, assert_agreement, ids, read_by_hive, read_by_us
 from tests.interop.hive import HiveError, RealHive
-from tests.interop.tables import allocate, folder_of, orc_properties, write_delta
+from tests.interop.tables import allocate, orc_properties, write_delta
+from tests.support.tables import folder_of
 
 WRITERS = 2
 #: The partition that is compacted. Not the one with letters beyond ASCII, which Hive cannot compact.
@@ -93,14 +94,15 @@ def write_in_parallel(conn: StreamingConnection, layout: Layout, rows: range) ->
     conn.begin_transaction()
     if layout.parallel_key is None:
         conn.write(streamed.batch(conn.table, rows))
-        return conn.commit_transaction()
+        conn.commit_transaction()
+        return
     shared, prepared = conn.share_transaction(), []
     for number in range(WRITERS):
         key: dict[str, Any] = {layout.parallel_key: number}
         with JoinedTransaction(shared, hi.ArrowWriter(), **key) as writer:
             writer.write(streamed.batch(conn.table, range(rows.start + number, rows.stop, WRITERS)))
             prepared.append(writer.prepare())
-    return conn.commit_transaction(prepared=prepared)
+    conn.commit_transaction(prepared=prepared)
 
 
 def stream_with_spills(conn: StreamingConnection, rows: range) -> None:

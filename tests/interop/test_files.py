@@ -13,7 +13,8 @@ import pytest
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import DEFAULT_PARTITION_NAME, Table
 from tests.interop.hive import HiveError, RealHive, RowId
-from tests.interop.tables import allocate, folder_of, write_delta
+from tests.interop.tables import allocate, write_delta
+from tests.support.tables import folder_of
 
 BUCKET_0, BUCKET_3 = 536870912, 536870912 + (3 << 16)
 MSG = pa.schema([("id", pa.int32()), ("msg", pa.string())])

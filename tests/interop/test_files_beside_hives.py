@@ -12,7 +12,8 @@ from hive_ingest.metastore_client import MetastoreClient
 from tests.interop import streamed
 from tests.interop.hive import RealHive
 from tests.interop.orc_files import described
-from tests.interop.tables import folder_of, orc_properties
+from tests.interop.tables import orc_properties
+from tests.support.tables import folder_of
 
 DESIGN = Path(__file__).parents[2] / "docs" / "design.md"
 ROWS = range(50)
@@ -70,7 +71,8 @@ def differences(ours: dict[str, str], its: dict[str, str]) -> dict[str, tuple[st
 def explanation(key: str, ours: str, its: str, version: str) -> str | None:
     """The row of the table that tells of it."""
     for name, known in DIFFERENCES.items():
-        fits = (re.fullmatch(pattern, text) for pattern, text in zip(known, (key, ours, its), strict=False))
+        patterns = (known.keys, known.ours, known.its)
+        fits = (re.fullmatch(pattern, text) for pattern, text in zip(patterns, (key, ours, its), strict=True))
         if version in known.versions and all(fits):
             return name
     return None

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.hive import HiveError, RealHive
-from tests.parts.metastore import RealMetastore
+from tests.services.metastore import RealMetastore
 
 TYPES = (
     "bo boolean, ti tinyint, bi bigint, f float, d double, de decimal(10,3), s string, c char(4), vc varchar(9), "

@@ -13,7 +13,7 @@ import hive_ingest as hi
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from tests.interop.hive import RealHive
 from tests.interop.java_streaming import JavaStream
-from tests.interop.tables import folder_of
+from tests.support.tables import table_folder
 
 FIRST_BUCKET = 1 << 29
 
@@ -52,13 +52,13 @@ def read(hive: RealHive, client: MetastoreClient, table: str, columns: str = "id
 
 def names_in(client: MetastoreClient, table: str) -> list[str]:
     """The files below the table's folder."""
-    folder = folder_of(client.get_table(table))
+    folder = table_folder(client, table)
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
 def lengths(client: MetastoreClient, table: str, side_file: str) -> list[int]:
     """What a side file counts as flushed, oldest first."""
-    content = (folder_of(client.get_table(table)) / side_file).read_bytes()
+    content = (table_folder(client, table) / side_file).read_bytes()
     return [length for (length,) in struct.iter_unpack(">q", content)]
 
 

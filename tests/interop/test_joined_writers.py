@@ -14,6 +14,8 @@ from hive_ingest.metastore_client import MetastoreClient
 from tests.interop.agreement import BOTH_MODES, assert_agreement, ids
 from tests.interop.hive import HiveError, RealHive
 from tests.interop.tables import orc_properties
+from tests.support import connections
+from tests.support import rows as numbered
 
 WRITERS = 4
 EACH = 1000
@@ -26,15 +28,11 @@ def create(client: MetastoreClient, hive: RealHive, database: str, **layout: Any
 
 
 def rows(ids: range, **constant: str) -> pa.Table:
-    columns: dict[str, Any] = {"id": pa.array(ids, pa.int32()), "msg": [f"m{i}" for i in ids]}
-    return pa.table(columns | {name: [value] * len(ids) for name, value in constant.items()})
+    return numbered.rows(ids, msg=[f"m{i}" for i in ids], **constant)
 
 
 def connect(client: MetastoreClient, table: str, *, overwrite: bool = False) -> StreamingConnection:
-    database, name = table.split(".")
-    return StreamingConnection.connect(
-        client, database=database, table=name, record_writer=hi.ArrowWriter(), overwrite=overwrite
-    )
+    return connections.connect(client, table, record_writer=hi.ArrowWriter(), overwrite=overwrite)
 
 
 def write_in_parallel(
@@ -44,7 +42,8 @@ def write_in_parallel(
     conn.begin_transaction()
     shared, prepared = conn.share_transaction(), []
     for at, number in enumerate(numbers):
-        with JoinedTransaction(shared, hi.ArrowWriter(), **{key: number}) as writer:
+        options: dict[str, Any] = {key: number}
+        with JoinedTransaction(shared, hi.ArrowWriter(), **options) as writer:
             writer.write(rows(ids[at :: len(numbers)], **constant))
             prepared.append(writer.prepare())
     conn.commit_transaction(prepared=prepared)

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,8 +17,11 @@ from hive_ingest.model import TxnId
 from hive_ingest.testing import CrashPoint
 from tests.interop.hive import RealHive
 from tests.interop.late_writer import rows
-from tests.interop.tables import folder_of, orc_properties
-from tests.parts.metastore import RealMetastore
+from tests.interop.tables import orc_properties
+from tests.services.metastore import RealMetastore
+from tests.support.rows import ids
+from tests.support.tables import table_folder
+from tests.support.waiting import wait_until
 
 TIMEOUT_SECONDS = 10.0
 #: Between the last heartbeat and the commit: before, within and after publishing.
@@ -56,27 +58,20 @@ def start(hive: RealHive, table: str, crash: CrashPoint) -> subprocess.Popen[str
     return subprocess.Popen(command, cwd=Path(__file__).parents[2], env=environ, stderr=subprocess.PIPE, text=True)
 
 
-def wait_until(what: str, is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 90
-    while not is_so():
-        assert time.monotonic() < deadline, f"in 90 s it has not come to this: {what}"
-        time.sleep(0.2)
-
-
 def remembered(client: MetastoreClient) -> set[TxnId]:
     return {txn.id for txn in client.get_open_txns_info().transactions}
 
 
 def read(hive: RealHive, client: MetastoreClient, table: str) -> list[int]:
     """Hive and we must agree."""
-    ours: list[int] = sorted(hi.read_table(client, table).column("id").to_pylist())
+    ours = ids(client, table)
     assert sorted(row[0] for row in hive.sql(f"select id from {table}")) == ours
     return ours
 
 
 def visible(client: MetastoreClient, table: str) -> list[str]:
     """The folders with a visible name in the table's partition."""
-    return sorted(path.name for path in (folder_of(client.get_table(table)) / "part=a").glob("[!._]*"))
+    return sorted(path.name for path in (table_folder(client, table) / "part=a").glob("[!._]*"))
 
 
 def test_no_row_of_a_writer_that_died_after_its_first_spill_appears_when_hive_has_forgotten_it(
@@ -88,7 +83,11 @@ def test_no_row_of_a_writer_that_died_after_its_first_spill_appears_when_hive_ha
     dead.communicate(timeout=120)
     assert dead.returncode == -signal.SIGKILL
     [txn_id] = client.get_valid_txns().open
-    wait_until("the metastore has timed the dead writer out", lambda: txn_id not in client.get_valid_txns().open)
+    wait_until(
+        lambda: txn_id not in client.get_valid_txns().open,
+        "the metastore has not timed the dead writer out",
+        seconds=90,
+    )
     if hive.version == "3.1.3":
         # It has no components in the metastore's tables, so an initiator takes it for empty.
         hive.call("compactor_pass", thread="initiator")
@@ -116,14 +115,16 @@ def test_a_writer_that_sleeps_until_its_transaction_is_forgotten_leaves_no_row(
     assert len(asleep) == len(STOPS)
     assert [len(visible(client, tables[point])) for point in STOPS] == [2, 3, 3]
 
-    wait_until("the metastore has timed them out", lambda: not asleep & set(client.get_valid_txns().open))
+    wait_until(
+        lambda: not asleep & set(client.get_valid_txns().open), "the metastore has not timed them out", seconds=90
+    )
     for table in tables.values():
         assert read(hive, client, table) == list(range(10))
         hive.compact(table, "major", partition="part='a'")
         assert len(visible(client, table)) == 1, "Hive has not cleaned: the test tests nothing"
     if hive.version == "3.1.3":
         hive.call("compactor_pass", thread="initiator")
-    wait_until("the metastore has forgotten them", lambda: not asleep & remembered(client))
+    wait_until(lambda: not asleep & remembered(client), "the metastore has not forgotten them", seconds=90)
 
     for point, sleeper in sleepers.items():
         os.kill(sleeper.pid, signal.SIGCONT)

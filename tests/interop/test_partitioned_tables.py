@@ -15,7 +15,8 @@ from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import DEFAULT_PARTITION_NAME, Table
 from hive_ingest.schema import arrow_schema
 from tests.interop.hive import RealHive
-from tests.interop.tables import folder_of, orc_properties
+from tests.interop.tables import orc_properties
+from tests.support.tables import folder_of
 
 #: All that `FileUtils.escapePathName` escapes, each alone between letters, and much that it leaves.
 VALUES = [

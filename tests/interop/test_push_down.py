@@ -24,7 +24,8 @@ from hive_ingest.orc.tail import read_tail
 from hive_ingest.schema import arrow_type
 from tests.interop import streamed
 from tests.interop.hive import HiveError, RealHive
-from tests.interop.tables import allocate, folder_of, orc_properties
+from tests.interop.tables import allocate, orc_properties
+from tests.support.tables import folder_of
 
 STRIPE_ROWS = 25_000
 ROWS = 2 * STRIPE_ROWS

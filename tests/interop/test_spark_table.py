@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,7 +33,7 @@ def test_hive_selects_every_row_that_spark_streamed_once_and_cell_by_cell(
     tmp_path: Path,
     layout: str,
 ) -> None:
-    buckets = {"bucket_columns": ["id"], "num_buckets": NUM_BUCKETS} if layout == "clustered" else {}
+    buckets: dict[str, Any] = {"bucket_columns": ["id"], "num_buckets": NUM_BUCKETS} if layout == "clustered" else {}
     table = client.create_table(
         f"{database}.everything",
         columns=COLUMNS,

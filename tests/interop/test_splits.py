@@ -19,7 +19,8 @@ from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table
 from tests.interop import streamed
 from tests.interop.hive import RealHive
-from tests.interop.tables import folder_of, orc_properties
+from tests.interop.tables import orc_properties
+from tests.support.tables import folder_of
 
 COLUMNS = {"id": "int", "txt": "string"}
 STRIPES, STRIPE_ROWS = 6, 1_000
@@ -34,7 +35,7 @@ RowIds = dict[tuple[int, ...], int]
 @pytest.fixture(params=["plain", "bucketed"])
 def written(request: pytest.FixtureRequest, hive: RealHive, client: MetastoreClient, database: str) -> Table:
     """One transaction of six spills, joined to a file with six stripes for each bucket."""
-    buckets = {"bucket_columns": ["id"], "num_buckets": BUCKETS} if request.param == "bucketed" else {}
+    buckets: dict[str, Any] = {"bucket_columns": ["id"], "num_buckets": BUCKETS} if request.param == "bucketed" else {}
     name = f"{database}.{request.param}"
     table = client.create_table(name, columns=COLUMNS, properties=orc_properties(hive), **buckets)
     random = np.random.default_rng(7)

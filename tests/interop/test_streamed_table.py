@@ -22,7 +22,8 @@ from tests.interop import streamed
 from tests.interop.agreement import plain
 from tests.interop.hive import RealHive
 from tests.interop.streamed import COLUMNS, NUM_BUCKETS, PARTITION_KEYS, ExpectedRow
-from tests.interop.tables import folder_of, orc_properties
+from tests.interop.tables import orc_properties
+from tests.support.tables import folder_of
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -13,8 +13,9 @@ from hive_ingest.model import Table
 from tests.interop import zoned
 from tests.interop.hive import RealHive
 from tests.interop.orc_files import writer_timezones
-from tests.interop.tables import folder_of, orc_properties
+from tests.interop.tables import orc_properties
 from tests.interop.zoned import ZONES
+from tests.support.tables import folder_of
 
 
 @pytest.fixture(scope="module")

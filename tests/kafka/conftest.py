@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.parts.kafka import KafkaBroker, running_broker
+from tests.services.kafka import KafkaBroker, running_broker
 from tests.spark.fixtures import install_spark, start_driver
 
 __all__ = ["install_spark", "start_driver"]

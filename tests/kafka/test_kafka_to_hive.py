@@ -10,10 +10,10 @@ import pytest
 
 import hive_ingest as hi
 from hive_ingest.testing import CrashPoint
-from tests.kafka.test_parts import produce
-from tests.parts.fetch import fetch
-from tests.parts.kafka import KafkaBroker
-from tests.parts.spark_versions import LOWEST
+from tests.kafka.test_services import produce
+from tests.services.fetch import fetch
+from tests.services.kafka import KafkaBroker
+from tests.services.spark_versions import LOWEST
 from tests.spark.driver import Driver
 from tests.spark.installation import Installation
 
@@ -31,7 +31,7 @@ def test_each_message_is_one_row_after_a_driver_that_died_before_spark_knew_of_i
     topic = kafka_broker.new_topic(partitions=2)
     sent = produce(kafka_broker, topic, MESSAGES, partitions=2)
     warehouse = str(tmp_path / "warehouse")
-    with hi.connect_metastore(metastore_uri, warehouse=warehouse) as client:
+    with hi.connect_metastore(metastore_uri, warehouse=warehouse, create=True) as client:
         client.create_database("web")
         columns = {"msg": "string", "offset": "bigint"}
         client.create_table("web.events", columns=columns, partition_keys={"kafka_partition": "int"})

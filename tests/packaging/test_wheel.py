@@ -76,7 +76,7 @@ def test_the_installed_package_streams_and_reads(installed: Path, tmp_path: Path
     program = """
 import pyarrow as pa
 import hive_ingest as hi
-with hi.connect_metastore("sqlite:///metastore.db", warehouse="warehouse") as ms:
+with hi.connect_metastore("sqlite:///metastore.db", warehouse="warehouse", create=True) as ms:
     ms.create_database("web")
     ms.create_table("web.alerts", columns={"id": "int"})
     hi.append(ms, "web.alerts", pa.table({"id": pa.array([1, 2], pa.int32())}))

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import hive_ingest as hi
 from tests.spark.numbers import Tables
 from tests.spark.test_parallel import check_that_4096_tasks_write
+from tests.support.metastores import connect_in
 
 
 @pytest.mark.timeout(3600)
@@ -17,5 +17,5 @@ from tests.spark.test_parallel import check_that_4096_tasks_write
 def test_five_thousand_tasks_write_an_unbucketed_table_with_all_its_bucket_numbers(
     spark: SparkSession, metastore_uri: str, tmp_path: Path
 ) -> None:
-    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
+    with connect_in(tmp_path, metastore_uri) as client:
         check_that_4096_tasks_write(spark, client, Tables(client))

@@ -41,7 +41,7 @@ def _act(action: str, wake: Path) -> None:
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if action == "kill-executor":
-        psutil.Process().parent().parent().kill()  # type: ignore[union-attr]  # worker, daemon, JVM
+        psutil.Process().parent().parent().kill()  # worker, daemon, JVM
     while not wake.exists():  # also while the executor's death takes its way
         time.sleep(0.02)
 

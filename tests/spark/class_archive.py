@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pyspark
 
-from tests.parts.cache import cache_root, once
-from tests.parts.fetch import java
+from tests.services.cache import cache_root, once
+from tests.services.fetch import java
 
 #: For every JVM of Spark. Start-up is most of what a test waits for: no second compiler, no threads that collect
 #: garbage. What a JVM has to say of itself goes to standard error, since a script's output is its own.

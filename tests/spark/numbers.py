@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 import hive_ingest as hi
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.model import Table
 from hive_ingest.transactions.staging import STAGING_FOLDER
+from tests.support.tables import table_folder
 
 COLUMNS = {"id": "bigint", "text": "string"}
 SCHEMA = "id bigint, text string, part string"
@@ -88,7 +88,7 @@ class Tables:
         return sorted(values["id"] for values in found)
 
     def root(self, table: str) -> Path:
-        return _root(self.client.get_table(table))
+        return table_folder(self.client, table)
 
     def files(self, table: str) -> list[str]:
         """Bucket files of the table, visible or not, by their path in its folder."""
@@ -101,20 +101,9 @@ class Tables:
         return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
-def _root(table: Table) -> Path:
-    return Path(table.location.removeprefix("file:"))
-
-
 def assert_once(found: list[int], expected: list[int]) -> None:
     """Every id once, told by what is wrong."""
     twice = [number for number, count in Counter(found).items() if count > 1]
     lost, foreign = sorted(set(expected) - set(found)), sorted(set(found) - set(expected))
     wrong = {"lost": lost[:9], "more than once": twice[:9], "never sent": foreign[:9]}
     assert not any(wrong.values()), wrong
-
-
-def wait_until(done: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.spark.installation import ROOT, Installation
-from tests.spark.numbers import wait_until
+from tests.support.waiting import wait_until
 
 #: Two names of one address.
 HOSTS = ("127.0.0.1", "localhost")
@@ -48,7 +48,7 @@ def _java(installation: Installation, name: str, arguments: Sequence[object]) ->
     command = [
         sys.executable,
         "-m",
-        "tests.parts.leash",
+        "tests.services.leash",
         java,
         "-Xmx256m",
         "-XX:+UseSerialGC",

@@ -44,7 +44,7 @@ def main(job: dict[str, Any]) -> None:
     spark = SparkSession.builder.getOrCreate()
     for key, value in job["conf"].items():
         spark.conf.set(key, value)
-    metastore = connect_metastore(job["metastore"], warehouse=job["warehouse"], **job["metastore_options"])
+    metastore = connect_metastore(job["metastore"], warehouse=job["warehouse"], **job["metastore_options"], create=True)
     with AnswerLost(metastore) as client:
         if any("point" in stream for stream in job["streams"]):
             held.arm()

@@ -43,7 +43,7 @@ class Streams:
         self.input = Input(folder / "input", rows_per_file)
         self._uri = uri
         self._options = metastore_options
-        self.client = hi.connect_metastore(self._uri, warehouse=folder / "warehouse", **metastore_options)
+        self.client = hi.connect_metastore(self._uri, warehouse=folder / "warehouse", **metastore_options, create=True)
         self.tables = Tables(self.client)
         self.streams: list[Stream] = []
         self._jobs = 0

@@ -11,18 +11,19 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-import hive_ingest as hi
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.streaming.sinks import adopt_checkpoint, adopt_query
 from hive_ingest.streaming.spark import HiveSink
+from hive_ingest.streaming.spark.adoption import adopt_checkpoint, adopt_query
 from hive_ingest.streaming.spark.checkpoint import read_checkpoint
+from tests.support.metastores import connect_in
+from tests.support.rows import ids
 
 pytestmark = pytest.mark.one_embedded
 
 
 @pytest.fixture
 def ms(metastore_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
-    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
+    with connect_in(tmp_path, metastore_uri) as client:
         client.create_database("web")
         client.create_table("web.t", columns={"id": "int"})
         yield client
@@ -48,7 +49,7 @@ class Job:
         return str(self._folder / name)
 
     def ids(self) -> list[Any]:
-        return sorted(hi.read_table(self._client, "web.t").column("id").to_pylist())
+        return ids(self._client)
 
 
 @pytest.fixture

@@ -20,7 +20,9 @@ from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TxnState, columns_of
 from hive_ingest.streaming.spark import BatchStats, HiveSink
 from tests.spark.numbers import Tables, assert_once, numbered
+from tests.spark.planned import checkpoint_of
 from tests.spark.streams import Streams, streams_in
+from tests.support.metastores import connect_in
 
 pytestmark = pytest.mark.one_embedded
 
@@ -29,7 +31,7 @@ NULL = "__HIVE_DEFAULT_PARTITION__"
 
 @pytest.fixture
 def client(metastore_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
-    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
+    with connect_in(tmp_path, metastore_uri) as client:
         yield client
 
 
@@ -45,7 +47,7 @@ def streams(metastore_uri: str, tmp_path: Path) -> Iterator[Streams]:
 
 
 def sink_into(client: MetastoreClient, table: str, **options: Any) -> HiveSink:
-    return HiveSink(metastore=client, table=table, query_id="q", **options)
+    return HiveSink(metastore=client, table=table, checkpoint=checkpoint_of(), **options)
 
 
 def write(client: MetastoreClient, table: str, df: DataFrame, batch_id: int = 0, **options: Any) -> BatchStats:

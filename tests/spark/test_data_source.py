@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 import hive_ingest as hi
 from hive_ingest.connection import StreamingConnection
 from tests.spark.warehouse import Warehouse
+from tests.support.tables import folder_of
 
 pytestmark = pytest.mark.one_embedded
 
@@ -39,7 +40,7 @@ def days(warehouse: Warehouse) -> Path:
     hi.append(
         warehouse.client, "web.days", pa.table({"id": range(30), "msg": [f"m{i}" for i in range(30)], "day": days})
     )
-    return Path(table.location.removeprefix("file:"))
+    return folder_of(table)
 
 
 def numbers(spark: SparkSession, count: int, start: int = 0) -> DataFrame:

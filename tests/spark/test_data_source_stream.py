@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.parts.spark_versions import LOWEST
+from tests.services.spark_versions import LOWEST
 from tests.spark.driver import Driver
 from tests.spark.installation import Installation
 from tests.spark.warehouse import Warehouse, register
@@ -100,7 +100,8 @@ def test_a_query_goes_on_after_a_restart_and_a_repeated_batch_is_not_written_aga
 
     assert warehouse.ids("web.numbers") == numbers(3)
     positions = [json.loads(row["position"]) for row in warehouse.rows("web.all__progress")]
-    assert positions == [{"query_id": query_id, "batch_id": batch} for batch in (0, 1, 2)]
+    found = [(position["query_id"], position["batch_id"]) for position in positions]
+    assert found == [(query_id, batch) for batch in (0, 1, 2)]
     assert warehouse.leftovers("web.numbers") == []
 
 

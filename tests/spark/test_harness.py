@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,9 +15,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.parts.spark_versions import LOWEST
+from tests.services.spark_versions import LOWEST
 from tests.spark.driver import Driver
 from tests.spark.installation import LOCAL_CLUSTER, ROOT, Installation
+from tests.support.waiting import wait_until
 
 Install = Callable[..., Installation]
 Start = Callable[..., Driver]
@@ -62,15 +62,8 @@ def script(tmp_path: Path) -> Callable[[str], Path]:
     return write
 
 
-def wait_until(done: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-
-
 def test_python_tasks_run_in_the_session_of_this_process(spark: SparkSession) -> None:
-    def double(batches):  # type: ignore[no-untyped-def]
+    def double(batches):
         for batch in batches:
             yield pa.record_batch([pa.array([2 * value for value in batch.column(0).to_pylist()])], ["id"])
 
@@ -85,7 +78,7 @@ def test_a_session_has_the_time_zone_asked_for_and_others_keep_theirs(
     tokyo = spark_in("Asia/Tokyo")
     noon = "SELECT cast(unix_seconds(TIMESTAMP '2024-07-01 12:00:00') AS string) AS seconds"
 
-    assert int(spark.sql(noon).first().seconds) - int(tokyo.sql(noon).first().seconds) == 9 * 3600
+    assert int(spark.sql(noon).collect()[0].seconds) - int(tokyo.sql(noon).collect()[0].seconds) == 9 * 3600
 
 
 def test_a_driver_runs_its_tasks_where_its_master_says(

@@ -19,9 +19,11 @@ from hive_ingest.errors import CommitOutcomeUnknown, MetastoreUnavailable
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.streaming.spark import HiveSink
 from hive_ingest.testing import AnswerLost
-from tests.parts.kinds import Address
+from tests.services.kinds import Address
 from tests.spark.flaky_client import Fault, FlakyClient
 from tests.spark.numbers import Tables, assert_once, numbered
+from tests.spark.planned import checkpoint_of
+from tests.support.metastores import connect_in
 
 pytestmark = pytest.mark.one_embedded
 
@@ -50,7 +52,7 @@ def address(metastore_timing_out: Callable[[float], Address]) -> Address:
 
 @pytest.fixture
 def client(address: Address, tmp_path: Path) -> Iterator[MetastoreClient]:
-    with hi.connect_metastore(address.uri, warehouse=tmp_path / "warehouse", **address.options) as client:
+    with connect_in(tmp_path, address.uri, **address.options) as client:
         yield client
 
 
@@ -61,7 +63,7 @@ def tables(client: MetastoreClient) -> Tables:
 
 def sink_into(client: Any, table: str, **settings: Any) -> HiveSink:
     limits = {"commit_retry_seconds": 1.0, "lock_wait_seconds": 60.0}
-    return HiveSink(metastore=client, table=table, query_id="q", settings=limits | settings)
+    return HiveSink(metastore=client, table=table, checkpoint=checkpoint_of(), settings=limits | settings)
 
 
 def batch(spark: SparkSession, batch_id: int) -> Any:

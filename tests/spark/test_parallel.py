@@ -23,7 +23,10 @@ from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.record_writer import ArrowWriter
 from hive_ingest.streaming.spark import BatchStats, HiveSink
 from hive_ingest.streaming.spark.spread import spread
+from hive_ingest.streaming.spark.target import HiveTarget
 from tests.spark.numbers import Tables, assert_once, numbered
+from tests.spark.planned import checkpoint_of
+from tests.support.metastores import connect_in
 
 pytestmark = pytest.mark.one_embedded
 
@@ -33,7 +36,7 @@ BEYOND_THE_BUFFER_BYTES = 300 * MIB
 
 @pytest.fixture
 def client(metastore_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
-    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
+    with connect_in(tmp_path, metastore_uri) as client:
         yield client
 
 
@@ -43,7 +46,7 @@ def tables(client: MetastoreClient) -> Tables:
 
 
 def write(client: MetastoreClient, table: str, df: DataFrame, **options: Any) -> BatchStats:
-    sink = HiveSink(metastore=client, table=table, query_id="q", **options)
+    sink = HiveSink(metastore=client, table=table, checkpoint=checkpoint_of(), **options)
     sink(df, 0)
     assert sink.last_batch is not None
     return sink.last_batch
@@ -73,7 +76,7 @@ def test_five_thousand_tasks_share_the_bucket_numbers_of_an_unbucketed_table(
     with StreamingConnection.connect(client, database="web", table="t", record_writer=ArrowWriter()) as connection:
         connection.begin_transaction()
         shared = connection.share_transaction()
-        planned = spread(sparse_rows(spark, 5000), shared, cluster=None, max_writers=None)
+        planned = spread(sparse_rows(spark, 5000), shared, cluster=False, target_file_bytes=MIB)
     assert (planned.most_tasks, planned.ids) == (4096, "bucket")
     assert planned.rows.rdd.getNumPartitions() == 4096
     assert tables.files(table) == []
@@ -81,7 +84,7 @@ def test_five_thousand_tasks_share_the_bucket_numbers_of_an_unbucketed_table(
 
 def check_that_4096_tasks_write(spark: SparkSession, client: MetastoreClient, tables: Tables) -> None:
     table = tables.create("t", "plain")
-    stats = write(client, table, sparse_rows(spark, 5000))
+    stats = write(client, table, sparse_rows(spark, 5000), cluster=False)
     assert stats.tasks == 4096
     assert_once(tables.ids(table), list(range(0, 5000, 10)))
     written = row_ids(client, table)
@@ -101,21 +104,68 @@ def test_five_thousand_tasks_are_at_most_a_hundred_statements_of_a_bucketed_tabl
     assert {statement for _, statement, _ in written} <= set(range(100))
 
 
-@pytest.mark.parametrize("layout", ["plain", "parts", "buckets"])
-def test_no_more_tasks_write_than_max_writers(
-    spark: SparkSession, client: MetastoreClient, tables: Tables, layout: str
+# -- by size -----------------------------------------------------------------------------------------
+
+
+def test_a_partition_larger_than_a_file_goes_to_several_tasks(
+    spark: SparkSession, client: MetastoreClient, tables: Tables
 ) -> None:
-    table = tables.create("t", layout)
-    rows = numbered(spark, 0, 60, 6) if layout == "parts" else numbered(spark, 0, 60, 6).drop("part")
-    stats = write(client, table, rows, max_writers=3, cluster=False)
-    assert stats.tasks == 3
-    assert_once(tables.ids(table), list(range(60)))
+    """All rows of a day went to one task, whatever their number and that of the cores."""
+    table = tables.create("t", "parts")
+    rows = spark.range(0, 80_000, 1, 8).selectExpr("id", "concat('row ', id, repeat(uuid(), 3)) text", "'p0' part")
+    stats = write(client, table, rows, target_file_bytes=MIB)
+    assert stats.tasks >= 3
+    assert stats.commit is not None
+    assert stats.commit.files == stats.tasks
+    found = hi.read_table(client, table, columns=["id"], row_ids=True).to_pylist()
+    assert_once([row["id"] for row in found], list(range(80_000)))
+    assert len({tuple(row["row__id"].values()) for row in found}) == 80_000
 
 
-@pytest.mark.parametrize("most", [0, -1])
-def test_no_writers_at_all_are_refused(client: MetastoreClient, most: int) -> None:
-    with pytest.raises(ConfigurationError, match="max_writers"):
-        HiveSink(metastore=client, table="web.t", max_writers=most)
+def test_many_small_inputs_are_few_files_and_every_input_is_read_by_a_task_of_its_own(
+    spark: SparkSession, client: MetastoreClient, tables: Tables
+) -> None:
+    """64 small partitions of a DataFrame made 64 small files; joined by coalesce they would be read by one task."""
+    table = tables.create("t", "plain")
+    seen = spark.sparkContext.accumulator(0)
+
+    def count(batches: Any) -> Any:
+        seen.add(1)
+        yield from batches
+
+    rows = numbered(spark, 0, 640, 64).select("id", "text")
+    stats = write(client, table, rows.mapInArrow(count, rows.schema))
+    assert seen.value == 64
+    assert (stats.tasks, len(tables.files(table))) == (1, 1)
+    assert_once(tables.ids(table), list(range(640)))
+
+
+def test_spread_rows_leave_the_settings_of_the_session_alone(
+    spark: SparkSession, client: MetastoreClient, tables: Tables
+) -> None:
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    names = ["enabled", "advisoryPartitionSizeInBytes", "coalescePartitions.minPartitionSize"]
+    before = [spark.conf.get(f"spark.sql.adaptive.{name}", None) for name in names]
+    write(client, tables.create("t", "parts"), numbered(spark, 0, 40, 4))
+    assert [spark.conf.get(f"spark.sql.adaptive.{name}", None) for name in names] == before
+
+
+@pytest.mark.parametrize("name", ["target_file_bytes", "task_buffer_bytes"])
+def test_sizes_below_a_mebibyte_are_refused(client: MetastoreClient, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name}=100 is below"):
+        HiveSink(metastore=client, table="web.t", **{name: 100})  # type: ignore[arg-type]
+
+
+def test_an_unknown_option_is_named_with_those_there_are(client: MetastoreClient) -> None:
+    with pytest.raises(ConfigurationError, match=r"'max_writers': known are .*target_file_bytes"):
+        HiveSink(metastore=client, table="web.t", max_writers=3)  # type: ignore[call-arg]
+
+
+def test_neither_metastore_nor_its_options_are_shown(client: MetastoreClient) -> None:
+    """They may hold passwords."""
+    options = {"password": "geheim"}
+    target = HiveTarget.of("postgresql://user:geheim@db/hive", "web.t", metastore_options=options)
+    assert "geheim" not in repr(target)
 
 
 # -- files -------------------------------------------------------------------------------------------
@@ -124,9 +174,10 @@ def test_no_writers_at_all_are_refused(client: MetastoreClient, most: int) -> No
 @pytest.mark.parametrize(
     ("layout", "cluster", "files"),
     [
-        ("plain", None, 4),  # of each task one
+        ("plain", None, 1),  # by size
         ("plain", True, 4),  # nothing to cluster by
-        ("parts", None, 3),  # of each partition one
+        ("plain", False, 4),  # of each task one
+        ("parts", None, 3),  # by size, of each partition one
         ("parts", True, 3),
         ("parts", False, 12),  # of each partition and task
         ("buckets", None, 3),
@@ -214,8 +265,22 @@ def test_a_warehouse_on_this_machines_disk_is_refused_where_executors_run_elsewh
     table = tables.create("t", "parts")
     spark.conf.set("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
     spark.conf.set("spark.master", "spark://elsewhere:7077")
-    sink = HiveSink(metastore=client, table=table, query_id="q")
+    sink = HiveSink(metastore=client, table=table, checkpoint=checkpoint_of())
     for refused in (lambda: sink.check(numbered(spark, 0, 1)), lambda: sink(numbered(spark, 0, 1), 0)):
         with pytest.raises(ConfigurationError, match=r"spark://elsewhere:7077.*local-cluster\[…\]"):
             refused()
     assert tables.hidden(table) == []
+
+
+def test_a_shared_disk_is_taken_when_the_user_says_so(
+    spark: SparkSession, client: MetastoreClient, tables: Tables
+) -> None:
+    """It was refused with no way to say so, and with the advice to use a store that is refused as well."""
+    table = tables.create("t", "parts")
+    spark.conf.set("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
+    spark.conf.set("spark.master", "spark://elsewhere:7077")
+    with pytest.raises(ConfigurationError, match="shared_filesystem=True") as caught:
+        HiveSink(metastore=client, table=table).check(numbered(spark, 0, 1))
+    assert "s3a" not in str(caught.value)
+    write(client, table, numbered(spark, 0, 10), shared_filesystem=True)
+    assert_once(tables.ids(table), list(range(10)))

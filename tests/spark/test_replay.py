@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import hive_ingest as hi
-from hive_ingest.errors import ConfigurationError, SinkConflict
+from hive_ingest.errors import ConfigurationError, SinkConflict, UnsupportedFeature
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.streaming.spark import BatchStats, HiveSink
+from hive_ingest.streaming.spark.progress import SparkPosition
 from tests.spark.numbers import Tables, assert_once, numbered
+from tests.spark.planned import checkpoint_of
 from tests.spark.streams import Streams, streams_in
 
 pytestmark = pytest.mark.one_embedded
@@ -77,20 +80,105 @@ def test_a_delivery_that_is_not_known_or_cannot_keep_progress_is_refused(client:
         HiveSink(metastore=client, table="web.t", sink="s", delivery="at-least-once")
 
 
-@pytest.mark.parametrize("seed", [4, 23])
-def test_batches_that_come_again_in_any_order_are_there_once(
-    spark: SparkSession, client: MetastoreClient, tables: Tables, seed: int
+# -- another batch under a number that was committed -------------------------------------------------
+
+
+def forget_batch(checkpoint: Path, batch_id: int) -> None:
+    """As after a crash: Spark syncs none of its logs, and the newest entries are gone."""
+    for log in ("offsets", "commits", "sources/0"):
+        for name in (str(batch_id), f".{batch_id}.crc"):
+            (checkpoint / log / name).unlink()
+
+
+def test_a_batch_that_spark_plans_again_after_it_lost_its_plan_is_refused(
+    spark: SparkSession, streams: Streams
 ) -> None:
-    chance = random.Random(seed)
-    table = tables.create("t", "both")
-    for batch_id in range(3):
-        sink = HiveSink(metastore=client, table=table, query_id="q")
-        sink(numbered(spark, 10 * batch_id, 10 * batch_id + 10), batch_id)
-        for again in chance.choices(range(batch_id + 1), k=2):
-            sink(numbered(spark, 10 * again, 10 * again + 10), again)
-            assert sink.last_batch is not None
-            assert sink.last_batch.is_skipped
-    assert_once(tables.ids(table), list(range(30)))
+    """It was skipped, with the rows that had come since. Its offset is the same: a number of the file source's own."""
+    stream = streams.add("t")
+    streams.input.add_batches(2)
+    streams.run(spark, stream)
+    forget_batch(Path(streams.checkpoint(stream)), 1)
+    streams.input.add_batches(1)
+    for _ in range(2):  # also when Spark repeats the new plan
+        with pytest.raises(StreamingQueryException, match=r"(?s)SinkConflict.*planned again.*--batch-id 0"):
+            streams.run(spark, stream)
+    assert_once(streams.ids(stream), list(range(80)))
+
+
+def test_a_checkpoint_restored_from_an_older_copy_is_refused_and_the_newest_one_goes_on(
+    spark: SparkSession, streams: Streams, tmp_path: Path
+) -> None:
+    """Its next batch has a number that was committed, with rows that were not: they were lost without a word."""
+    stream = streams.add("t")
+    checkpoint, old, newest = Path(streams.checkpoint(stream)), tmp_path / "old", tmp_path / "newest"
+    for copy in (old, newest):
+        streams.input.add_batches(1)
+        streams.run(spark, stream)
+        shutil.copytree(checkpoint, copy)
+    streams.input.add_batches(1)
+    shutil.rmtree(checkpoint)
+    shutil.copytree(old, checkpoint)
+    with pytest.raises(StreamingQueryException, match=r"(?s)SinkConflict.*restored from an older copy"):
+        streams.run(spark, stream)
+    shutil.rmtree(checkpoint)
+    shutil.copytree(newest, checkpoint)
+    streams.run(spark, stream)
+    streams.assert_all_once()
+
+
+def test_a_position_of_an_older_version_is_of_the_batch_that_was_planned_before_it(
+    spark: SparkSession, streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those have no fingerprint, and stay usable."""
+    stream = streams.add("t")
+    streams.input.add_batches(2)
+    with monkeypatch.context() as patch:
+        patch.setattr(SparkPosition, "to_json", lambda self: {"query_id": self.query_id, "batch_id": self.batch_id})
+        streams.run(spark, stream)
+    streams.forget_last_commit(stream)
+    assert outcomes(streams.run(spark, stream)) == [(1, 0, True)]
+    forget_batch(Path(streams.checkpoint(stream)), 1)
+    streams.input.add_batches(1)
+    with pytest.raises(StreamingQueryException, match=r"(?s)SinkConflict.*planned again"):
+        streams.run(spark, stream)
+
+
+@pytest.mark.parametrize("how", ["one sink", "one name"])
+def test_a_sink_that_is_called_twice_in_a_batch_says_so(spark: SparkSession, streams: Streams, how: str) -> None:
+    """The second half was taken for a repetition and skipped."""
+    stream = streams.add("t")
+    streams.input.add_batches(1)
+    sinks = [HiveSink(metastore=streams.client, table=stream.table) for _ in range(2)]
+
+    def in_halves(df: DataFrame, batch_id: int) -> None:
+        sinks[0](df.where("id < 20"), batch_id)
+        sinks[1 if how == "one name" else 0](df.where("id >= 20"), batch_id)
+
+    def start() -> None:
+        writer = streams.input.read_stream(spark).writeStream.foreachBatch(in_halves)
+        writer = writer.option("checkpointLocation", streams.checkpoint(stream)).trigger(availableNow=True)
+        writer.start().awaitTermination()
+
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match=r"(?s)SinkConflict.*called twice for batch 0.*union"):
+            start()
+    assert_once(streams.ids(stream), list(range(20)))
+
+
+def test_a_call_that_failed_may_be_repeated_within_its_batch(spark: SparkSession, streams: Streams) -> None:
+    stream = streams.add("t")
+    streams.input.add_batches(1)
+    sink = HiveSink(metastore=streams.client, table=stream.table)
+
+    def stubborn(df: DataFrame, batch_id: int) -> None:
+        with pytest.raises(PySparkException, match="on purpose"):
+            sink(df.withColumn("text", F.expr("if(id = 3, raise_error('on purpose'), text)")), batch_id)
+        sink(df, batch_id)
+
+    writer = streams.input.read_stream(spark).writeStream.foreachBatch(stubborn)
+    writer = writer.option("checkpointLocation", streams.checkpoint(stream)).trigger(availableNow=True)
+    writer.start().awaitTermination()
+    streams.assert_all_once()
 
 
 # -- another query -----------------------------------------------------------------------------------
@@ -112,8 +200,8 @@ def test_a_sink_name_that_another_query_uses_is_refused(
     spark: SparkSession, client: MetastoreClient, tables: Tables
 ) -> None:
     table = tables.create("t")
-    HiveSink(metastore=client, table=table, query_id="first", sink="s")(numbered(spark, 0, 10), 0)
-    second = HiveSink(metastore=client, table=table, query_id="second", sink="s")
+    HiveSink(metastore=client, table=table, checkpoint=checkpoint_of("first"), sink="s")(numbered(spark, 0, 10), 0)
+    second = HiveSink(metastore=client, table=table, checkpoint=checkpoint_of("second"), sink="s")
     with pytest.raises(SinkConflict, match="another sink name"):
         second(numbered(spark, 10, 20), 0)
     assert_once(tables.ids(table), list(range(10)))
@@ -123,9 +211,9 @@ def test_a_sink_name_that_writes_another_table_is_refused(
     spark: SparkSession, client: MetastoreClient, tables: Tables
 ) -> None:
     first, second = tables.create("first"), tables.create("second")
-    HiveSink(metastore=client, table=first, query_id="q", sink="s")(numbered(spark, 0, 10), 0)
+    HiveSink(metastore=client, table=first, checkpoint=checkpoint_of("q"), sink="s")(numbered(spark, 0, 10), 0)
     with pytest.raises(SinkConflict, match="another table"):
-        HiveSink(metastore=client, table=second, query_id="q", sink="s")(numbered(spark, 0, 10), 1)
+        HiveSink(metastore=client, table=second, checkpoint=checkpoint_of("q"), sink="s")(numbered(spark, 0, 10), 1)
     assert tables.ids(second) == []
 
 
@@ -145,15 +233,30 @@ def test_two_sinks_of_a_table_keep_progress_of_their_own(
 ) -> None:
     table = tables.create("t")
     for number, name in enumerate(("a", "b")):
-        sink = HiveSink(metastore=client, table=table, query_id=name, sink=name)
+        sink = HiveSink(metastore=client, table=table, checkpoint=checkpoint_of(name), sink=name)
         sink(numbered(spark, 10 * number, 10 * number + 10), 0)
     assert_once(tables.ids(table), list(range(20)))
 
 
-def test_a_call_outside_of_a_query_needs_a_query_id(
+def test_exactly_once_is_refused_where_a_batch_cannot_be_identified(
     spark: SparkSession, client: MetastoreClient, tables: Tables
 ) -> None:
     table = tables.create("t")
-    with pytest.raises(ConfigurationError, match="query_id="):
+    with pytest.raises(ConfigurationError, match=r"exactly once is not possible.*checkpoint="):
         HiveSink(metastore=client, table=table)(numbered(spark, 0, 10), 0)
     assert hi.read_table(client, table).num_rows == 0
+    HiveSink(metastore=client, table=table, delivery="at-least-once")(numbered(spark, 0, 10), 0)
+    assert_once(tables.ids(table), list(range(10)))
+
+
+@pytest.mark.parametrize("mode", ["complete", "update"])
+def test_an_output_mode_whose_results_would_pile_up_is_refused(
+    spark: SparkSession, streams: Streams, mode: str
+) -> None:
+    """Every state of the results was appended beside those before it."""
+    streams.client.create_table("web.counts", columns={"part": "string", "count": "bigint"})
+    sink = HiveSink(metastore=streams.client, table="web.counts")
+    counts = streams.input.read_stream(spark).groupBy("part").count()
+    with pytest.raises(UnsupportedFeature, match=rf"{mode}.*watermark.*write_dataframe\(mode='overwrite'\)"):
+        sink.start(counts, checkpoint=str(streams.folder / "checkpoint"), output_mode=mode)
+    assert spark.streams.active == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,5 +17,5 @@ from tests.spark.restarts import check_restarts
 def test_three_restarts_in_a_row_lose_and_double_nothing(
     tmp_path: Path, metastore_uri: str, install_spark: Callable[..., Installation], start_driver: Callable[..., Driver]
 ) -> None:
-    starts = {"install_spark": install_spark, "start_driver": start_driver}
+    starts: dict[str, Any] = {"install_spark": install_spark, "start_driver": start_driver}
     check_restarts(20261122, 3, folder=tmp_path, metastore_uri=metastore_uri, **starts)

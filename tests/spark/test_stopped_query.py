@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from hive_ingest.errors import TxnAborted
 from hive_ingest.streaming.spark import HiveSink
-from tests.spark.numbers import wait_until
 from tests.spark.streams import Streams, streams_in
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.one_embedded
 

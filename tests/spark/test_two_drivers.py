@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 from hive_ingest.acid.names import DeltaName
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import LockState
-from tests.parts.kinds import Address
+from tests.services.kinds import Address
 from tests.spark.arms import Arms
 from tests.spark.driver import Driver
 from tests.spark.installation import Installation
-from tests.spark.numbers import wait_until
 from tests.spark.streams import Streams, streams_in
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.one_embedded
 

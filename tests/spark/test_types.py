@@ -6,6 +6,7 @@ import datetime as dt
 import pickle
 import textwrap
 from decimal import Decimal
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -22,8 +23,8 @@ ZONES = ["UTC", "America/Los_Angeles", "Asia/Kolkata"]
 
 
 def table_of(columns: dict[str, str], keys: dict[str, str] | None = None) -> Table:
-    as_columns = [tuple(Column(name, type_) for name, type_ in given.items()) for given in (columns, keys or {})]
-    return Table(TableName("web", "t"), *as_columns)
+    own, of_keys = (tuple(Column(name, type_) for name, type_ in given.items()) for given in (columns, keys or {}))
+    return Table(TableName("web", "t"), own, of_keys)
 
 
 def sent(df: DataFrame) -> list[pa.RecordBatch]:
@@ -36,7 +37,7 @@ def sent(df: DataFrame) -> list[pa.RecordBatch]:
     return [pickle.loads(row.batch) for row in df.mapInArrow(pickled, "batch binary").collect()]
 
 
-def written(df: DataFrame, table: Table, **options: str) -> pa.Table:
+def written(df: DataFrame, table: Table, **options: Any) -> pa.Table:
     """The rows of `df` in the shape of `table`, as its record writer makes them of Spark's batches."""
     schema = RecordSchema(table.columns, table.partition_keys)
     writer = ArrowWriter(unknown_fields="fail")
@@ -47,7 +48,7 @@ def written(df: DataFrame, table: Table, **options: str) -> pa.Table:
     return pa.Table.from_batches([writer.parse(block).batch for block in blocks], schema.arrow)
 
 
-def rows(df: DataFrame, columns: dict[str, str], **options: str) -> list[tuple[object, ...]]:
+def rows(df: DataFrame, columns: dict[str, str], **options: Any) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in written(df, table_of(columns), **options).to_pylist()]
 
 

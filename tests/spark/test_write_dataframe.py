@@ -18,13 +18,14 @@ from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TxnState
 from hive_ingest.streaming.spark import write_dataframe
 from tests.spark.numbers import LAYOUTS, Tables, assert_once, numbered
+from tests.support.metastores import connect_in
 
 pytestmark = pytest.mark.one_embedded
 
 
 @pytest.fixture
 def client(metastore_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
-    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
+    with connect_in(tmp_path, metastore_uri) as client:
         yield client
 
 

@@ -12,6 +12,7 @@ import hive_ingest as hi
 from hive_ingest.model import TxnState
 from hive_ingest.streaming.spark.data_source import HiveDataSource
 from hive_ingest.transactions.staging import STAGING_FOLDER
+from tests.support.tables import table_folder
 
 
 def register(spark: SparkSession) -> None:
@@ -26,7 +27,7 @@ class Warehouse:
 
     def __init__(self, metastore_uri: str, folder: Path) -> None:
         self._place = {"metastore": metastore_uri, "warehouse": str(folder)}
-        self.client = hi.connect_metastore(metastore_uri, warehouse=folder)
+        self.client = hi.connect_metastore(metastore_uri, warehouse=folder, create=True)
         self.client.create_database("web", if_not_exists=True)
 
     def close(self) -> None:
@@ -58,7 +59,7 @@ class Warehouse:
 
     def leftovers(self, table: str) -> list[str]:
         """Hidden files in the table's folder, and transactions that are open."""
-        folder = Path(self.client.get_table(table).location.removeprefix("file:"), STAGING_FOLDER)
+        folder = table_folder(self.client, table) / STAGING_FOLDER
         files = [path.name for path in folder.iterdir()] if folder.exists() else []
         open_txns = [t for t in self.client.get_open_txns_info().transactions if t.state is TxnState.OPEN]
         return [*files, *(f"transaction {txn.id} of {txn.agent_info}" for txn in open_txns)]

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
-from tests.parts.fetch import java_home
-from tests.parts.kinds import server_timeout
-from tests.parts.metastore import RealMetastore, RealMetastores
-from tests.parts.postgres import PostgresServer
+from tests.services.fetch import java_home
+from tests.services.kinds import server_timeout
+from tests.services.metastore import RealMetastore, RealMetastores
+from tests.services.postgres import PostgresServer
 
 USER, PASSWORD = "streamer", "s3cret"
 TIMEOUT_SECONDS = 4.0
@@ -77,7 +77,7 @@ def secured_metastore(
         "metastore.authentication.config.password": PASSWORD,
         "metastore.txn.use.minhistorywriteid": "true",
         "hive.metastore.dml.events": "true",
-        "metastore.transactional.event.listeners": "hiveingest.parts.AcidWriteLog",
+        "metastore.transactional.event.listeners": "hiveingest.services.AcidWriteLog",
         **server_timeout("4.0.1", TIMEOUT_SECONDS),
     }
     with (

@@ -9,16 +9,17 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hive_ingest.errors import ConfigurationError, ConnectionMisuse, MetastoreUnavailable
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
-from tests.parts.metastore import RealMetastore
-from tests.parts.postgres import free_port
+from tests.services.metastore import RealMetastore
+from tests.services.postgres import free_port
 from tests.thrift.proxy import Fault, FaultyProxy
 
-QUICK = {"retry_seconds": 0.2, "connect_timeout_seconds": 0.5, "uri_selection": "sequential"}
+QUICK: dict[str, Any] = {"retry_seconds": 0.2, "connect_timeout_seconds": 0.5, "uri_selection": "sequential"}
 
 
 def test_the_next_address_is_tried_when_the_first_is_dead(real_metastore: RealMetastore) -> None:
@@ -64,7 +65,7 @@ def test_a_call_that_is_safe_to_repeat_waits_for_the_server_to_come_back(real_me
 def test_an_answer_that_does_not_come_in_time_is_told_and_the_next_call_is_not_confused(
     real_metastore: RealMetastore,
 ) -> None:
-    options = {"retry_seconds": 0.1, "call_timeout_seconds": 1.0}
+    options: dict[str, Any] = {"retry_seconds": 0.1, "call_timeout_seconds": 1.0}
     with FaultyProxy(real_metastore.port) as proxy, connect_metastore(proxy.uri, **options) as client:
         proxy.arm("open_txns", Fault.ANSWER_LATE)
         with pytest.raises(MetastoreUnavailable, match="did not answer open_txns within 1 s"):

@@ -17,7 +17,9 @@ import hive_ingest as hi
 from hive_ingest.errors import CommitOutcomeUnknown, StreamingError
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import DataOperationType, LockComponent, LockLevel, LockRequest, LockType
-from tests.parts.metastore import RealMetastore
+from tests.services.metastore import RealMetastore
+from tests.support import connections
+from tests.support.rows import ids
 from tests.thrift.proxy import Fault, FaultyProxy
 
 TABLE = "web.t"
@@ -62,23 +64,12 @@ def client(proxy: FaultyProxy) -> Iterator[MetastoreClient]:
 
 
 def connect(client: MetastoreClient, **options: Any) -> hi.StreamingConnection:
-    return hi.StreamingConnection.connect(
-        client,
-        database="web",
-        table="t",
-        record_writer=hi.StrictJsonWriter(),
-        settings={"commit_retry_seconds": 5.0, "lock_wait_seconds": 20.0},
-        **options,
-    )
+    return connections.connect(client, settings={"commit_retry_seconds": 5.0, "lock_wait_seconds": 20.0}, **options)
 
 
 def write(connection: hi.StreamingConnection, number: int) -> None:
     """Into a partition that is new."""
     connection.write(f'{{"id": {number}, "part": {number}}}'.encode())
-
-
-def ids(client: MetastoreClient) -> list[int]:
-    return sorted(hi.read_table(client, TABLE).column("id").to_pylist())
 
 
 # -- with a sink -------------------------------------------------------------------------------------

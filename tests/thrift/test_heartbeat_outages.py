@@ -11,7 +11,9 @@ import pytest
 import hive_ingest as hi
 from hive_ingest.errors import TxnAborted
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
-from tests.parts.metastore import RealMetastore
+from tests.services.metastore import RealMetastore
+from tests.support.rows import ids
+from tests.support.waiting import wait_until
 from tests.thrift.conftest import SHORT_TIMEOUT_SECONDS
 from tests.thrift.proxy import Fault, FaultyProxy
 
@@ -51,17 +53,12 @@ def lose_contact(proxy: FaultyProxy, seconds: float) -> None:
     proxy.mend()
 
 
-def ids(client: MetastoreClient) -> list[int]:
-    found: list[int] = hi.read_table(client, "default.t").column("id").to_pylist()
-    return found
-
-
 def test_an_outage_within_half_the_time_out_costs_nothing(
     client: MetastoreClient, connection: hi.StreamingConnection, proxy: FaultyProxy
 ) -> None:
     lose_contact(proxy, HALF - 0.5)
     connection.commit_transaction()
-    assert ids(client) == [1]
+    assert ids(client, "default.t") == [1]
 
 
 def test_an_outage_during_a_commit_that_ends_within_half_the_time_out_costs_nothing(
@@ -72,7 +69,7 @@ def test_an_outage_during_a_commit_that_ends_within_half_the_time_out_costs_noth
     end.start()
     connection.commit_transaction()
     end.join()
-    assert ids(client) == [1]
+    assert ids(client, "default.t") == [1]
 
 
 def test_an_outage_that_ends_before_the_commit_and_within_the_time_out_costs_nothing(
@@ -80,7 +77,7 @@ def test_an_outage_that_ends_before_the_commit_and_within_the_time_out_costs_not
 ) -> None:
     lose_contact(proxy, SHORT_TIMEOUT_SECONDS * 0.7)
     connection.commit_transaction()
-    assert ids(client) == [1]
+    assert ids(client, "default.t") == [1]
 
 
 def test_an_outage_beyond_the_time_out_aborts_and_says_so(
@@ -89,7 +86,7 @@ def test_an_outage_beyond_the_time_out_aborts_and_says_so(
     lose_contact(proxy, SHORT_TIMEOUT_SECONDS + HOUSEKEEPING_SECONDS)
     with pytest.raises(TxnAborted, match=r"aborted|time-out"):
         connection.commit_transaction()
-    assert ids(client) == []
+    assert ids(client, "default.t") == []
     assert client.get_valid_txns().open == ()
 
 
@@ -99,10 +96,10 @@ def test_heartbeats_of_which_some_break_keep_a_transaction_alive_for_longer_than
     began = time.monotonic()
     for fault in Fault:
         proxy.arm("heartbeat_txn_range", fault)
-        wait_until_hit(proxy)
+        wait_until(lambda: proxy.hit is not None, "no heartbeat was sent")
     time.sleep(max(0.0, began + SHORT_TIMEOUT_SECONDS + HOUSEKEEPING_SECONDS - time.monotonic()))
     connection.commit_transaction()
-    assert ids(client) == [1]
+    assert ids(client, "default.t") == [1]
 
 
 def test_a_reader_may_be_slower_than_the_time_out(client: MetastoreClient, connection: hi.StreamingConnection) -> None:
@@ -111,10 +108,3 @@ def test_a_reader_may_be_slower_than_the_time_out(client: MetastoreClient, conne
         time.sleep(SHORT_TIMEOUT_SECONDS + HOUSEKEEPING_SECONDS)
         assert len(client.show_locks("default.t")) == 1, "its transaction is gone"
         assert rows.read_all().column("id").to_pylist() == [1]
-
-
-def wait_until_hit(proxy: FaultyProxy) -> None:
-    deadline = time.monotonic() + 60
-    while proxy.hit is None:
-        assert time.monotonic() < deadline, "no heartbeat was sent"
-        time.sleep(0.02)

@@ -9,7 +9,9 @@ import pytest
 import hive_ingest as hi
 from hive_ingest.errors import CommitOutcomeUnknown, StreamingError
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
-from tests.parts.metastore import RealMetastore
+from tests.services.metastore import RealMetastore
+from tests.support import connections
+from tests.support.rows import ids
 from tests.thrift.proxy import Fault, FaultyProxy
 
 ROWS = 30
@@ -31,7 +33,7 @@ def test_a_metastore_killed_in_the_middle_loses_and_doubles_nothing(real_metasto
         killer.start()
         stream(client, reached)
         killer.join()
-        assert sorted(hi.read_table(client, "web.t").column("id").to_pylist()) == list(range(ROWS))
+        assert ids(client) == list(range(ROWS))
 
 
 @pytest.mark.parametrize(("fault", "is_committed"), [(Fault.REQUEST_CUT, False), (Fault.ANSWER_CUT, True)])
@@ -58,15 +60,7 @@ def test_a_metastore_killed_in_a_commit_and_away_for_long_is_told_as_unknown_and
 
 
 def connect(client: MetastoreClient, database: str, **settings: float) -> hi.StreamingConnection:
-    return hi.StreamingConnection.connect(
-        client,
-        database=database,
-        table="t",
-        record_writer=hi.StrictJsonWriter(),
-        sink="numbers",
-        sources=["a"],
-        settings=settings,
-    )
+    return connections.connect(client, f"{database}.t", sink="numbers", sources=["a"], settings=settings)
 
 
 def stream(client: MetastoreClient, reached: threading.Event) -> None:

@@ -20,7 +20,7 @@ from hive_ingest.errors import (
 )
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import Column, CommitKeyValue, TableName, TxnId
-from tests.parts.metastore import RealMetastore
+from tests.services.metastore import RealMetastore
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 import hive_ingest as hi
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.testing import CrashPoint, FaultError, faults
-from tests.parts.metastore import RealMetastore
+from tests.services.metastore import RealMetastore
 from tests.thrift.conftest import SecuredMetastore
 
 

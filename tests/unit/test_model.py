@@ -41,4 +41,4 @@ def test_a_table_answers_what_it_is():
 
 def test_values_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        TableName("a", "b").table = "c"
+        TableName("a", "b").table = "c"  # type: ignore[misc]

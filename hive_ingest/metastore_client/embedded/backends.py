@@ -3,37 +3,48 @@
 from __future__ import annotations
 
 import enum
+import logging
 import sqlite3
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, ClassVar
+from urllib.parse import quote
 
+from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.pool import QueuePool
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.ddl import ExecutableDDLElement
 
 from hive_ingest.errors import ConfigurationError
+from hive_ingest.metastore_client.embedded.options import EmbeddedOptions
 from hive_ingest.metastore_client.embedded.uris import MetastoreUri
+
+_log = logging.getLogger(__name__)
 
 #: json_each for lists of ids, RETURNING and upserts are all there from this version on.
 _MIN_SQLITE = (3, 38, 0)
 _CONNECT_TIMEOUT_SECONDS = 10
+#: Connections kept open without work. As many as there are calls at once are opened, and closed again.
+_IDLE_CONNECTIONS = 5
 
 
 class Failure(enum.Enum):
     """What an error of the driver means for the call that met it."""
 
-    CONFLICT = "another process was faster; the same call can be made again"
+    CONFLICT = "another session was faster; the same call can be made again"
+    TIMED_OUT = "another session kept a lock, or a statement took too long"
     BROKEN = "the connection is gone"
-    FOREIGN = "the file is no database"
+    FOREIGN = "the file is not a database"
     REFUSED = "the database refused"
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class StatementText:
     """A statement as text, with the values of its constants."""
 
     sql: str
@@ -52,30 +63,52 @@ class Backend(ABC):
     prepare_empty: ClassVar[str | None] = None
     #: A new connection may help when one is lost.
     can_reconnect: ClassVar[bool] = False
-    _compiled: ClassVar[dict[Executable, Compiled]]
+    _texts: ClassVar[dict[Executable, StatementText]]
 
     dialect: DefaultDialect
     driver_error: type[Exception]
 
-    def __init__(self, uri: MetastoreUri, busy_timeout_seconds: float) -> None:
+    def __init__(self, uri: MetastoreUri, options: EmbeddedOptions) -> None:
         self.uri = uri
-        self.busy_timeout_seconds = busy_timeout_seconds
+        self.options = options
+
+    @property
+    @abstractmethod
+    def busy_advice(self) -> str:
+        """Who may be in the way, and how to find out."""
 
     @abstractmethod
-    def connect(self) -> Any:
-        """A DBAPI connection in autocommit mode, safe to use from any one thread at a time."""
+    def failure(self, error: BaseException) -> Failure: ...
 
     @abstractmethod
-    def failure(self, error: Exception) -> Failure: ...
+    def check_durability(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Warn of server settings under which a commit that was acknowledged can be lost."""
 
-    def compile(self, statement: Executable) -> Compiled:
-        """Compiled once for each process: statements are constants of their modules."""
-        found = self._compiled.get(statement)
+    #: A query for `check_durability`, if there is something to ask.
+    durability_query: ClassVar[str | None] = None
+
+    def create_engine(self) -> Engine:
+        """An engine in autocommit mode: a transaction is begun by the backend's own BEGIN."""
+        return self._new_engine(
+            poolclass=QueuePool,
+            pool_size=_IDLE_CONNECTIONS,
+            max_overflow=-1,
+            pool_use_lifo=True,
+            isolation_level="AUTOCOMMIT",
+            hide_parameters=True,
+        )
+
+    @abstractmethod
+    def _new_engine(self, **arguments: Any) -> Engine: ...
+
+    def text_of(self, statement: Executable) -> StatementText:
+        """Made once for each process: statements are constants of their modules."""
+        found = self._texts.get(statement)
         if found is None:
             compiled = statement.compile(dialect=self.dialect)  # type: ignore[attr-defined]
             binds = {} if isinstance(statement, ExecutableDDLElement) else compiled.binds
             constants = {name: bind.value for name, bind in binds.items() if not bind.required}
-            found = self._compiled[statement] = Compiled(str(compiled), constants)
+            found = self._texts[statement] = StatementText(str(compiled), constants)
         return found
 
 
@@ -86,11 +119,11 @@ class SqliteBackend(Backend):
     begin = "BEGIN IMMEDIATE"
     list_tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
     prepare_empty = "PRAGMA journal_mode=WAL"  # stays with the file
-    _compiled: ClassVar[dict[Executable, Compiled]] = {}
     driver_error = sqlite3.Error
+    _texts: ClassVar[dict[Executable, StatementText]] = {}
 
-    def __init__(self, uri: MetastoreUri, busy_timeout_seconds: float) -> None:
-        super().__init__(uri, busy_timeout_seconds)
+    def __init__(self, uri: MetastoreUri, options: EmbeddedOptions) -> None:
+        super().__init__(uri, options)
         if sqlite3.sqlite_version_info < _MIN_SQLITE:
             raise ConfigurationError(
                 f"this Python has SQLite {sqlite3.sqlite_version}, and a metastore needs 3.38: "
@@ -98,9 +131,29 @@ class SqliteBackend(Backend):
             )
         self.dialect = SQLiteDialect_pysqlite(paramstyle="named")
 
-    def connect(self) -> sqlite3.Connection:
+    @property
+    def busy_advice(self) -> str:
+        return (
+            f"Another process kept the file's write lock for {self.options.busy_timeout_seconds:g} s "
+            "(busy_timeout_seconds). A healthy one keeps it for milliseconds, so look for one that is stopped or "
+            f"suspended within a call, or a sqlite3 shell with an open transaction: `fuser -v '{self.uri.path}'` "
+            "lists the processes that have the file open, and `ps -o pid,stat,cmd -p PID` shows a stopped one as T"
+        )
+
+    def check_durability(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Nothing to check: each connection sets synchronous=FULL."""
+
+    def _new_engine(self, **arguments: Any) -> Engine:
+        return create_engine("sqlite://", creator=self._connect, **arguments)
+
+    def _connect(self) -> sqlite3.Connection:
+        # mode=rw: a file that is gone is an error and never becomes an empty metastore.
         connection = sqlite3.connect(
-            self.uri.path, timeout=self.busy_timeout_seconds, isolation_level=None, check_same_thread=False
+            f"file:{quote(str(self.uri.path))}?mode=rw",
+            uri=True,
+            timeout=self.options.busy_timeout_seconds,
+            isolation_level=None,
+            check_same_thread=False,  # the pool gives a connection to one thread at a time
         )
         try:
             connection.execute("PRAGMA synchronous=FULL")
@@ -109,7 +162,7 @@ class SqliteBackend(Backend):
             raise
         return connection
 
-    def failure(self, error: Exception) -> Failure:
+    def failure(self, error: BaseException) -> Failure:
         if isinstance(error, sqlite3.IntegrityError):
             return Failure.CONFLICT
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code, without its extension
@@ -127,39 +180,90 @@ class SqliteBackend(Backend):
         return Failure.BROKEN if code in unusable else Failure.REFUSED
 
 
+#: One round trip for each new connection. `off` alone would lose commits that were acknowledged: the other values
+#: say how many machines must have one.
+_PREPARE_SESSION = """
+SELECT set_config('lock_timeout', %(lock)s, false),
+       set_config('statement_timeout', %(statement)s, false),
+       set_config('idle_in_transaction_session_timeout', %(idle)s, false),
+       set_config('synchronous_commit',
+                  CASE current_setting('synchronous_commit')
+                       WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)
+"""
+
+
 class PostgresBackend(Backend):
     """A PostgreSQL server through psycopg 3, at READ COMMITTED with row locks, as Hive uses it."""
 
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
     list_tables = "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = current_schema()"
     lock_schema = "SELECT pg_advisory_xact_lock(7166543121)"  # any number, the same for every version of ours
+    durability_query = "SELECT name, setting FROM pg_catalog.pg_settings WHERE name IN ('fsync', 'full_page_writes')"
     can_reconnect = True
-    _compiled: ClassVar[dict[Executable, Compiled]] = {}
+    _texts: ClassVar[dict[Executable, StatementText]] = {}
 
-    def __init__(self, uri: MetastoreUri, busy_timeout_seconds: float) -> None:
-        super().__init__(uri, busy_timeout_seconds)
+    def __init__(self, uri: MetastoreUri, options: EmbeddedOptions) -> None:
+        super().__init__(uri, options)
         self._psycopg = _import_psycopg()
         self.driver_error = self._psycopg.Error
         self.dialect = PGDialect_psycopg(dbapi=self._psycopg)  # type: ignore[no-untyped-call]
 
-    def connect(self) -> Any:
-        _, arguments = self.dialect.create_connect_args(self.uri.url)
-        arguments.setdefault("connect_timeout", _CONNECT_TIMEOUT_SECONDS)
-        arguments.setdefault("application_name", "hive-ingest")
-        return self._psycopg.connect(**arguments, autocommit=True)
+    @property
+    def busy_advice(self) -> str:
+        return (
+            f"Another session kept a row lock for {self.options.busy_timeout_seconds:g} s (busy_timeout_seconds), or "
+            f"a statement took longer than {self.options.statement_timeout_seconds:g} s (statement_timeout_seconds). "
+            "As an administrator of the server ask SELECT pid, state, xact_start, client_addr, query FROM "
+            "pg_stat_activity WHERE application_name = 'hive-ingest' AND state <> 'idle', and pg_blocking_pids(pid)"
+        )
 
-    def failure(self, error: Exception) -> Failure:
+    def check_durability(self, rows: Sequence[Sequence[Any]]) -> None:
+        off = sorted(name for name, setting in rows if setting == "off")
+        if off:
+            _log.warning(
+                "%s: the server runs with %s off, so a crash of its machine can lose or damage what was committed: "
+                "turn it on in postgresql.conf",
+                self.uri,
+                " and ".join(off),
+            )
+
+    def _new_engine(self, **arguments: Any) -> Engine:
+        connect = {"connect_timeout": _CONNECT_TIMEOUT_SECONDS, "application_name": "hive-ingest"}
+        given = {key: value for key, value in connect.items() if key not in self.uri.url.query}
+        engine = create_engine(self.uri.url, connect_args=given, use_native_hstore=False, **arguments)
+        event.listen(engine, "connect", self._prepare_session)
+        return engine
+
+    def _prepare_session(self, connection: Any, _: object) -> None:
+        options = self.options
+        limits = {
+            "lock": _milliseconds(options.busy_timeout_seconds),
+            "statement": _milliseconds(options.statement_timeout_seconds),
+            "idle": _milliseconds(options.idle_in_transaction_timeout_seconds),
+        }
+        with connection.cursor() as cursor:
+            cursor.execute(_PREPARE_SESSION, limits)
+
+    def failure(self, error: BaseException) -> Failure:
         state = getattr(error, "sqlstate", None) or ""
         # serialization_failure, deadlock_detected, unique_violation
         if state in ("40001", "40P01", "23505"):
             return Failure.CONFLICT
-        # class 08 is connections, 57P an administrator's shutdown; without a state libpq could not ask the server
+        # lock_not_available, query_canceled: the limits that `_prepare_session` sets
+        if state in ("55P03", "57014"):
+            return Failure.TIMED_OUT
+        # class 08 is connections, 57P an administrator's shutdown, 25P03 a transaction that was idle for too long;
+        # without a state libpq could not ask the server
         lost = (self._psycopg.OperationalError, self._psycopg.InterfaceError)
-        if state.startswith(("08", "57P")) or (isinstance(error, lost) and not state):
+        if state.startswith(("08", "57P", "25P03")) or (isinstance(error, lost) and not state):
             return Failure.BROKEN
         if state.startswith(("28", "3D", "53")):  # who are you, no such database, too many connections
             return Failure.BROKEN
         return Failure.REFUSED
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{max(1, int(seconds * 1000))}ms"  # 0 would mean no limit
 
 
 def _import_psycopg() -> ModuleType:
@@ -170,5 +274,5 @@ def _import_psycopg() -> ModuleType:
     return psycopg
 
 
-def backend_for(uri: MetastoreUri, busy_timeout_seconds: float) -> Backend:
-    return (SqliteBackend if uri.is_sqlite else PostgresBackend)(uri, busy_timeout_seconds)
+def backend_for(uri: MetastoreUri, options: EmbeddedOptions) -> Backend:
+    return (SqliteBackend if uri.is_sqlite else PostgresBackend)(uri, options)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -13,14 +14,26 @@ from sqlalchemy import Delete, Update, and_, bindparam, delete, insert, select, 
 from sqlalchemy import Table as SqlTable
 
 from hive_ingest.errors import AlreadyExists, NoSuchObject, UnsupportedFeature
+from hive_ingest.metastore_client.ddl_locks import exclusive_lock, needs_exclusive_lock, on_table
 from hive_ingest.metastore_client.embedded import tables as t
-from hive_ingest.metastore_client.embedded.database import Row, Session
-from hive_ingest.metastore_client.embedded.databases import DatabaseCalls, matching, no_such_database
-from hive_ingest.metastore_client.embedded.folders import make_folders, move_folder
+from hive_ingest.metastore_client.embedded.folder_tasks import (
+    clear_name,
+    clear_place,
+    follow_move,
+    plan_move,
+    plan_removal,
+)
+from hive_ingest.metastore_client.embedded.folders import make_folders, refuse_acid_files, require_free
+from hive_ingest.metastore_client.embedded.location_checks import refuse_overlap
+from hive_ingest.metastore_client.embedded.locks import Locks, require_lock
+from hive_ingest.metastore_client.embedded.lookups import matching, no_such_database, own_location
+from hive_ingest.metastore_client.embedded.part import Context
+from hive_ingest.metastore_client.embedded.sessions import Row, Session
 from hive_ingest.metastore_client.embedded.sql import now_ms
+from hive_ingest.metastore_client.embedded.write_ids import abort_writers
 from hive_ingest.metastore_client.locations import local_path
 from hive_ingest.metastore_client.table_checks import MANAGED, check_change, new_table
-from hive_ingest.model import Column, Table, TableName, columns_of
+from hive_ingest.model import Column, LockId, Table, TableName, columns_of
 
 _TBL = t.TBLS.c
 _THIS_TABLE = and_(_TBL.DB_NAME == bindparam("database"), _TBL.TBL_NAME == bindparam("table"))
@@ -101,22 +114,8 @@ _MOVE_PARTITION = (
 
 # -- what the transaction manager knows about a table (Hive: AcidEventListener) ------------------------
 
-_ABORTED_TXNS = select(t.TXNS.c.TXN_ID).where(t.TXNS.c.TXN_STATE == "a")
-#: Once its files are gone an aborted write need not be remembered. NEXT_WRITE_ID stays, unlike in Hive: a writer that
-#: wakes up late must not find its write id in use by a new table of the same name.
-_FORGET_TABLE = (
-    delete(t.TXN_COMPONENTS).where(
-        t.TXN_COMPONENTS.c.TC_DATABASE == bindparam("database"),
-        t.TXN_COMPONENTS.c.TC_TABLE == bindparam("table"),
-        t.TXN_COMPONENTS.c.TC_TXNID.in_(_ABORTED_TXNS),
-    ),
-    delete(t.COMPLETED_TXN_COMPONENTS).where(
-        t.COMPLETED_TXN_COMPONENTS.c.CTC_DATABASE == bindparam("database"),
-        t.COMPLETED_TXN_COMPONENTS.c.CTC_TABLE == bindparam("table"),
-    ),
-    delete(t.COMPACTION_QUEUE).where(
-        t.COMPACTION_QUEUE.c.CQ_DATABASE == bindparam("database"), t.COMPACTION_QUEUE.c.CQ_TABLE == bindparam("table")
-    ),
+_DELETE_COMPACTIONS = delete(t.COMPACTION_QUEUE).where(
+    t.COMPACTION_QUEUE.c.CQ_DATABASE == bindparam("database"), t.COMPACTION_QUEUE.c.CQ_TABLE == bindparam("table")
 )
 _NAMED = (
     (t.TXN_COMPONENTS, "TC_DATABASE", "TC_TABLE"),
@@ -127,6 +126,7 @@ _NAMED = (
     (t.HIVE_LOCKS, "HL_DB", "HL_TABLE"),
     (t.COMPACTION_QUEUE, "CQ_DATABASE", "CQ_TABLE"),
     (t.COMPLETED_COMPACTIONS, "CC_DATABASE", "CC_TABLE"),
+    (t.FOLDER_TASKS, "FT_DATABASE", "FT_TABLE"),
 )
 
 
@@ -149,8 +149,12 @@ _RENAME = tuple(_rename_in(*named) for named in _NAMED)
 _CLEAR_WRITE_IDS = tuple(_clear_in(*named) for named in _NAMED if named[0] in (t.TXN_TO_WRITE_ID, t.NEXT_WRITE_ID))
 
 
-class TableCalls(DatabaseCalls):
+class Tables:
     """The calls about tables."""
+
+    def __init__(self, context: Context, locks: Locks) -> None:
+        self._context, self._locks = context, locks
+        self._db = context.sessions
 
     def create_table(
         self,
@@ -167,8 +171,9 @@ class TableCalls(DatabaseCalls):
     ) -> Table:
         """A managed ORC table, transactional unless `properties` say otherwise (`EXTERNAL=TRUE` makes it external).
 
-        Raises AlreadyExists, NoSuchObject (the database), InvalidOperation (a column twice, a bad type, bad buckets),
-        UnsupportedFeature (a type of Hive that is not supported here).
+        Raises AlreadyExists, NoSuchObject (the database), InvalidOperation (a column twice, a bad type, bad buckets, a
+        location that is another table's or holds ACID files), StreamingIOFailure, UnsupportedFeature (a type of Hive
+        that is not supported here).
         """
         new = new_table(
             table,
@@ -177,7 +182,7 @@ class TableCalls(DatabaseCalls):
             bucket_columns=bucket_columns,
             num_buckets=num_buckets,
             properties=properties,
-            location=self._own_location(location) if location else "",
+            location=own_location(self._db, location) if location else "",
             owner=owner,
         )
         return self._db.run(lambda session: _create(session, new, if_not_exists))
@@ -194,32 +199,46 @@ class TableCalls(DatabaseCalls):
     def alter_table(self, table: str | TableName, new: Table) -> Table:
         """Replace columns, properties, owner; rename when `new.name` differs. Returns what is stored.
 
-        A rename moves the folder when it has the table's own name. Raises NoSuchObject, AlreadyExists (the new name),
+        A rename, and any change of columns but adding some at the end, happens under an EXCLUSIVE lock. A rename moves
+        the folder when it has the table's own name. Raises NoSuchObject, LockTimeout, AlreadyExists (the new name),
         InvalidOperation (partition keys, buckets, location, or no longer transactional).
         """
         name = TableName.of(table)
-        return self._db.run(lambda session: _alter(session, name, new))
+        if not needs_exclusive_lock(self.get_table(name), new):
+            return self._db.run(lambda session: _alter(session, name, new, None))
+        with self._exclusive_lock(f"alter table {name}", name, new.name) as lock_id:
+            changed = self._db.run(lambda session: _alter(session, name, new, lock_id))
+            self._context.folder_tasks.finish()
+            return changed
 
     def drop_table(self, table: str | TableName, *, delete_data: bool = True, if_exists: bool = False) -> None:
-        """Its folder goes after the commit. Raises NoSuchObject."""
+        """Drop under an EXCLUSIVE lock; the folder goes after the commit. Raises NoSuchObject, LockTimeout."""
         name = TableName.of(table)
 
-        def work(session: Session) -> list[str]:
-            if if_exists and session.row(_LOCK, database=name.database, table=name.table) is None:
-                return []
-            return self._drop_table(session, name, delete_data=delete_data)
+        def work(session: Session) -> None:
+            require_lock(session, lock_id)
+            if not if_exists or session.row(_LOCK, database=name.database, table=name.table) is not None:
+                drop_table_in(session, name, delete_data=delete_data)
 
-        self._remove_folders(self._db.run(work))
+        with self._exclusive_lock(f"drop table {name}", name) as lock_id:
+            self._db.run(work)
+        self._context.folder_tasks.finish()
 
-    def _drop_table(self, session: Session, name: TableName, *, delete_data: bool = True) -> list[str]:
-        found = get_table_in(session, name)
-        for statement in (_DELETE_PARTITIONS, _DELETE_PROPERTIES, _DELETE):
-            session.execute(statement, table_id=found.id)
-        if not (delete_data and found.table_type == MANAGED):
-            return []
-        for statement in _FORGET_TABLE:
-            session.execute(statement, database=name.database, table=name.table)
-        return [found.location]
+    def _exclusive_lock(self, what: str, *names: TableName) -> AbstractContextManager[LockId]:
+        components = [on_table(name) for name in dict.fromkeys(names)]
+        wait = self._context.options.ddl_lock_wait_seconds
+        return exclusive_lock(self._locks, what, *components, wait_seconds=wait)
+
+
+def drop_table_in(session: Session, name: TableName, *, delete_data: bool = True) -> None:
+    """Out of the catalog; what is to happen to its folder is planned. Raises NoSuchObject."""
+    found = get_table_in(session, name)
+    next_write_id = abort_writers(session, name, f"table {name} was dropped while it was open")
+    for statement in (_DELETE_PARTITIONS, _DELETE_PROPERTIES, _DELETE):
+        session.execute(statement, table_id=found.id)
+    if delete_data and found.table_type == MANAGED:
+        session.execute(_DELETE_COMPACTIONS, database=name.database, table=name.table)
+        plan_removal(session, found.location, name, next_write_id)
 
 
 def get_table_in(session: Session, name: TableName) -> Table:
@@ -240,13 +259,18 @@ def _create(session: Session, new: Table, if_not_exists: bool) -> Table:
             return _table(new.name, found)
         raise AlreadyExists(f"table {new.name} is there already: use it, or pass if_not_exists=True")
     location = new.location or f"{parent.rstrip('/')}/{new.name.table}"
-    make_folders([location])
+    refuse_overlap(session, new.name, location)
+    clear_place(session, [location])
+    if new.is_transactional:
+        refuse_acid_files(location, f"table {new.name}")
+    make_folders([location], inside=None if new.location else parent)
     table_id, created = session.rows(_INSERT, **_texts(replace(new, location=location)))[0]
     _write_properties(session, table_id, new.properties)
     return replace(new, location=location, id=table_id, create_time_seconds=created)
 
 
-def _alter(session: Session, name: TableName, new: Table) -> Table:
+def _alter(session: Session, name: TableName, new: Table, lock_id: LockId | None) -> Table:
+    """`lock_id` is the EXCLUSIVE lock, where the change needs one."""
     old = get_table_in(session, name)
     changed = replace(
         new,
@@ -256,13 +280,16 @@ def _alter(session: Session, name: TableName, new: Table) -> Table:
         columns=columns_of(new.columns),
     )
     check_change(old, changed)
+    if needs_exclusive_lock(old, changed):
+        require_lock(session, lock_id)
+        abort_writers(session, name, f"table {name} was renamed, or its columns replaced, while it was open")
     if new.name != name:
         changed = replace(changed, location=_rename(session, old, new.name))
     session.execute(_UPDATE, table_id=old.id, **_texts(changed))
     session.execute(_DELETE_PROPERTIES, table_id=old.id)
     _write_properties(session, old.id, changed.properties)
-    if changed.location != old.location:
-        move_folder(old.location, changed.location)  # last: nothing but the COMMIT can fail after it
+    if changed.location != old.location and lock_id is not None:
+        plan_move(session, old.location, changed.location, lock_id)
     return changed
 
 
@@ -273,6 +300,7 @@ def _rename(session: Session, old: Table, new: TableName) -> str:
         raise no_such_database(new.database)
     if session.row(_LOCK, database=new.database, table=new.table) is not None:
         raise AlreadyExists(f"table {new} is there already: drop it, or choose another name")
+    clear_name(session, new)  # before the write ids of the old table count as those of the new name
     for statement in _CLEAR_WRITE_IDS:
         session.execute(statement, database=new.database, table=new.table)
     names = {"database": old.name.database, "table": old.name.table}
@@ -285,6 +313,10 @@ def _rename(session: Session, old: Table, new: TableName) -> str:
             f"{old.name} lies at {old.location}, which cannot be renamed from here: make a new table"
         )
     location = f"{parent.rstrip('/')}/{new.table}"
+    refuse_overlap(session, new, location, table_id=old.id)
+    clear_place(session, [location])
+    require_free(location, f"table {new}")
+    follow_move(session, old.location, location)
     moved = [
         {"table_id": old.id, "partition": partition, "location": location + where[len(old.location) :]}
         for partition, where in session.rows(_PARTITION_LOCATIONS, table_id=old.id)
@@ -318,7 +350,7 @@ def _texts(table: Table) -> dict[str, Any]:
     }
 
 
-def _table(name: TableName, rows: list[Row]) -> Table:
+def _table(name: TableName, rows: Sequence[Row]) -> Table:
     if not rows:
         raise NoSuchObject(f"there is no table {name}: create it first, or correct the name")
     row = rows[0]

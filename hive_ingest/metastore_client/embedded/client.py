@@ -2,74 +2,153 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from sqlalchemy import bindparam, insert, select
-
-from hive_ingest.metastore_client.embedded import tables as t
+from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client.embedded.backends import backend_for
-from hive_ingest.metastore_client.embedded.commits import CommitCalls
-from hive_ingest.metastore_client.embedded.database import Database, Session
+from hive_ingest.metastore_client.embedded.catalog import Tables
+from hive_ingest.metastore_client.embedded.commits import Commits
+from hive_ingest.metastore_client.embedded.databases import Databases, default_location
 from hive_ingest.metastore_client.embedded.folders import make_folders
-from hive_ingest.metastore_client.embedded.housekeeping import HousekeepingCalls
-from hive_ingest.metastore_client.embedded.locks import LockCalls
-from hive_ingest.metastore_client.embedded.migrations import open_schema
+from hive_ingest.metastore_client.embedded.housekeeping import Housekeeping
+from hive_ingest.metastore_client.embedded.locks import Locks
+from hive_ingest.metastore_client.embedded.migrations import GET_METASTORE_ID, no_metastore, open_schema
 from hive_ingest.metastore_client.embedded.options import EmbeddedOptions
-from hive_ingest.metastore_client.embedded.partitions import PartitionCalls
-from hive_ingest.metastore_client.embedded.snapshots import SnapshotCalls
-from hive_ingest.metastore_client.embedded.transactions import TransactionCalls
-from hive_ingest.metastore_client.embedded.uris import check_warehouse, parse_uri
-from hive_ingest.metastore_client.embedded.write_ids import WriteIdCalls
+from hive_ingest.metastore_client.embedded.part import Context
+from hive_ingest.metastore_client.embedded.partitions import Partitions
+from hive_ingest.metastore_client.embedded.sessions import Sessions
+from hive_ingest.metastore_client.embedded.snapshots import Snapshots
+from hive_ingest.metastore_client.embedded.transactions import Transactions
+from hive_ingest.metastore_client.embedded.uris import MetastoreUri, check_warehouse, parse_uri
+from hive_ingest.metastore_client.embedded.write_ids import WriteIds
 from hive_ingest.metastore_client.locations import normal_location
 from hive_ingest.model import TableName, TxnId, WriteId
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-class EmbeddedMetastoreClient(
-    HousekeepingCalls, TransactionCalls, CommitCalls, LockCalls, SnapshotCalls, WriteIdCalls, PartitionCalls
-):
-    """One connection to an embedded metastore; made by `connect_metastore`.
 
-    Many processes may share one metastore. A client is used from one thread at a time; after a fork the child's
-    first call opens a connection of its own.
+def _by(part: str, method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[EmbeddedMetastoreClient, P], R]:
+    """A call of the client that one of its parts answers."""
+
+    def call(self: EmbeddedMetastoreClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return method(getattr(self, part), *args, **kwargs)
+
+    functools.update_wrapper(call, method)
+    return call
+
+
+class EmbeddedMetastoreClient:
+    """A client of an embedded metastore; made by `connect_metastore`.
+
+    Many processes may share one metastore, and many threads one client. After a fork the child's calls open
+    connections of their own.
     """
 
-    def __init__(self, database: Database, warehouse: str, options: EmbeddedOptions) -> None:
-        self._db = database
-        self._warehouse = warehouse
-        self._options = options
-        self._metastore_id: str | None = None
+    def __init__(self, sessions: Sessions, warehouse: str, options: EmbeddedOptions) -> None:
+        self._context = context = Context(sessions, options, warehouse)
+        self._housekeeping = Housekeeping(context)
+        self._transactions = Transactions(context, self._housekeeping.run_if_due)
+        self._commits = Commits(context)
+        self._snapshots = Snapshots(context)
+        self._write_ids = WriteIds(context, self._snapshots)
+        self._locks = Locks(context, self._transactions, self._housekeeping)
+        self._databases = Databases(context, self._locks)
+        self._tables = Tables(context, self._locks)
+        self._partitions = Partitions(context, self._locks, self._tables)
+
+    # -- the catalog -------------------------------------------------------------------------------
+
+    create_database = _by("_databases", Databases.create_database)
+    get_database = _by("_databases", Databases.get_database)
+    get_databases = _by("_databases", Databases.get_databases)
+    alter_database = _by("_databases", Databases.alter_database)
+    drop_database = _by("_databases", Databases.drop_database)
+    create_table = _by("_tables", Tables.create_table)
+    get_table = _by("_tables", Tables.get_table)
+    get_tables = _by("_tables", Tables.get_tables)
+    alter_table = _by("_tables", Tables.alter_table)
+    drop_table = _by("_tables", Tables.drop_table)
+    add_partitions = _by("_partitions", Partitions.add_partitions)
+    get_partition = _by("_partitions", Partitions.get_partition)
+    get_partitions_by_names = _by("_partitions", Partitions.get_partitions_by_names)
+    list_partitions = _by("_partitions", Partitions.list_partitions)
+    list_partition_names = _by("_partitions", Partitions.list_partition_names)
+    get_partitions_by_filter = _by("_partitions", Partitions.get_partitions_by_filter)
+    alter_partition = _by("_partitions", Partitions.alter_partition)
+    drop_partition = _by("_partitions", Partitions.drop_partition)
+
+    # -- the transaction manager -------------------------------------------------------------------
+
+    open_txns = _by("_transactions", Transactions.open_txns)
+    heartbeat_txn_range = _by("_transactions", Transactions.heartbeat_txn_range)
+    add_dynamic_partitions = _by("_transactions", Transactions.add_dynamic_partitions)
+    abort_txn = _by("_transactions", Transactions.abort_txn)
+    abort_txns = _by("_transactions", Transactions.abort_txns)
+    commit_txn = _by("_commits", Commits.commit_txn)
+    allocate_table_write_ids = _by("_write_ids", WriteIds.allocate_table_write_ids)
+    raise_write_ids = _by("_write_ids", WriteIds.raise_write_ids)
+    get_valid_write_ids = _by("_write_ids", WriteIds.get_valid_write_ids)
+    get_valid_txns = _by("_snapshots", Snapshots.get_valid_txns)
+    get_open_txns_info = _by("_snapshots", Snapshots.get_open_txns_info)
+    add_write_ids_to_min_history = _by("_snapshots", Snapshots.add_write_ids_to_min_history)
+    lock = _by("_locks", Locks.lock)
+    check_lock = _by("_locks", Locks.check_lock)
+    unlock = _by("_locks", Locks.unlock)
+    heartbeat = _by("_locks", Locks.heartbeat)
+    show_locks = _by("_locks", Locks.show_locks)
+    run_housekeeping = _by("_housekeeping", Housekeeping.run)
+
+    # -- about itself ------------------------------------------------------------------------------
 
     @classmethod
-    def connect(cls, uri: str, warehouse: str, options: EmbeddedOptions) -> Self:
-        """Make or open the metastore. Raises ConfigurationError, MetastoreSchemaError, MetastoreUnavailable."""
+    def connect(cls, uri: str, warehouse: str | None, options: EmbeddedOptions, *, create: bool = False) -> Self:
+        """Open the metastore, or make it.
+
+        Args:
+            uri: Of SQLite or PostgreSQL.
+            warehouse: Where databases lie that have no location. None stands for the folder that the metastore was
+                made with; in a new one, for `warehouse` beside the SQLite file.
+            options: Limits.
+            create: Whether a missing SQLite file, or the tables in an empty PostgreSQL database, may be made.
+
+        Raises:
+            ConfigurationError: An invalid address or warehouse.
+            MetastoreError: There is no metastore, and `create` is false.
+            MetastoreSchemaError: The database is not a metastore of ours, or of a newer version.
+            MetastoreUnavailable: No connection.
+        """
         address = parse_uri(uri)
-        location = check_warehouse(address, warehouse)
-        if address.is_sqlite:
+        given = None if warehouse is None else check_warehouse(address, warehouse)
+        backend = backend_for(address, options)
+        if address.is_sqlite and not address.path.exists():
+            if not create:
+                raise no_metastore(f"there is no file {str(address.path)!r}")
             make_folders([normal_location(str(address.path.parent))])
-        make_folders([location])
-        backend = backend_for(address, options.busy_timeout_seconds)
-        database = Database(backend, clock_offset_seconds=options.clock_offset_seconds)
+            address.path.touch()
+        sessions = Sessions(backend, clock_offset_seconds=options.clock_offset_seconds)
         try:
-            open_schema(database, location)
+            # Not made in a metastore that exists: a warehouse that is missing there may be on a disk not mounted.
+            open_schema(sessions, functools.partial(_new_warehouse, address, given) if create else None)
+            if backend.durability_query:
+                backend.check_durability(sessions.execute_sql(backend.durability_query))
+            return cls(sessions, given or default_location(sessions), options)
         except BaseException:
-            database.close()
+            sessions.close()
             raise
-        return cls(database, location, options)
 
     @property
     def uri(self) -> str:
         """Where it is, without any password."""
-        return str(self._db.backend.uri)
+        return str(self._context.sessions.backend.uri)
 
-    @property
+    @functools.cached_property
     def metastore_id(self) -> str:
-        """A UUID, made when it is first asked for."""
-        if self._metastore_id is None:
-            self._metastore_id = self._db.run(_get_or_make_id)
-        return self._metastore_id
+        """What tells this metastore from all others: a UUID, made with its tables."""
+        return str(self._context.sessions.query(GET_METASTORE_ID)[0][0])
 
     @property
     def remembers_overtakers(self) -> bool:
@@ -99,32 +178,29 @@ class EmbeddedMetastoreClient(
     @property
     def warehouse(self) -> str:
         """Where databases lie that have no location of their own."""
-        return self._warehouse
+        return self._context.warehouse
 
     @property
     def txn_timeout_seconds(self) -> float:
         """How long a transaction lives without a heartbeat (`hive.txn.timeout`)."""
-        return self._options.txn_timeout_seconds
+        return self._context.options.txn_timeout_seconds
 
     @property
     def clock_offset_seconds(self) -> float:
         """For tests: how far the database's clock seems moved on, to this client and its later clones only."""
-        return self._db.clock_offset_seconds
+        return self._context.sessions.clock_offset_seconds
 
     @clock_offset_seconds.setter
     def clock_offset_seconds(self, seconds: float) -> None:
-        self._db.clock_offset_seconds = seconds
+        self._context.sessions.clock_offset_seconds = seconds
 
     def clone(self) -> Self:
-        """Another client of the same metastore, with a connection of its own, for another thread."""
-        database = Database(self._db.backend, clock_offset_seconds=self.clock_offset_seconds)
-        other = type(self)(database, self._warehouse, self._options)
-        other._metastore_id = self._metastore_id
-        return other
+        """Another client of the same metastore, closed on its own."""
+        return type(self)(self._context.sessions.clone(), self._context.warehouse, self._context.options)
 
     def close(self) -> None:
         """Idempotent. Every later call raises ConnectionMisuse."""
-        self._db.close()
+        self._context.sessions.close()
 
     def __enter__(self) -> Self:
         return self
@@ -135,17 +211,13 @@ class EmbeddedMetastoreClient(
         self.close()
 
     def __repr__(self) -> str:
-        return f"EmbeddedMetastoreClient({self.uri!r}, warehouse={self._warehouse!r})"
+        return f"EmbeddedMetastoreClient({self.uri!r}, warehouse={self.warehouse!r})"
 
 
-_ID_ROW = "metastore_id"
-_GET_ID = select(t.HOUSEKEEPING_LEASE.c.HKL_HOLDER).where(t.HOUSEKEEPING_LEASE.c.HKL_NAME == _ID_ROW)
-_SET_ID = insert(t.HOUSEKEEPING_LEASE).values(HKL_NAME=_ID_ROW, HKL_HOLDER=bindparam("id"), HKL_EXPIRES=0, HKL_DUE=0)
-
-
-def _get_or_make_id(session: Session) -> str:
-    found = session.scalar(_GET_ID)
-    if found is None:
-        found = str(uuid.uuid4())
-        session.execute(_SET_ID, id=found)
-    return str(found)
+def _new_warehouse(address: MetastoreUri, given: str | None) -> str:
+    """The warehouse of a metastore that is being made; makes the folder."""
+    if given is None and not address.is_sqlite:
+        raise ConfigurationError("no warehouse: give the folder in which databases and tables shall lie")
+    location = given or normal_location(str(address.path.parent / "warehouse"))
+    make_folders([location])
+    return location

@@ -11,8 +11,8 @@ from sqlalchemy import and_, bindparam, delete, exists, insert, select, update
 
 from hive_ingest.errors import InvalidOperation, TxnAborted
 from hive_ingest.metastore_client.embedded import tables as t
-from hive_ingest.metastore_client.embedded.database import Session
-from hive_ingest.metastore_client.embedded.part import ClientPart
+from hive_ingest.metastore_client.embedded.part import Context
+from hive_ingest.metastore_client.embedded.sessions import Session
 from hive_ingest.metastore_client.embedded.sql import now_ms, one_of
 from hive_ingest.metastore_client.embedded.transactions import (
     COMPONENTS_OF_TXN,
@@ -116,8 +116,11 @@ _SET_PARAMETER = (
 )
 
 
-class CommitCalls(ClientPart):
+class Commits:
     """commit_txn."""
+
+    def __init__(self, context: Context) -> None:
+        self._db = context.sessions
 
     def commit_txn(
         self, txn_id: TxnId, *, key_value: CommitKeyValue | None = None, excl_write_enabled: bool = True

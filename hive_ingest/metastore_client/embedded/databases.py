@@ -5,19 +5,23 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 
 from sqlalchemy import bindparam, delete, insert, select, update
 
-from hive_ingest.errors import AlreadyExists, ConfigurationError, InvalidOperation, NoSuchObject
+from hive_ingest.errors import AlreadyExists, InvalidOperation
+from hive_ingest.metastore_client.ddl_locks import exclusive_lock, on_database
 from hive_ingest.metastore_client.embedded import tables as t
-from hive_ingest.metastore_client.embedded.database import Row, Session
-from hive_ingest.metastore_client.embedded.folders import make_folders, remove_folder
-from hive_ingest.metastore_client.embedded.part import ClientPart
-from hive_ingest.metastore_client.locations import local_path, normal_location
+from hive_ingest.metastore_client.embedded.catalog import drop_table_in
+from hive_ingest.metastore_client.embedded.folder_tasks import plan_removal_if_empty
+from hive_ingest.metastore_client.embedded.folders import make_folders
+from hive_ingest.metastore_client.embedded.locks import Locks, require_lock
+from hive_ingest.metastore_client.embedded.lookups import matching, no_such_database, own_location
+from hive_ingest.metastore_client.embedded.part import Context
+from hive_ingest.metastore_client.embedded.sessions import Row, Session, Sessions
+from hive_ingest.metastore_client.locations import normal_location
 from hive_ingest.metastore_client.table_checks import database_name
-from hive_ingest.model import DEFAULT_DATABASE, Database, TableName
+from hive_ingest.model import DEFAULT_DATABASE, Database, LockId, TableName
 
 _DB = t.DBS.c
 _GET = select(_DB.DB_NAME, _DB.DB_LOCATION_URI, _DB.DB_COMMENT, _DB.DB_PARAMS).where(
@@ -37,11 +41,14 @@ _UPDATE = (
 )
 _DELETE = delete(t.DBS).where(_DB.DB_NAME == bindparam("database"))
 _TABLES_OF = select(t.TBLS.c.TBL_NAME).where(t.TBLS.c.DB_NAME == bindparam("database")).order_by(t.TBLS.c.TBL_NAME)
-_ALL_LOCATIONS = select(_DB.DB_LOCATION_URI).union(select(t.TBLS.c.LOCATION))
 
 
-class DatabaseCalls(ClientPart):
+class Databases:
     """The calls about databases."""
+
+    def __init__(self, context: Context, locks: Locks) -> None:
+        self._context, self._locks = context, locks
+        self._db = context.sessions
 
     def create_database(
         self,
@@ -54,7 +61,7 @@ class DatabaseCalls(ClientPart):
     ) -> Database:
         """Raises AlreadyExists, ConfigurationError. Without `location` it lies at `<warehouse>/<name>.db`."""
         lower = database_name(name)
-        where = self._own_location(location) if location else f"{self._warehouse.rstrip('/')}/{lower}.db"
+        where = own_location(self._db, location) if location else f"{self._context.warehouse.rstrip('/')}/{lower}.db"
         row = {"location": where, "comment": comment, "params": json.dumps(dict(properties or {}))}
 
         def work(session: Session) -> Database:
@@ -89,53 +96,42 @@ class DatabaseCalls(ClientPart):
         self._db.run(lambda s: s.execute(_UPDATE, database=old.name, comment=database.comment, params=params))
 
     def drop_database(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
-        """Raises NoSuchObject, InvalidOperation when it still has tables and `cascade` is false, or is `default`."""
+        """Drop under an EXCLUSIVE lock; its folder goes too, if nothing else is left in it.
+
+        Raises NoSuchObject, LockTimeout, InvalidOperation (`default`, or it has tables and `cascade` is false).
+        """
         lower = database_name(name)
         if lower == DEFAULT_DATABASE:
             raise InvalidOperation("the database 'default' cannot be dropped")
-        gone = self._db.run(lambda session: self._drop_database(session, lower, cascade, if_exists))
-        self._remove_folders(gone)
-
-    def _drop_database(self, session: Session, name: str, cascade: bool, if_exists: bool) -> list[str]:
-        found = session.row(_GET, database=name)
-        if found is None:
-            if if_exists:
-                return []
-            raise no_such_database(name)
-        tables = [row[0] for row in session.rows(_TABLES_OF, database=name)]
-        if tables and not cascade:
-            raise InvalidOperation(
-                f"database {name!r} still has {len(tables)} tables, such as {tables[0]!r}: "
-                "drop them first, or pass cascade=True"
-            )
-        gone = [location for table in tables for location in self._drop_table(session, TableName(name, table))]
-        session.execute(_DELETE, database=name)
-        return [*gone, found[1]]
-
-    def _remove_folders(self, locations: list[str]) -> None:
-        """After the commit; a folder that holds something else of the catalog stays."""
-        if locations:
-            keep = [self._warehouse, *(row[0] for row in self._db.query(_ALL_LOCATIONS))]
-            for location in locations:
-                remove_folder(location, keep=keep)
-
-    def _own_location(self, location: str) -> str:
-        """A location as Hive writes it. Raises ConfigurationError: not on this machine, under SQLite."""
-        normal = normal_location(location)
-        if self._db.backend.uri.is_sqlite and local_path(normal) is None:
-            raise ConfigurationError(f"a SQLite metastore serves one machine, and {normal!r} is not on it")
-        return normal
+        what, wait = f"drop database {lower}", self._context.options.ddl_lock_wait_seconds
+        with exclusive_lock(self._locks, what, on_database(lower), wait_seconds=wait) as lock_id:
+            self._db.run(lambda session: _drop(session, lower, cascade, if_exists, lock_id))
+        self._context.folder_tasks.finish()
 
 
-def no_such_database(name: str) -> NoSuchObject:
-    return NoSuchObject(f"there is no database {name.lower()!r}: create it first")
+def _drop(session: Session, name: str, cascade: bool, if_exists: bool, lock_id: LockId) -> None:
+    require_lock(session, lock_id)
+    found = session.row(_GET, database=name)
+    if found is None:
+        if if_exists:
+            return
+        raise no_such_database(name)
+    tables = [row[0] for row in session.rows(_TABLES_OF, database=name)]
+    if tables and not cascade:
+        raise InvalidOperation(
+            f"database {name!r} still has {len(tables)} tables, such as {tables[0]!r}: "
+            "drop them first, or pass cascade=True"
+        )
+    for table in tables:
+        drop_table_in(session, TableName(name, table))
+    session.execute(_DELETE, database=name)
+    plan_removal_if_empty(session, found[1])
 
 
-def matching(names: list[str], pattern: str) -> list[str]:
-    """Those of `names` that match Hive's pattern without regard to case."""
-    alternatives = "|".join(re.escape(part.strip()).replace(r"\*", ".*") for part in pattern.split("|"))
-    wanted = re.compile(alternatives, re.IGNORECASE)
-    return [name for name in names if wanted.fullmatch(name)]
+def default_location(sessions: Sessions) -> str:
+    """Where the database `default` lies: the warehouse that the metastore was made with."""
+    location: str = sessions.query(_GET, database=DEFAULT_DATABASE)[0][1]
+    return location
 
 
 def _database(row: Row) -> Database:

@@ -1,31 +1,56 @@
-"""Folders of databases, tables and partitions, made and removed where they are local."""
+"""Folders of databases, tables and partitions, where they are local: made, moved, and put out of sight."""
 
 from __future__ import annotations
 
-import logging
-import shutil
+import os
 from collections.abc import Iterable
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
-from hive_ingest.errors import StreamingIOFailure
+from hive_ingest.errors import InvalidOperation, StreamingIOFailure
 from hive_ingest.metastore_client.locations import local_path
 from hive_ingest.storage import LocalStore
 
-_log = logging.getLogger(__name__)
+#: Of the folders that hold rows of an ACID table.
+_ACID_PREFIXES = ("base_", "delta_", "delete_delta_")
 
 
-def make_folders(locations: Iterable[str]) -> None:
+def make_folders(locations: Iterable[str], *, inside: str | None = None) -> None:
     """Make the folders and their parents, on the device. Nothing is done remotely: the writer makes them there.
 
-    Raises StreamingIOFailure.
+    Args:
+        locations: Of the folders.
+        inside: A folder that must be there already: if it is missing, its disk may not be mounted, and what is made
+            below the mount point would disappear with the next mount.
+
+    Raises:
+        StreamingIOFailure: A folder cannot be made, or `inside` is missing.
     """
     store = LocalStore()
+    parent = None if inside is None else local_path(inside)
+    if parent is not None and not parent.is_dir():
+        raise StreamingIOFailure(
+            f"cannot make a folder in {str(parent)!r}, which is in the catalog and is missing: mount its disk, or "
+            "restore it"
+        )
     made: list[str] = []
     for location in locations:
         path = local_path(location)
         if path is not None:
             made += store.make_folder(str(path))
     store.sync_folders({str(PurePath(folder).parent) for folder in made})
+
+
+def refuse_acid_files(location: str, what: str) -> None:
+    """Raises InvalidOperation if the folder holds deltas or bases: their rows would appear in `what`."""
+    path = local_path(location)
+    if path is None or not path.is_dir():
+        return
+    found = next((name for name in os.listdir(path) if name.startswith(_ACID_PREFIXES)), None)
+    if found is not None:
+        raise InvalidOperation(
+            f"{what}: its folder {location} already holds ACID files ({found!r}), whose rows would appear in it: "
+            "remove them if nobody needs them, or choose another location"
+        )
 
 
 def is_inside(location: str, parent: str) -> bool:
@@ -36,34 +61,22 @@ def is_inside(location: str, parent: str) -> bool:
     return child.resolve() != above.resolve() and child.resolve().is_relative_to(above.resolve())
 
 
-def remove_folder(location: str, *, keep: Iterable[str]) -> None:
-    """Remove a folder of something that is dropped, unless one of the locations `keep` is in it or is it.
+def is_same_or_inside(location: str, parent: str) -> bool:
+    """As `is_inside`, or `parent` itself."""
+    return is_inside(location, parent) or local_path(location) == local_path(parent)
 
-    What cannot be removed is logged: the catalog no longer knows it, so nobody reads it.
-    """
-    path = local_path(location)
-    if path is None or path.is_symlink() or not path.is_dir():
-        return
-    if any(_holds(location, other) for other in keep):
-        _log.warning("%s is not removed: something else lies in it", location)
-        return
+
+def rename_folder(source: Path, target: Path) -> None:
+    """Rename, on the device. Raises StreamingIOFailure."""
     try:
-        shutil.rmtree(path)
-    except OSError as error:
-        _log.warning("%s could not be removed (%s): remove it by hand", location, error)
-
-
-def _holds(location: str, other: str) -> bool:
-    return is_inside(other, location) or local_path(other) == local_path(location)
-
-
-def move_folder(old: str, new: str) -> None:
-    """Rename a table's folder. Raises StreamingIOFailure; nothing is moved then."""
-    source, target = local_path(old), local_path(new)
-    if source is None or target is None or not source.exists():
-        return
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
         source.rename(target)
     except OSError as error:
-        raise StreamingIOFailure(f"{old} cannot be renamed to {new} ({error.strerror})") from error
+        raise StreamingIOFailure(f"{source} cannot be renamed to {target} ({error.strerror})") from error
+    LocalStore().sync_folders({str(source.parent), str(target.parent)})
+
+
+def require_free(location: str, what: str) -> None:
+    """Raises InvalidOperation unless a folder can be renamed to `location`: it is missing, or empty."""
+    path = local_path(location)
+    if path is not None and os.path.lexists(path) and (not path.is_dir() or any(path.iterdir())):
+        raise InvalidOperation(f"{what} cannot get the folder {location}, which is not empty: remove it, or its name")

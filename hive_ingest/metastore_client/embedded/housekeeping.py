@@ -19,9 +19,9 @@ from sqlalchemy import and_, bindparam, delete, exists, func, or_, select, union
 from hive_ingest.errors import MetastoreUnavailable
 from hive_ingest.identity import this_host
 from hive_ingest.metastore_client.embedded import tables as t
-from hive_ingest.metastore_client.embedded.database import Session
 from hive_ingest.metastore_client.embedded.migrations import HOUSEKEEPER
-from hive_ingest.metastore_client.embedded.part import TIMED_OUT, ClientPart
+from hive_ingest.metastore_client.embedded.part import TIMED_OUT, Context
+from hive_ingest.metastore_client.embedded.sessions import Session
 from hive_ingest.metastore_client.embedded.sql import id_in, now_ms
 from hive_ingest.metastore_client.embedded.transactions import release
 from hive_ingest.model import TxnId, TxnState
@@ -36,7 +36,7 @@ BATCH_SIZE = 1_000
 _TXN = t.TXNS.c
 _LEASE = t.HOUSEKEEPING_LEASE.c
 
-# A time further ahead than can be meant was written under another clock: it does not count.
+# A time further ahead than any interval was written under another clock: it does not count.
 _IS_FREE = or_(_LEASE.HKL_EXPIRES <= now_ms(), _LEASE.HKL_EXPIRES > now_ms() + bindparam("lease_ms"))
 _IS_DUE = or_(_LEASE.HKL_DUE <= now_ms(), _LEASE.HKL_DUE > now_ms() + bindparam("interval_ms"))
 _TAKE_LEASE = (
@@ -114,16 +114,19 @@ class HousekeepingResult:
     pruned_write_sets: int = 0
 
 
-class HousekeepingCalls(ClientPart):
+class Housekeeping:
     """Time-outs, and the forgetting of what nobody can ask for any more."""
 
-    _next_look_seconds: float = 0.0
+    def __init__(self, context: Context) -> None:
+        self._db, self._options, self._folder_tasks = context.sessions, context.options, context.folder_tasks
+        self._next_look_seconds = 0.0
 
-    def run_housekeeping(self) -> HousekeepingResult | None:
+    def run(self) -> HousekeepingResult | None:
         """Keep house now, due or not. None: another process is at it, and holds the lease."""
         return self._keep_house() if self._db.query(_TAKE_LEASE, **self._lease()) else None
 
-    def _keep_house_if_due(self) -> None:
+    def run_if_due(self) -> None:
+        """Cheap when it is not due."""
         # The lease is in the database; this process looks there once an interval, not at every call.
         now = time.monotonic()
         if now < self._next_look_seconds:
@@ -145,6 +148,7 @@ class HousekeepingCalls(ClientPart):
 
     def _keep_house(self) -> HousekeepingResult:
         try:
+            self._folder_tasks.finish()  # before the lock of a killed rename times out
             result = HousekeepingResult(
                 timed_out_txns=self._time_out_txns(),
                 timed_out_lock_rows=self._db.run(

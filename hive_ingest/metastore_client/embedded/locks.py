@@ -24,12 +24,14 @@ from sqlalchemy import and_, bindparam, case, delete, insert, not_, or_, select,
 from hive_ingest.errors import ConfigurationError, NoSuchLock, TxnOpen
 from hive_ingest.identity import this_host, this_user
 from hive_ingest.metastore_client.embedded import tables as t
-from hive_ingest.metastore_client.embedded.database import Row, Session
-from hive_ingest.metastore_client.embedded.part import ClientPart
+from hive_ingest.metastore_client.embedded.housekeeping import Housekeeping
+from hive_ingest.metastore_client.embedded.part import Context
+from hive_ingest.metastore_client.embedded.sessions import Row, Session
 from hive_ingest.metastore_client.embedded.sql import now_ms, one_of
 from hive_ingest.metastore_client.embedded.transactions import (
     INSERT_COMPONENT,
     OPERATION_LETTERS,
+    Transactions,
     read_only,
     require_open,
 )
@@ -162,29 +164,36 @@ _SHOW = (
 _SHOW_TABLE = _SHOW.where(_LOCK.HL_DB == bindparam("database"), _LOCK.HL_TABLE == bindparam("table"))
 
 
-class LockCalls(ClientPart):
+class Locks:
     """The calls about locks."""
+
+    def __init__(self, context: Context, transactions: Transactions, housekeeping: Housekeeping) -> None:
+        self._db = context.sessions
+        self._folder_tasks = context.folder_tasks
+        self._transactions = transactions
+        self._housekeeping = housekeeping
 
     def lock(self, request: LockRequest) -> LockResponse:
         """ACQUIRED, or WAITING for others: then ask with check_lock. Objects that do not exist can be locked.
 
-        Raises NoSuchTxn, TxnAborted, InvalidTransactionState (a read-only transaction that means to write),
-        ConfigurationError (a component that cannot be meant).
+        Raises NoSuchTxn, TxnAborted, InvalidTransactionState (a read-only transaction that writes),
+        ConfigurationError (an invalid component).
         """
         if not request.components:
             raise ConfigurationError("a lock request without components: name at least one thing to lock")
         rows = [_row(request, number, component) for number, component in enumerate(request.components, 1)]
         response = self._db.run(lambda session: _enqueue(session, request, rows))
         if response.state is LockState.WAITING:
-            self._keep_house_if_due()
+            self._housekeeping.run_if_due()
         return response
 
     def check_lock(self, lock_id: LockId) -> LockResponse:
         """Try again to acquire a WAITING lock; beats its heart. Raises NoSuchLock, TxnAborted."""
         response = self._db.run(lambda session: _check_again(session, lock_id))
         if response.state is LockState.WAITING:
-            # Whoever is in the way may be dead, and nobody else may come by to time it out.
-            self._keep_house_if_due()
+            # Whoever is in the way may be dead, and nobody else may come by to time it out, or to finish its rename.
+            self._folder_tasks.finish()
+            self._housekeeping.run_if_due()
         return response
 
     def unlock(self, lock_id: LockId) -> None:
@@ -206,7 +215,7 @@ class LockCalls(ClientPart):
                 raise _no_such_lock(lock_id)
             txn_id = txn_id or TxnId(row[0][0])
         if txn_id is not None:
-            self._heartbeat_txn(txn_id)
+            self._transactions.heartbeat(txn_id)
 
     def show_locks(self, table: str | TableName | None = None) -> list[LockInfo]:
         """All locks, or those on one table and its partitions, held or waiting, oldest first."""
@@ -247,6 +256,13 @@ def _check_again(session: Session, lock_id: LockId) -> LockResponse:
     elif not session.rows(_BEAT_LOCK, lock_id=lock_id):
         raise _no_such_lock(lock_id)
     return LockResponse(lock_id, LockState.ACQUIRED) if state == _ACQUIRED else _check(session, lock_id)
+
+
+def require_lock(session: Session, lock_id: LockId | None) -> None:
+    """Within a DDL statement: its EXCLUSIVE lock is still held. Raises NoSuchLock."""
+    row = None if lock_id is None else session.row(_GET_LOCK, lock_id=lock_id)
+    if row is None or row[1] != _ACQUIRED:
+        raise NoSuchLock("the EXCLUSIVE lock timed out, or the object was changed meanwhile: make the call again")
 
 
 def _no_such_lock(lock_id: LockId) -> NoSuchLock:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 
-from sqlalchemy import Executable, insert, select, update
+from sqlalchemy import Executable, bindparam, insert, select, update
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from hive_ingest.errors import MetastoreSchemaError
+from hive_ingest.errors import MetastoreError, MetastoreSchemaError
 from hive_ingest.metastore_client.embedded import tables as t
 from hive_ingest.metastore_client.embedded.backends import Backend
-from hive_ingest.metastore_client.embedded.database import Database, Row, Session
+from hive_ingest.metastore_client.embedded.sessions import Row, Session, Sessions
 from hive_ingest.model import DEFAULT_DATABASE
 
 #: Every table of version 1. A later step names the ones that it adds; this list does not change.
@@ -40,7 +41,9 @@ HOUSEKEEPER = "housekeeper"
 
 _CREATE: list[Executable] = [CreateTable(table) for table in _VERSION_1_TABLES]
 _INDEX: list[Executable] = [
-    CreateIndex(index) for table in _VERSION_1_TABLES for index in sorted(table.indexes, key=lambda i: str(i.name))
+    CreateIndex(index, if_not_exists=True)
+    for table in _VERSION_1_TABLES
+    for index in sorted(table.indexes, key=lambda i: str(i.name))
 ]
 # Ids start at 1; 0 means "none" to Hive.
 _FIRST_IDS: list[Executable] = [
@@ -50,6 +53,13 @@ _FIRST_IDS: list[Executable] = [
     insert(t.HOUSEKEEPING_LEASE).values(HKL_NAME=HOUSEKEEPER, HKL_HOLDER="", HKL_EXPIRES=0, HKL_DUE=0),
     insert(t.SCHEMA_VERSION).values(VERSION=0),
 ]
+_VERSION_2: list[Executable] = [
+    CreateTable(t.METASTORE_ID),
+    CreateTable(t.FOLDER_TASKS),
+    *(CreateIndex(index, if_not_exists=True) for index in t.PARTITIONS.indexes),
+]
+_INSERT_METASTORE_ID = insert(t.METASTORE_ID).values(MI_UUID=bindparam("uuid"))
+GET_METASTORE_ID = select(t.METASTORE_ID.c.MI_UUID)
 _INSERT_DATABASE = insert(t.DBS)
 _GET_VERSION = select(t.SCHEMA_VERSION.c.VERSION)
 _SET_VERSION = update(t.SCHEMA_VERSION)
@@ -63,27 +73,51 @@ def _version_1(session: Session, warehouse: str) -> None:
     session.execute(_INSERT_DATABASE, **row)
 
 
-MIGRATIONS: Mapping[int, Callable[[Session, str], None]] = {1: _version_1}
+def _version_2(session: Session, warehouse: str) -> None:
+    """An identity, folders that are still to be moved or removed, and an index to find overlapping locations by."""
+    for statement in _VERSION_2:
+        session.execute(statement)
+    session.execute(_INSERT_METASTORE_ID, uuid=str(uuid.uuid4()))
+
+
+MIGRATIONS: Mapping[int, Callable[[Session, str], None]] = {1: _version_1, 2: _version_2}
 LATEST_VERSION = max(MIGRATIONS)
 
 
-def open_schema(database: Database, warehouse: str) -> None:
+def open_schema(sessions: Sessions, new_warehouse: Callable[[], str] | None) -> None:
     """Create the tables in an empty database, or bring those of an older version up to date.
 
-    Raises MetastoreSchemaError for a database that is not ours or of a newer version; nothing is changed then.
+    Args:
+        sessions: Of the database.
+        new_warehouse: Makes and gives the folder in which the database `default` lies; None creates nothing.
+
+    Raises:
+        MetastoreError: The database is empty, and nothing is to be created.
+        MetastoreSchemaError: The database is not ours, or of a newer version; nothing is changed then.
     """
-    names = _table_names(database.execute_sql(database.backend.list_tables))
-    if not names and database.backend.prepare_empty:
-        database.execute_sql(database.backend.prepare_empty)
-    if t.SCHEMA_VERSION.name not in names or database.query(_GET_VERSION) != [(LATEST_VERSION,)]:
-        database.run(lambda session: _migrate(session, database.backend, warehouse))
+    backend = sessions.backend
+    names = _table_names(sessions.execute_sql(backend.list_tables))
+    if not names:
+        if new_warehouse is None:
+            raise no_metastore(f"{backend.uri} is an empty database")
+        if backend.prepare_empty:
+            sessions.execute_sql(backend.prepare_empty)
+    if t.SCHEMA_VERSION.name not in names or sessions.query(_GET_VERSION) != [(LATEST_VERSION,)]:
+        sessions.run(lambda session: _migrate(session, backend, new_warehouse))
 
 
-def _table_names(rows: list[Row]) -> set[str]:
+def no_metastore(found: str) -> MetastoreError:
+    """The error for an address at which there is nothing yet."""
+    return MetastoreError(
+        f"{found}, not a metastore: correct the address, or pass create=True to connect_metastore to make one there"
+    )
+
+
+def _table_names(rows: Sequence[Row]) -> set[str]:
     return {row[0] for row in rows}
 
 
-def _migrate(session: Session, backend: Backend, warehouse: str) -> None:
+def _migrate(session: Session, backend: Backend, new_warehouse: Callable[[], str] | None) -> None:
     where = backend.uri
     if backend.lock_schema:
         session.execute_sql(backend.lock_schema)
@@ -98,6 +132,9 @@ def _migrate(session: Session, backend: Backend, warehouse: str) -> None:
         raise MetastoreSchemaError(
             f"{where} is of version {version}, and this hive-ingest knows up to {LATEST_VERSION}: upgrade hive-ingest"
         )
+    if version is None and new_warehouse is None:
+        raise no_metastore(f"{where} is an empty database")
+    warehouse = new_warehouse() if version is None and new_warehouse else ""
     for step in range((version or 0) + 1, LATEST_VERSION + 1):
         MIGRATIONS[step](session, warehouse)
         session.execute(_SET_VERSION, VERSION=step)

@@ -7,7 +7,11 @@ from dataclasses import dataclass, fields
 from hive_ingest.errors import ConfigurationError
 
 #: What differs from "above 0". An interval of 0 keeps house at every occasion.
-_MAY_BE = {"housekeeping_interval_seconds": "0 or more", "clock_offset_seconds": "anything"}
+_MAY_BE = {
+    "housekeeping_interval_seconds": "0 or more",
+    "ddl_lock_wait_seconds": "0 or more",
+    "clock_offset_seconds": "anything",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +30,15 @@ class EmbeddedOptions:
     committed_txn_retention_seconds: float = 300.0
     #: How often housekeeping runs on its own, in whoever opens transactions or waits for locks.
     housekeeping_interval_seconds: float = 60.0
-    #: How long to wait for another process's write before MetastoreUnavailable.
+    #: How long to wait for another session's write before MetastoreUnavailable (PostgreSQL: `lock_timeout`).
     busy_timeout_seconds: float = 30.0
+    #: PostgreSQL's `statement_timeout`: how long one statement may take.
+    statement_timeout_seconds: float = 60.0
+    #: PostgreSQL's `idle_in_transaction_session_timeout`: how long a process that is stopped or suspended inside a call
+    #: may keep its row locks. Below `busy_timeout_seconds`, so that the others outlast it.
+    idle_in_transaction_timeout_seconds: float = 15.0
+    #: How long DROP and ALTER wait for those who read or write the object.
+    ddl_lock_wait_seconds: float = 60.0
     #: For tests: how far the database's clock seems moved on. Only this client and its clones see it.
     clock_offset_seconds: float = 0.0
 

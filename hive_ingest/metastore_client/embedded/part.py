@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from hive_ingest.acid.write_ids import ValidTxnList
-from hive_ingest.metastore_client.embedded.database import Database, Session
+from hive_ingest.metastore_client.embedded.folder_tasks import FolderTasks
 from hive_ingest.metastore_client.embedded.options import EmbeddedOptions
-from hive_ingest.model import TableName, TxnId
+from hive_ingest.metastore_client.embedded.sessions import Sessions
 
 #: In TXN_META_INFO of a transaction that nobody kept alive; the time is in TXN_LAST_HEARTBEAT.
 TIMED_OUT = "timed out"
 
 
-class ClientPart(ABC):
-    """A part of the client: some calls of the protocol over one database connection.
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One metastore, as a client sees it."""
 
-    The abstract methods are what one part needs of another.
-    """
+    sessions: Sessions
+    options: EmbeddedOptions
+    #: Where databases lie that are made without a location.
+    warehouse: str
 
-    _db: Database
-    _options: EmbeddedOptions
-    _warehouse: str
-
-    @abstractmethod
-    def _keep_house_if_due(self) -> None:
-        """Cheap when it is not due."""
-
-    @abstractmethod
-    def _heartbeat_txn(self, txn_id: TxnId) -> None:
-        """Raises NoSuchTxn, TxnAborted."""
-
-    @abstractmethod
-    def _drop_table(self, session: Session, name: TableName, *, delete_data: bool = True) -> list[str]:
-        """Out of the catalog; gives the folders to remove after the commit. Raises NoSuchObject."""
-
-    @abstractmethod
-    def get_valid_txns(self, txn_id: TxnId | None = None) -> ValidTxnList:
-        """A snapshot of now."""
+    @property
+    def folder_tasks(self) -> FolderTasks:
+        return FolderTasks(self.sessions)
 
 
 def abort_reason(meta_info: str | None, last_heartbeat_ms: int) -> str:

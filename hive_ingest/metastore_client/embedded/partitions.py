@@ -5,25 +5,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import and_, bindparam, delete, insert, select, update
 
 from hive_ingest.acid.names import partition_name
 from hive_ingest.errors import AlreadyExists, InvalidOperation, NoSuchObject
+from hive_ingest.metastore_client.ddl_locks import exclusive_lock, on_table
 from hive_ingest.metastore_client.embedded import tables as t
 from hive_ingest.metastore_client.embedded.catalog import (
-    TableCalls,
+    Tables,
     columns_from_json,
     columns_to_json,
     get_table_in,
 )
-from hive_ingest.metastore_client.embedded.database import Row, Session
-from hive_ingest.metastore_client.embedded.folders import is_inside, make_folders
+from hive_ingest.metastore_client.embedded.folder_tasks import clear_place, plan_removal
+from hive_ingest.metastore_client.embedded.folders import is_inside, make_folders, refuse_acid_files
+from hive_ingest.metastore_client.embedded.location_checks import refuse_shared_partitions
+from hive_ingest.metastore_client.embedded.locks import Locks, require_lock
+from hive_ingest.metastore_client.embedded.part import Context
+from hive_ingest.metastore_client.embedded.sessions import Row, Session
 from hive_ingest.metastore_client.embedded.sql import now_ms, text_in
+from hive_ingest.metastore_client.embedded.write_ids import abort_writers
 from hive_ingest.metastore_client.partition_filter import parse_filter
-from hive_ingest.model import DEFAULT_PARTITION_NAME, Partition, Table, TableName
+from hive_ingest.metastore_client.table_checks import MANAGED
+from hive_ingest.model import DEFAULT_PARTITION_NAME, LockId, Partition, Table, TableName
 
 _PART = t.PARTITIONS.c
 _OF_TABLE = _PART.TBL_ID == bindparam("table_id")
@@ -46,25 +53,14 @@ _INSERT = insert(t.PARTITIONS).values(
 )
 _UPDATE = update(t.PARTITIONS).where(_THIS).values(COLUMNS=bindparam("columns"), PARAMS=bindparam("params"))
 _DELETE = delete(t.PARTITIONS).where(_THIS)
-# As catalog._FORGET_TABLE, for one partition.
-_ABORTED_TXNS = select(t.TXNS.c.TXN_ID).where(t.TXNS.c.TXN_STATE == "a")
-_FORGET_PARTITION = (
-    delete(t.TXN_COMPONENTS).where(
-        t.TXN_COMPONENTS.c.TC_DATABASE == bindparam("database"),
-        t.TXN_COMPONENTS.c.TC_TABLE == bindparam("table"),
-        t.TXN_COMPONENTS.c.TC_PARTITION == bindparam("partition"),
-        t.TXN_COMPONENTS.c.TC_TXNID.in_(_ABORTED_TXNS),
-    ),
-    delete(t.COMPLETED_TXN_COMPONENTS).where(
-        t.COMPLETED_TXN_COMPONENTS.c.CTC_DATABASE == bindparam("database"),
-        t.COMPLETED_TXN_COMPONENTS.c.CTC_TABLE == bindparam("table"),
-        t.COMPLETED_TXN_COMPONENTS.c.CTC_PARTITION == bindparam("partition"),
-    ),
-)
 
 
-class PartitionCalls(TableCalls):
+class Partitions:
     """The calls about partitions. Values are texts in the order of the keys; null and empty ones are the same."""
+
+    def __init__(self, context: Context, locks: Locks, tables: Tables) -> None:
+        self._context, self._locks, self._tables = context, locks, tables
+        self._db = context.sessions
 
     def add_partitions(
         self, table: str | TableName, values: Sequence[Sequence[str]], *, if_not_exists: bool = False
@@ -79,7 +75,7 @@ class PartitionCalls(TableCalls):
 
     def get_partition(self, table: str | TableName, values: Sequence[str]) -> Partition:
         """Raises NoSuchObject."""
-        found = self.get_table(table)
+        found = self._tables.get_table(table)
         partition = _name(found, values)
         rows = self._db.query(_GET, table_id=found.id, partition=partition)
         if not rows:
@@ -88,20 +84,20 @@ class PartitionCalls(TableCalls):
 
     def get_partitions_by_names(self, table: str | TableName, names: Sequence[str]) -> list[Partition]:
         """Those of `names` ("k=v/…", escaped) that exist, sorted by name."""
-        found = self.get_table(table)
+        found = self._tables.get_table(table)
         rows = self._db.query(_BY_NAMES, table_id=found.id, names=json.dumps(list(names)))
         return [_partition(found, row) for row in rows]
 
     def list_partitions(self, table: str | TableName, *, max_parts: int = -1) -> list[Partition]:
         """All, or the first `max_parts`, sorted by name."""
-        found = self.get_table(table)
+        found = self._tables.get_table(table)
         return [_partition(found, row) for row in self._some(_LIST, _LIST_SOME, found, max_parts)]
 
     def list_partition_names(self, table: str | TableName, *, max_parts: int = -1) -> list[str]:
         """All, or the first `max_parts`, sorted."""
-        return [row[0] for row in self._some(_NAMES, _NAMES_SOME, self.get_table(table), max_parts)]
+        return [row[0] for row in self._some(_NAMES, _NAMES_SOME, self._tables.get_table(table), max_parts)]
 
-    def _some(self, everything: Any, some: Any, table: Table, max_parts: int) -> list[Row]:
+    def _some(self, everything: Any, some: Any, table: Table, max_parts: int) -> Sequence[Row]:
         if max_parts < 0:
             return self._db.query(everything, table_id=table.id)
         return self._db.query(some, table_id=table.id, max_parts=max_parts)
@@ -111,7 +107,7 @@ class PartitionCalls(TableCalls):
 
         Raises ConfigurationError, which shows where the filter cannot be read.
         """
-        found = self.get_table(table)
+        found = self._tables.get_table(table)
         matches = parse_filter(filter, found.partition_keys)
         partitions = [_partition(found, row) for row in self._db.query(_LIST, table_id=found.id)]
         selected = [partition for partition in partitions if matches(partition.values)]
@@ -130,9 +126,16 @@ class PartitionCalls(TableCalls):
         delete_data: bool = True,
         if_exists: bool = False,
     ) -> None:
-        """Its folder goes after the commit, if it lies in the table's. Raises NoSuchObject."""
+        """Drop under an EXCLUSIVE lock; the folder goes after the commit, if it lies in the table's.
+
+        Raises NoSuchObject, LockTimeout.
+        """
         name = TableName.of(table)
-        self._remove_folders(self._db.run(lambda session: _drop(session, name, values, delete_data, if_exists)))
+        partition = _name(self._tables.get_table(name), values)
+        what, wait = f"drop partition {partition} of {name}", self._context.options.ddl_lock_wait_seconds
+        with exclusive_lock(self._locks, what, on_table(name, partition), wait_seconds=wait) as lock_id:
+            self._db.run(lambda session: _drop(session, name, values, delete_data, if_exists, lock_id))
+        self._context.folder_tasks.finish()
 
 
 def _name(table: Table, values: Sequence[str | None]) -> str:
@@ -156,7 +159,9 @@ def _add(session: Session, name: TableName, values: Sequence[Sequence[str]], if_
         raise AlreadyExists(f"{name} has the partition {min(present)!r} already: use it, or pass if_not_exists=True")
     new = [partition for partition in wanted if partition not in present]
     locations = {partition: f"{table.location.rstrip('/')}/{partition}" for partition in new}
-    make_folders(locations.values())
+    if new:
+        _check_places(session, table, locations)
+        make_folders(locations.values(), inside=table.location)
     columns = columns_to_json(table.columns)
     session.execute_many(
         _INSERT,
@@ -191,20 +196,31 @@ def _alter(session: Session, name: TableName, partition: Partition) -> None:
     session.execute(_UPDATE, table_id=table.id, partition=wanted, **new)
 
 
-def _drop(session: Session, name: TableName, values: Sequence[str], delete_data: bool, if_exists: bool) -> list[str]:
+def _check_places(session: Session, table: Table, locations: Mapping[str, str]) -> None:
+    """New partitions get folders of their own, without any rows in them."""
+    refuse_shared_partitions(session, table.name, list(locations.values()))
+    clear_place(session, locations.values())
+    if table.is_transactional:
+        for partition, location in locations.items():
+            refuse_acid_files(location, f"{table.name}, partition {partition}")
+
+
+def _drop(
+    session: Session, name: TableName, values: Sequence[str], delete_data: bool, if_exists: bool, lock_id: LockId
+) -> None:
+    require_lock(session, lock_id)
     table = get_table_in(session, name)
     partition = _name(table, values)
     row = session.row(_GET, table_id=table.id, partition=partition)
     if row is None:
         if if_exists:
-            return []
+            return
         raise _no_such_partition(table, partition)
+    reason = f"partition {partition} of {name} was dropped while it was open"
+    next_write_id = abort_writers(session, name, reason)
     session.execute(_DELETE, table_id=table.id, partition=partition)
-    if not (delete_data and table.table_type == "MANAGED_TABLE" and is_inside(row[1], table.location)):
-        return []
-    for statement in _FORGET_PARTITION:
-        session.execute(statement, database=name.database, table=name.table, partition=partition)
-    return [row[1]]
+    if delete_data and table.table_type == MANAGED and is_inside(row[1], table.location):
+        plan_removal(session, row[1], name, next_write_id, partition=partition)
 
 
 def _partition(table: Table, row: Row) -> Partition:

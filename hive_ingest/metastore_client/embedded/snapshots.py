@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
 from hive_ingest.metastore_client.embedded import tables as t
-from hive_ingest.metastore_client.embedded.part import ClientPart, abort_reason
+from hive_ingest.metastore_client.embedded.part import Context, abort_reason
 from hive_ingest.metastore_client.embedded.sql import one_of
 from hive_ingest.model import OpenTxnsInfo, TxnId, TxnInfo, TxnState, TxnType
 
@@ -35,8 +35,11 @@ _INFO = (
 )
 
 
-class SnapshotCalls(ClientPart):
+class Snapshots:
     """The calls that look at all transactions at once."""
+
+    def __init__(self, context: Context) -> None:
+        self._db = context.sessions
 
     def get_valid_txns(self, txn_id: TxnId | None = None) -> ValidTxnList:
         """A snapshot of now. With `txn_id`, that transaction's own id is left out of the exceptions.

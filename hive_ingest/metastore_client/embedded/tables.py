@@ -234,3 +234,26 @@ PARTITIONS = _table(
     _text("PARAMS"),
     _int("CREATE_TIME"),
 )
+Index("PART_LOCATION_IDX", PARTITIONS.c.LOCATION, postgresql_using="hash")  # a path may be too long for a B-tree
+
+# -- ours, since version 2 ---------------------------------------------------------------------------
+
+#: One row: what tells this metastore from all others, and from none of its copies.
+METASTORE_ID = _table("HIVE_INGEST_METASTORE_ID", _text("MI_UUID", key=True))
+
+#: Folders that a committed DDL statement still has to move or to remove. Whoever comes by finishes what a killed
+#: process has left.
+FOLDER_TASKS = Table(
+    "FOLDER_TASKS",
+    METADATA,
+    Column("FT_ID", _ID, primary_key=True, autoincrement=True),
+    _text("FT_KIND"),
+    _text("FT_SOURCE"),
+    _text("FT_TARGET", null=True),
+    _text("FT_DATABASE", null=True),
+    _text("FT_TABLE", null=True),
+    _text("FT_PARTITION", null=True),
+    _int("FT_NEXT_WRITE_ID", null=True),  # write ids below it lie in the folder
+    _int("FT_LOCK_ID", null=True),  # released when the task is done
+    sqlite_autoincrement=True,
+)

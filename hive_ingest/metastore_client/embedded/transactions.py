@@ -5,15 +5,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sqlalchemy import bindparam, delete, exists, func, insert, select, update
 
 from hive_ingest.errors import ConfigurationError, InvalidTransactionState, NoSuchTxn, TooManyOpenTxns, TxnAborted
 from hive_ingest.identity import this_host, this_user
 from hive_ingest.metastore_client.embedded import tables as t
-from hive_ingest.metastore_client.embedded.database import Row, Session
-from hive_ingest.metastore_client.embedded.part import ClientPart, abort_reason
+from hive_ingest.metastore_client.embedded.part import Context, abort_reason
+from hive_ingest.metastore_client.embedded.sessions import Row, Session
 from hive_ingest.metastore_client.embedded.sql import id_in, now_ms
 from hive_ingest.model import (
     DataOperationType,
@@ -149,8 +149,12 @@ def release(session: Session, txn_ids: Sequence[int]) -> None:
     session.execute(_DELETE_MIN_HISTORY, txn_ids=ids)
 
 
-class TransactionCalls(ClientPart):
+class Transactions:
     """The calls about transactions themselves."""
+
+    def __init__(self, context: Context, keep_house_if_due: Callable[[], None]) -> None:
+        self._db, self._options = context.sessions, context.options
+        self._keep_house_if_due = keep_house_if_due
 
     def open_txns(
         self,
@@ -183,7 +187,8 @@ class TransactionCalls(ClientPart):
         session.execute_many(_INSERT_MIN_HISTORY, [{"txn_id": txn_id, "min_open": lowest} for txn_id in ids])
         return ids
 
-    def _heartbeat_txn(self, txn_id: TxnId) -> None:
+    def heartbeat(self, txn_id: TxnId) -> None:
+        """Raises NoSuchTxn, TxnAborted."""
         if not self._db.query(_HEARTBEAT, txn_id=txn_id):
             self._db.run(lambda session: require_open(session, txn_id))
 

@@ -11,14 +11,15 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import CompoundSelect, Select, and_, bindparam, insert, null, select, true, union_all, update
+from sqlalchemy import CompoundSelect, Select, and_, bindparam, exists, insert, null, select, true, union_all, update
 
 from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
 from hive_ingest.metastore_client.embedded import tables as t
-from hive_ingest.metastore_client.embedded.database import Row, Session
-from hive_ingest.metastore_client.embedded.part import ClientPart
+from hive_ingest.metastore_client.embedded.part import Context
+from hive_ingest.metastore_client.embedded.sessions import Row, Session
+from hive_ingest.metastore_client.embedded.snapshots import Snapshots
 from hive_ingest.metastore_client.embedded.sql import id_in, one_of
-from hive_ingest.metastore_client.embedded.transactions import STATE, not_open, read_only
+from hive_ingest.metastore_client.embedded.transactions import STATE, abort, not_open, read_only
 from hive_ingest.model import TableName, TxnId, TxnState, TxnToWriteId, TxnType, WriteId
 
 _TXN = t.TXNS.c
@@ -41,6 +42,28 @@ _TAKE_WRITE_IDS = (
 # Two first allocations at once: the second one fails on the primary key, and is made again by Database.run.
 _FIRST_WRITE_IDS = insert(t.NEXT_WRITE_ID).values(
     NWI_DATABASE=bindparam("database"), NWI_TABLE=bindparam("table"), NWI_NEXT=bindparam("next")
+)
+_LOCK_NEXT = select(_NEXT.NWI_NEXT).where(_THIS_TABLE).with_for_update()
+_RAISE = (
+    update(t.NEXT_WRITE_ID)
+    .where(_THIS_TABLE, _NEXT.NWI_NEXT < bindparam("at_least"))
+    .values(NWI_NEXT=bindparam("at_least"))
+)
+# Whoever holds a lock on the table was granted it beside the EXCLUSIVE one: it is at work elsewhere in the table.
+_WRITERS_WITHOUT_LOCK = (
+    select(_WRITE.T2W_TXNID)
+    .join(t.TXNS, _TXN.TXN_ID == _WRITE.T2W_TXNID)
+    .where(
+        _WRITE.T2W_DATABASE == bindparam("database"),
+        _WRITE.T2W_TABLE == bindparam("table"),
+        _TXN.TXN_STATE == TxnState.OPEN.value,
+        ~exists().where(
+            t.HIVE_LOCKS.c.HL_TXNID == _WRITE.T2W_TXNID,
+            t.HIVE_LOCKS.c.HL_DB == bindparam("database"),
+            t.HIVE_LOCKS.c.HL_TABLE == bindparam("table"),
+            t.HIVE_LOCKS.c.HL_LOCK_STATE == "a",
+        ),
+    )
 )
 _INSERT_WRITE_ID = insert(t.TXN_TO_WRITE_ID).values(
     T2W_TXNID=bindparam("txn_id"),
@@ -83,8 +106,11 @@ _SNAPSHOT_NOW = _with_next(_NOT_COMMITTED_NOW)
 _SNAPSHOT_THEN = _with_next(_NOT_COMMITTED_THEN)
 
 
-class WriteIdCalls(ClientPart):
+class WriteIds:
     """The calls about write ids."""
+
+    def __init__(self, context: Context, snapshots: Snapshots) -> None:
+        self._db, self._snapshots = context.sessions, snapshots
 
     def allocate_table_write_ids(self, table: str | TableName, txn_ids: Sequence[TxnId]) -> list[TxnToWriteId]:
         """Idempotent for each transaction. The table need not exist.
@@ -94,6 +120,18 @@ class WriteIdCalls(ClientPart):
         name = TableName.of(table)
         ids = sorted(set(txn_ids))
         return self._db.run(lambda session: _allocate(session, name, ids)) if ids else []
+
+    def raise_write_ids(self, table: str | TableName, at_least: WriteId) -> None:
+        """Hand out no write id below `at_least` from now on; those that are skipped count as committed."""
+        name = TableName.of(table)
+        of_table = {"database": name.database, "table": name.table}
+
+        def work(session: Session) -> None:
+            if session.scalar(_LOCK_NEXT, **of_table) is None:
+                session.execute(_FIRST_WRITE_IDS, next=1, **of_table)
+            session.execute(_RAISE, at_least=at_least, **of_table)
+
+        self._db.run(work)
 
     def get_valid_write_ids(
         self, tables: Sequence[str | TableName], valid_txns: ValidTxnList | None = None
@@ -106,7 +144,7 @@ class WriteIdCalls(ClientPart):
         if valid_txns is None and len(names) == 1:
             return [self._valid_now(names[0])]
         # Several tables must be seen at the same moment.
-        snapshot = self.get_valid_txns() if valid_txns is None else valid_txns
+        snapshot = self._snapshots.get_valid_txns() if valid_txns is None else valid_txns
         return [self._valid_then(name, snapshot) for name in names]
 
     def _valid_now(self, name: TableName) -> ValidWriteIdList:
@@ -137,6 +175,20 @@ class WriteIdCalls(ClientPart):
         )
 
 
+def abort_writers(session: Session, name: TableName, reason: str) -> int:
+    """Within a DDL statement: abort those who write the table without a lock, which would have stopped the statement.
+
+    Their write ids and their idea of the table are from before it, so their rows would be lost or unreadable, although
+    their commit was acknowledged. Gives the next write id: none above it was handed out when the statement commits.
+    """
+    of_table = {"database": name.database, "table": name.table}
+    next_write_id: int | None = session.scalar(_LOCK_NEXT, **of_table)  # others allocate after this statement
+    writers = [row[0] for row in session.rows(_WRITERS_WITHOUT_LOCK, **of_table)]
+    if writers:
+        abort(session, writers, reason)
+    return next_write_id or 1
+
+
 def _write_id_list(
     name: TableName, high_water_mark: int, *, open_ids: Iterable[int], aborted_ids: Iterable[int]
 ) -> ValidWriteIdList:
@@ -149,7 +201,8 @@ def _allocate(session: Session, name: TableName, txn_ids: Sequence[TxnId]) -> li
     of_table = {"database": name.database, "table": name.table}
     ids = json.dumps(txn_ids)
     _require_writable(session, txn_ids, session.rows(_STATES, txn_ids=ids))
-    allocated: dict[TxnId, int] = dict(session.rows(_ALLOCATED, txn_ids=ids, **of_table))
+    found = session.rows(_ALLOCATED, txn_ids=ids, **of_table)
+    allocated: dict[TxnId, int] = {row[0]: row[1] for row in found}
     missing = [txn_id for txn_id in txn_ids if txn_id not in allocated]
     if missing:
         first = _take_write_ids(session, len(missing), of_table)
@@ -167,7 +220,7 @@ def _take_write_ids(session: Session, count: int, of_table: dict[str, str]) -> i
     return int(after) - count
 
 
-def _require_writable(session: Session, txn_ids: Sequence[TxnId], states: list[Row]) -> None:
+def _require_writable(session: Session, txn_ids: Sequence[TxnId], states: Sequence[Row]) -> None:
     found = {row[0]: row for row in states}
     for txn_id in txn_ids:
         row = found.get(txn_id)

@@ -10,29 +10,34 @@ into hidden files; publishes those of the attempts that Spark counts, and commit
 
 from __future__ import annotations
 
+import copy
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self, Unpack
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from hive_ingest.config import StreamingSettings
 from hive_ingest.connection import CommitInfo, StreamingConnection
-from hive_ingest.errors import ConfigurationError, TxnAborted
+from hive_ingest.errors import ConfigurationError, SinkConflict, TxnAborted, UnsupportedFeature
 from hive_ingest.faults import reach
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
-from hive_ingest.streaming.spark.progress import SPARK_SOURCE, is_new_batch, position_of
-from hive_ingest.streaming.spark.session import streaming_query_id
-from hive_ingest.streaming.spark.target import DEFAULT_TASK_BUFFER_BYTES, hive_target
+from hive_ingest.streaming.spark.progress import SPARK_SOURCE, MicroBatch, SparkPosition, is_new_batch
+from hive_ingest.streaming.spark.running_query import Call, identify
+from hive_ingest.streaming.spark.session import is_connect, streaming_query_id
+from hive_ingest.streaming.spark.target import HiveTarget, TargetOptions
 
 _log = logging.getLogger(__name__)
 
 Delivery = Literal["exactly-once", "at-least-once"]
+
+#: The last batch that each sink of this process has finished, and in which run of its query: by metastore, progress
+#: table and query id.
+_finished: dict[tuple[str, TableName, str], tuple[str, int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +67,21 @@ class BatchStats:
 class HiveSink:
     """Writes micro-batches into one table: `df.writeStream.foreachBatch(sink)`, or `sink.start(df, …)`.
 
-    - `metastore`, `warehouse`: as for `connect_metastore`; or a client, of which each call takes a clone.
-    - `table`: "database.table"; it must exist.
-    - `sink`: the name under which progress is kept, in the table `<database>.<sink>__progress`; default the table's
-      name. One query at a time writes under a name.
-    - `delivery`: "exactly-once", or "at-least-once": without progress, a batch that Spark repeats is written again.
-    - `query_id`: of the streaming query, where Spark does not tell it (Spark Connect).
-    - `static_partition_values`: of the leading partition keys, as text; the other keys are dynamic columns.
-    - `missing_columns`: "fail" or "null", for columns of the table that the DataFrame lacks.
-    - `cluster`: bring all rows of a partition and bucket into one task first (a shuffle, fewer files); None: where it
-      makes fewer files, in partitioned and bucketed tables.
-    - `max_writers`: tasks that write at most; never more than there are ids for.
-    - `task_buffer_bytes`: memory for the rows of one task before they are spilled.
-    - `settings`: of the connection (`StreamingSettings`); `metastore_options` go to `connect_metastore`.
-    - `on_batch`: called with the BatchStats of each batch.
+    Executors need this package, and no metastore.
 
-    Executors need this package, and no metastore. Raises ConfigurationError for what cannot be meant.
+    Args:
+        metastore: A URI as for `connect_metastore`; or a client, of which each call takes a clone.
+        table: "database.table"; it must exist.
+        sink: The name under which progress is kept, in the table `<database>.<sink>__progress`; by default the table's
+            name. One query at a time writes under a name.
+        delivery: "exactly-once", or "at-least-once": without progress, a batch that Spark repeats is written again.
+        checkpoint: The query's `checkpointLocation`, a path or a URI that this process can read. Only with Spark
+            Connect, and only without `start`, which knows it: a batch cannot be identified otherwise.
+        on_batch: Called with the BatchStats of each batch.
+        **options: See `TargetOptions`.
+
+    Raises:
+        ConfigurationError: An option is unknown or invalid.
     """
 
     def __init__(
@@ -85,39 +89,21 @@ class HiveSink:
         *,
         metastore: str | MetastoreClient,
         table: str | TableName,
-        warehouse: str | None = None,
         sink: str | None = None,
         delivery: Delivery = "exactly-once",
-        query_id: str | None = None,
-        static_partition_values: Sequence[str] = (),
-        missing_columns: Literal["fail", "null"] = "fail",
-        cluster: bool | None = None,
-        max_writers: int | None = None,
-        task_buffer_bytes: int = DEFAULT_TASK_BUFFER_BYTES,
-        settings: StreamingSettings | Mapping[str, Any] | None = None,
-        metastore_options: Mapping[str, object] | None = None,
+        checkpoint: str | None = None,
         on_batch: Callable[[BatchStats], None] | None = None,
+        **options: Unpack[TargetOptions],
     ) -> None:
         if delivery not in ("exactly-once", "at-least-once"):
             raise ConfigurationError(f"delivery={delivery!r} is unknown: use 'exactly-once' or 'at-least-once'")
-        self._target = hive_target(
-            metastore,
-            table,
-            warehouse=warehouse,
-            static_partition_values=static_partition_values,
-            missing_columns=missing_columns,
-            cluster=cluster,
-            max_writers=max_writers,
-            task_buffer_bytes=task_buffer_bytes,
-            settings=settings,
-            metastore_options=metastore_options or {},
-        )
+        self._target = HiveTarget.of(metastore, table, **options)
         if sink is not None and delivery == "at-least-once":
             raise ConfigurationError(
                 f"sink={sink!r} keeps progress, and delivery='at-least-once' has none: leave out one"
             )
         self._sink = (sink or self._target.table.table) if delivery == "exactly-once" else None
-        self._query_id = query_id
+        self._checkpoint = checkpoint
         self._on_batch = on_batch
         self._last_batch: BatchStats | None = None
 
@@ -141,14 +127,23 @@ class HiveSink:
         `trigger` is a processing time such as "10 seconds", or the arguments of `DataStreamWriter.trigger`, as in
         `{"availableNow": True}`. Raises what `check` raises.
         """
+        if output_mode != "append":
+            raise UnsupportedFeature(_NO_RESULT_TABLES.format(mode=output_mode, table=self._target.table))
         self.check(df)
-        writer = df.writeStream.foreachBatch(self).outputMode(output_mode).option("checkpointLocation", checkpoint)
+        sink = self._with_checkpoint(checkpoint) if is_connect(df) else self
+        writer = df.writeStream.foreachBatch(sink).outputMode(output_mode).option("checkpointLocation", checkpoint)
         if trigger is not None:
             arguments = {"processingTime": trigger} if isinstance(trigger, str) else dict(trigger)
             writer = writer.trigger(**arguments)
         if query_name is not None:
             writer = writer.queryName(query_name)
         return writer.options(**dict(options or {})).start()
+
+    def _with_checkpoint(self, checkpoint: str) -> Self:
+        """A copy: Connect pickles it to the server."""
+        other = copy.copy(self)
+        other._checkpoint = checkpoint
+        return other
 
     def check(self, df: DataFrame) -> None:
         """Whether rows of `df` can go into the table.
@@ -166,15 +161,12 @@ class HiveSink:
         is then not committed, or, after an unknown outcome, found out when Spark repeats it.
         """
         reach("before_batch")
-        query_id = self._query_id or streaming_query_id(df)
-        if query_id is None and self._sink is not None:
-            raise ConfigurationError(
-                f"batch {batch_id} for {self._target.table} has no query id: call the sink from foreachBatch of a "
-                "streaming query, or give query_id=… (with Spark Connect, where it cannot be asked for)"
-            )
+        call = identify(df, batch_id, self._checkpoint) if self._sink is not None else None
         try:
             with self._target.connect_metastore() as client:
-                stats = self._run(client, df, query_id, batch_id)
+                self._refuse_second_call(client, call)
+                stats = self._run(client, df, batch_id, call.batch if call else None)
+                self._remember(client, call)
         except Py4JJavaError as error:
             _log.warning("batch %d for %s failed", batch_id, self._target.table, exc_info=True)
             raise TxnAborted(_told_in_short(error, batch_id)) from None
@@ -184,37 +176,58 @@ class HiveSink:
             self._on_batch(stats)
         reach("after_batch")
 
-    def _run(self, client: MetastoreClient, df: DataFrame, query_id: str | None, batch_id: int) -> BatchStats:
-        committed: list[CommitInfo] = []
+    def _run(self, client: MetastoreClient, df: DataFrame, batch_id: int, batch: MicroBatch | None) -> BatchStats:
+        """`batch` is None without progress."""
+        query_id = batch.query_id if batch else streaming_query_id(df)
         started = time.monotonic()
-        with self._connect(client, on_commit=committed.append) as connection:
+        with self._connect(client) as connection:
             connection.begin_transaction()
             begun = time.monotonic()
-            if not self._is_new(connection, query_id, batch_id):
+            if batch is not None and not is_new_batch(connection, batch, self._sink or ""):
                 connection.abort_transaction()
                 return BatchStats(query_id, batch_id, None, 0, begun - started, 0.0, 0.0)
             prepared = self._target.write(df, connection)
             reach("after_tasks")
             written = time.monotonic()
-            connection.commit_transaction(prepared=prepared, positions=self._positions(query_id, batch_id))
+            positions = {SPARK_SOURCE: SparkPosition.after(batch).to_json()} if batch is not None else {}
+            commit = connection.commit_transaction(prepared=prepared, positions=positions)
         done = time.monotonic()
-        return BatchStats(
-            query_id, batch_id, committed[0], len(prepared), begun - started, written - begun, done - written
-        )
+        return BatchStats(query_id, batch_id, commit, len(prepared), begun - started, written - begun, done - written)
 
-    def _connect(self, client: MetastoreClient, **more: Any) -> StreamingConnection:
+    def _connect(self, client: MetastoreClient) -> StreamingConnection:
         sources = (SPARK_SOURCE,) if self._sink is not None else ()
-        return self._target.connect(client, agent_info="hive-ingest spark", sink=self._sink, sources=sources, **more)
+        return self._target.connect(client, agent_info="hive-ingest spark", sink=self._sink, sources=sources)
 
-    def _is_new(self, connection: StreamingConnection, query_id: str | None, batch_id: int) -> bool:
-        if self._sink is None or query_id is None:
-            return True
-        return is_new_batch(connection, query_id, batch_id, self._sink)
+    # -- a batch is one call -----------------------------------------------------------------------
 
-    def _positions(self, query_id: str | None, batch_id: int) -> dict[str, Any]:
-        if self._sink is None or query_id is None:
-            return {}
-        return {SPARK_SOURCE: position_of(query_id, batch_id)}
+    def _refuse_second_call(self, client: MetastoreClient, call: Call | None) -> None:
+        """Spark calls once for a batch in each run of the query, so a second call brings other rows under its number.
+
+        A call that failed may be repeated: what it has committed is recognised, and skipped.
+        """
+        if call is None or call.run is None:
+            return
+        if _finished.get(self._key(client, call)) == (call.run, call.batch.batch_id):
+            raise SinkConflict(
+                f"sink {self._sink!r} was called twice for batch {call.batch.batch_id} of query {call.batch.query_id}: "
+                "a sink takes one DataFrame a batch, and the rows of this call would be taken for a repetition. Write "
+                "the union of the DataFrames, or give each HiveSink of the foreachBatch function a name of its own "
+                "by sink=…"
+            )
+
+    def _remember(self, client: MetastoreClient, call: Call | None) -> None:
+        if call is not None and call.run is not None:
+            _finished[self._key(client, call)] = (call.run, call.batch.batch_id)
+
+    def _key(self, client: MetastoreClient, call: Call) -> tuple[str, TableName, str]:
+        return client.uri, TableName(self._target.table.database, self._sink or ""), call.batch.query_id
+
+
+_NO_RESULT_TABLES = (
+    "output mode {mode!r} would append each new state of the results to {table}, beside the old ones: use 'append' "
+    "with a watermark; or, to replace the table with each batch, foreachBatch with write_dataframe(mode='overwrite') "
+    "and output mode 'complete'"
+)
 
 
 def _told_in_short(error: Py4JJavaError, batch_id: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -10,7 +11,7 @@ from hive_ingest.errors import ConfigurationError
 from hive_ingest.model import Table
 
 #: Local properties that Spark sets around each call of a `foreachBatch` function, and in every task of a query.
-QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
+QUERY_ID, BATCH_ID, RUN_ID = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
 
 
 def is_connect(df: DataFrame) -> bool:
@@ -46,6 +47,27 @@ def refuse_unshared_warehouse(df: DataFrame, table: Table) -> None:
         return
     raise ConfigurationError(
         f"{table.name} lies at {table.location}, on this machine's own disk, and Spark's master is {master!r}: its "
-        "executors would write elsewhere. Use a warehouse that all machines share (hdfs, s3a, …), or master "
-        "local[…] or local-cluster[…]"
+        "executors would write elsewhere. If the folder is the same on all machines (NFS, a mounted volume), say so by "
+        "shared_filesystem=True; else use a warehouse on HDFS, or master local[…] or local-cluster[…]"
     )
+
+
+def input_tasks(df: DataFrame) -> int | None:
+    """How many tasks compute `df`; None where only a run tells (Spark Connect, a plan that adapts)."""
+    if is_connect(df):
+        return None
+    plan: Any = df
+    execution = plan._jdf.queryExecution()
+    if execution.executedPlan().getClass().getSimpleName() == "AdaptiveSparkPlanExec":
+        return None
+    return int(execution.toRdd().getNumPartitions())
+
+
+def known_bytes(df: DataFrame) -> int | None:
+    """What Spark estimates of the size of `df`; None where it has no idea, which it says by a huge number."""
+    plan: Any = df
+    estimate = int(str(plan._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+    return estimate if estimate < _NO_IDEA else None
+
+
+_NO_IDEA = 1 << 60

@@ -20,6 +20,7 @@ DEFAULT_STAGED_RETENTION_SECONDS: Final = 7 * 86_400.0
 
 #: Spark hands over its own options of a streaming query too.
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
+_CHECKPOINT: Final = "checkpointlocation"
 #: `metastore.<name>` is the option <name> of `connect_metastore`.
 _METASTORE_PREFIX: Final = "metastore."
 _CHOICES: Final[dict[str, tuple[str, ...]]] = {
@@ -28,7 +29,7 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
 }
 
 #: Fields that several options go into.
-_GATHERED: Final = frozenset({"settings", "metastore_options"})
+_GATHERED: Final = frozenset({"settings", "metastore_options", "checkpoint"})
 _SETTINGS: Final = frozenset(option.name for option in dataclasses.fields(StreamingSettings))
 
 _Options = TypeVar("_Options", bound="SourceOptions")
@@ -73,10 +74,11 @@ class WriteOptions(SourceOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions(WriteOptions):
-    """Of `df.writeStream`. `sink` is None for at-least-once delivery."""
+    """Of `df.writeStream`. `sink` is None for at-least-once delivery, and `checkpoint` may be."""
 
     sink: str | None
     delivery: Literal["exactly-once", "at-least-once"] = "exactly-once"
+    checkpoint: str | None = None
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
@@ -92,8 +94,15 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
 def stream_options(options: Mapping[str, str]) -> StreamOptions:
     """As `write_options`. Without `sink` the progress is kept under the table's name."""
     parsed = _parse(StreamOptions, {"sink": "", **options}, "writing a stream")
+    checkpoint = {name.lower(): text for name, text in options.items()}.get(_CHECKPOINT)
     if parsed.delivery == "exactly-once":
-        return dataclasses.replace(parsed, sink=parsed.sink or parsed.table.table)
+        if checkpoint is None:
+            raise ConfigurationError(
+                "exactly once needs .option('checkpointLocation', …) on the stream itself: a setting of the session "
+                "does not reach the data source, and without the checkpoint it cannot recognise a batch that Spark "
+                "repeats. Give it, or choose delivery='at-least-once'"
+            )
+        return dataclasses.replace(parsed, sink=parsed.sink or parsed.table.table, checkpoint=checkpoint)
     if parsed.sink:
         raise ConfigurationError(
             f"sink={parsed.sink!r} keeps progress, and delivery='at-least-once' has none: leave out one"

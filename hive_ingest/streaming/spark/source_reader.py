@@ -18,8 +18,6 @@ from hive_ingest.model import Table
 from hive_ingest.reader.rows import ROW_ID_COLUMN
 from hive_ingest.reader.scan import check_readable
 from hive_ingest.reader.scan_plan import Split, plan_scan
-from hive_ingest.reader.where import parse_where
-from hive_ingest.schema import arrow_schema
 from hive_ingest.streaming.spark.pushed_filters import all_of, to_expression
 from hive_ingest.streaming.spark.source_options import ReadOptions
 from hive_ingest.streaming.spark.types import spark_type
@@ -78,17 +76,13 @@ class HiveReader(DataSourceReader):
             client,
             self._options.table,
             columns=[name for name in names if name != ROW_ID_COLUMN],
-            filter=all_of([*self._where(), *self._filters]),
+            where=self._options.where,
+            filter=all_of(self._filters),
             row_ids=ROW_ID_COLUMN in names,
             split_bytes=self._options.split_bytes,
             lock_wait_seconds=self._options.lock_wait_seconds,
             agent_info=_AGENT_INFO,
         )
-
-    def _where(self) -> list[Any]:
-        if self._options.where is None:
-            return []
-        return [parse_where(self._options.where, arrow_schema((*self._table.columns, *self._table.partition_keys)))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Raises StreamingIOFailure when a file of the snapshot is gone, CorruptFile, UnsupportedFeature."""

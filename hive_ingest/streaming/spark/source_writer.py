@@ -24,7 +24,8 @@ from hive_ingest.errors import ConfigurationError, InvalidTable, NoSuchObject, U
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table
 from hive_ingest.record_writer import ArrowWriter, RecordSchema
-from hive_ingest.streaming.spark.progress import SPARK_SOURCE, is_new_batch, position_of
+from hive_ingest.streaming.spark.progress import SPARK_SOURCE, MicroBatch, SparkPosition, is_new_batch
+from hive_ingest.streaming.spark.running_query import read_micro_batch
 from hive_ingest.streaming.spark.session import BATCH_ID, QUERY_ID
 from hive_ingest.streaming.spark.source_options import StreamOptions, WriteOptions
 from hive_ingest.streaming.spark.staged_rows import Job, StagedFile, StagedRows
@@ -149,24 +150,22 @@ class HiveStreamWriter(DataSourceStreamArrowWriter):
         """Raises SinkConflict, SinkInUse, TxnAborted, LockTimeout, CommitOutcomeUnknown."""
         query_id = _query_id(messages)
         with self._options.connect_metastore() as client:
-            if self._options.sink is None:
+            if self._options.sink is None or self._options.checkpoint is None:
                 self._commit_at_least_once(client, _files(messages))
             else:
-                self._commit_once(client, self._options.sink, query_id, batchId, _files(messages))
+                batch = read_micro_batch(self._options.checkpoint, batchId, query_id)
+                self._commit_once(client, self._options.sink, batch, _files(messages))
         # Not before the commit: until then this batch may be somebody else's too.
         self._task.rows.remove_finished(Job.of_query(query_id, batchId), self._options.staged_retention_seconds)
 
-    def _commit_once(
-        self, client: MetastoreClient, sink: str, query_id: str, batch_id: int, files: Sequence[StagedFile]
-    ) -> None:
+    def _commit_once(self, client: MetastoreClient, sink: str, batch: MicroBatch, files: Sequence[StagedFile]) -> None:
         with _connect(client, self._options, sink=sink, sources=(SPARK_SOURCE,)) as connection:
             connection.begin_transaction()
-            if not is_new_batch(connection, query_id, batch_id, sink):
-                _log.warning("batch %d of query %s was committed before and is skipped", batch_id, query_id)
+            if not is_new_batch(connection, batch, sink):
                 connection.abort_transaction()
                 return
             _write_staged(connection, self._task.rows, files)
-            connection.commit_transaction(positions={SPARK_SOURCE: position_of(query_id, batch_id)})
+            connection.commit_transaction(positions={SPARK_SOURCE: SparkPosition.after(batch).to_json()})
 
     def _commit_at_least_once(self, client: MetastoreClient, files: Sequence[StagedFile]) -> None:
         with _connect(client, self._options) as connection, connection.transaction():
@@ -258,6 +257,6 @@ def _micro_batch() -> tuple[str, int]:
     if not query_id or not batch_id:
         raise ConfigurationError(
             f"Spark tells no query id ({QUERY_ID}) and batch id ({BATCH_ID}) to this task: write with "
-            "df.writeStream in micro-batches (no continuous trigger), or use HiveSink with query_id=…"
+            "df.writeStream in micro-batches (no continuous trigger), or use HiveSink"
         )
     return query_id, int(batch_id)

@@ -2,12 +2,19 @@
 
 Row ids are unique because each task owns something: in an unbucketed table a bucket number (12 bits), in a bucketed
 one a statement id, of which a partition takes few (see `docs/design.md`), or, when rows are clustered, its groups.
+
+By default the tasks of an unbucketed table get their rows by size: Spark's adaptive execution measures a shuffle, joins
+what is small, and splits what is large (its REBALANCE hint). It changes the writers alone: whatever reads and computes
+the rows keeps its tasks.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -16,50 +23,96 @@ from pyspark.sql.types import LongType, StructField, StructType
 from hive_ingest.acid.bucket_codec import MAX_BUCKET_ID
 from hive_ingest.connection import SharedTransaction
 from hive_ingest.errors import ConfigurationError
-from hive_ingest.streaming.spark.session import parallelism
+from hive_ingest.streaming.spark.session import input_tasks, known_bytes, parallelism
 from hive_ingest.streaming.spark.tasks import GROUP_COLUMN, GroupTask
 
 #: Bucket numbers of an unbucketed table, one for each writer.
 MAX_WRITERS = MAX_BUCKET_ID + 1
 #: Statements of one transaction in a partition of a bucketed table: Hive 3.1 compacts at most 500 deltas at once.
 MAX_STATEMENTS = 100
+#: What is below this share of the target is joined even if cores are idle meanwhile.
+_SMALL_FILE = 8
+#: Groups that a shuffle makes before it has measured: enough that a small partition rarely shares one with a large.
+_GROUPS_PER_TASK, _MIN_GROUPS = 4, 64
 
 WriterIds = Literal["bucket", "statement", "none"]
 
 
 @dataclass(frozen=True, slots=True)
 class SpreadRows:
-    """Rows as the tasks will write them, how many tasks there can be, and what tells those apart."""
+    """Rows as the tasks will write them.
+
+    Attributes:
+        rows: In the table's columns.
+        most_tasks: How many tasks there can be.
+        ids: What tells those apart.
+        settings: Of the session, while the tasks run.
+    """
 
     rows: DataFrame
     most_tasks: int
     ids: WriterIds
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def spread(
-    rows: DataFrame, transaction: SharedTransaction, *, cluster: bool | None, max_writers: int | None
+    rows: DataFrame, transaction: SharedTransaction, *, cluster: bool | None, target_file_bytes: int
 ) -> SpreadRows:
-    """Cluster or coalesce `rows`, whose columns are the table's, so that no writer is without an id.
+    """Spread `rows`, whose columns are the table's, so that files are neither many nor huge, and each writer has an id.
 
-    `cluster` True brings all rows of a partition (and bucket) into one task, at the price of a shuffle; None does so
-    where it makes fewer files: in partitioned and bucketed tables.
+    Args:
+        rows: What to write.
+        transaction: Into which table, and whether it overwrites.
+        cluster: True brings all rows of a partition (and bucket) into one task. None does so in bucketed tables; in
+            others rows go by size, those of a partition together. False leaves rows where they are.
+        target_file_bytes: What a file should have, as far as Spark can tell before it is written.
+
+    Raises:
+        ConfigurationError: An overwrite of a bucketed table is always clustered.
     """
     table = transaction.table
-    dynamic_keys = [key.name for key in table.partition_keys[len(transaction.static_values) :]]
-    is_grouped = bool(dynamic_keys) or table.is_bucketed
-    must_cluster = transaction.is_overwrite and table.is_bucketed  # a base has no statements
-    if cluster is False and must_cluster:
+    keys = [key.name for key in table.partition_keys[len(transaction.static_values) :]]
+    if not table.is_bucketed:
+        return _unbucketed(rows, keys, cluster, target_file_bytes)
+    if cluster is not False:
+        tasks = max(1, min(parallelism(rows), MAX_WRITERS))
+        return SpreadRows(_cluster_by_group(rows, transaction, tasks), tasks, "none")
+    if transaction.is_overwrite:  # a base has no statements
         raise ConfigurationError(f"an overwrite of {table.name}, which is bucketed, is clustered: leave out cluster")
-    most = min(max_writers or MAX_WRITERS, MAX_WRITERS)
-    if is_grouped and (cluster is not False):
-        tasks = max(1, min(parallelism(rows), most))
-        if table.is_bucketed:
-            return SpreadRows(_cluster_by_group(rows, transaction, tasks), tasks, "none")
-        return SpreadRows(rows.repartition(tasks, *map(_column, dynamic_keys)), tasks, "bucket")
-    if table.is_bucketed:
-        most = min(most, MAX_STATEMENTS)
-        return SpreadRows(rows.coalesce(most), most, "statement")
-    return SpreadRows(rows.coalesce(most), most, "bucket")
+    tasks_now = input_tasks(rows)
+    if tasks_now is None or tasks_now > MAX_STATEMENTS:
+        rows = rows.repartition(MAX_STATEMENTS)  # not coalesce: that would read and compute in as few tasks
+    return SpreadRows(rows, MAX_STATEMENTS, "statement")
+
+
+def _unbucketed(rows: DataFrame, keys: list[str], cluster: bool | None, target_file_bytes: int) -> SpreadRows:
+    if cluster and keys:
+        tasks = max(1, min(parallelism(rows), MAX_WRITERS))
+        return SpreadRows(rows.repartition(tasks, *map(_column, keys)), tasks, "bucket")
+    if cluster is None and (keys or _makes_small_files(rows, target_file_bytes)):
+        groups = max(_MIN_GROUPS, _GROUPS_PER_TASK * parallelism(rows))
+        balanced = rows.hint("rebalance", groups, *(_column(key) for key in keys))
+        return SpreadRows(balanced, MAX_WRITERS, "bucket", _settings(target_file_bytes))
+    return SpreadRows(rows.coalesce(MAX_WRITERS), MAX_WRITERS, "bucket")
+
+
+def _makes_small_files(rows: DataFrame, target_file_bytes: int) -> bool:
+    """Whether to shuffle a table without partitions: not where every core writes one file, or each task has enough."""
+    tasks = input_tasks(rows)
+    if tasks is None:
+        return True
+    total = known_bytes(rows)
+    return tasks > parallelism(rows) and (total is None or total < tasks * target_file_bytes / 2)
+
+
+def _settings(target_file_bytes: int) -> dict[str, str]:
+    """Of adaptive execution, which Spark switches off for micro-batches, as these may keep state; writing does not."""
+    return {
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.adaptive.coalescePartitions.enabled": "true",
+        "spark.sql.adaptive.coalescePartitions.minPartitionSize": str(max(1, target_file_bytes // _SMALL_FILE)),
+        "spark.sql.adaptive.advisoryPartitionSizeInBytes": str(target_file_bytes),
+    }
 
 
 def _cluster_by_group(rows: DataFrame, transaction: SharedTransaction, tasks: int) -> DataFrame:
@@ -74,3 +127,42 @@ def _cluster_by_group(rows: DataFrame, transaction: SharedTransaction, tasks: in
 def _column(name: str) -> Column:
     escaped = name.replace("`", "``")
     return F.col(f"`{escaped}`")
+
+
+# -- settings of a session -------------------------------------------------------------------------
+
+_lock = threading.Lock()
+#: By the identity of a session: how many writes are under way, and the values to go back to.
+_changed: dict[int, tuple[int, dict[str, str | None]]] = {}
+
+
+@contextmanager
+def session_settings(df: DataFrame, settings: Mapping[str, str]) -> Iterator[None]:
+    """Spark takes these from the session alone. They are put back when the last write of the session is done."""
+    if not settings:
+        yield
+        return
+    session: Any = df.sparkSession
+    with _lock:
+        writes, before = _changed.get(id(session), (0, {}))
+        if not writes:
+            before = {name: session.conf.get(name, None) for name in settings}
+        _changed[id(session)] = (writes + 1, before)
+        _set(session, settings)
+    try:
+        yield
+    finally:
+        with _lock:
+            writes, before = _changed.pop(id(session))
+            if writes > 1:
+                _changed[id(session)] = (writes - 1, before)
+            else:
+                _set(session, before)
+
+
+def _set(session: Any, settings: Mapping[str, str | None]) -> None:
+    for name, value in settings.items():
+        if value is None:
+            session.conf.unset(name)
+        else:
+            session.conf.set(name, value)

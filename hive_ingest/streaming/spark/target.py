@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from pyspark.sql import DataFrame
 
@@ -15,33 +15,83 @@ from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import Table, TableName
 from hive_ingest.record_writer import ArrowWriter
 from hive_ingest.streaming.spark.session import refuse_unshared_warehouse
-from hive_ingest.streaming.spark.spread import spread
+from hive_ingest.streaming.spark.spread import session_settings, spread
 from hive_ingest.streaming.spark.tasks import MESSAGE_SCHEMA, WriteTask, prepared_writes
 from hive_ingest.streaming.spark.types import ColumnPlan, plan_columns
 
 DEFAULT_TASK_BUFFER_BYTES = 64 * MIB
+DEFAULT_TARGET_FILE_BYTES = 64 * MIB
+
+
+class TargetOptions(TypedDict, total=False):
+    """Options of `HiveSink` and `write_dataframe` alike.
+
+    Attributes:
+        warehouse: As for `connect_metastore`.
+        metastore_options: Further options of `connect_metastore`.
+        static_partition_values: Values of the leading partition keys, as text; the other keys are columns.
+        missing_columns: "fail" or "null", for columns of the table that the DataFrame lacks.
+        cluster: True brings all rows of a partition (and bucket) into one task; False leaves rows where they are; None
+            does what makes files of a good size (see docs/spark.md).
+        target_file_bytes: The size of a file to aim at, in tables without buckets. Spark measures rows before they are
+            encoded, so files are smaller, and a task with few rows is a small file in any case.
+        task_buffer_bytes: Memory for the rows of one task before they are spilled.
+        shared_filesystem: True says that the warehouse, a local path, is the same folder on all machines.
+        settings: Of the connection (`StreamingSettings`, or its options by name).
+    """
+
+    warehouse: str | None
+    metastore_options: Mapping[str, object]
+    static_partition_values: Sequence[str]
+    missing_columns: Literal["fail", "null"]
+    cluster: bool | None
+    target_file_bytes: int
+    task_buffer_bytes: int
+    shared_filesystem: bool
+    settings: StreamingSettings | Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
 class HiveTarget:
-    """Where rows go and how they are spread. Can be pickled when `metastore` is a URI."""
+    """Where rows go and how they are spread: `TargetOptions`, checked. Can be pickled when `metastore` is a URI."""
 
-    metastore: str | MetastoreClient
+    # May hold passwords.
+    metastore: str | MetastoreClient = field(repr=False)
     table: TableName
     warehouse: str | None = None
-    static_partition_values: tuple[str, ...] = ()
+    metastore_options: Mapping[str, object] = field(default_factory=dict, repr=False)
+    static_partition_values: Sequence[str] = ()
     missing_columns: Literal["fail", "null"] = "fail"
     cluster: bool | None = None
-    max_writers: int | None = None
+    target_file_bytes: int = DEFAULT_TARGET_FILE_BYTES
     task_buffer_bytes: int = DEFAULT_TASK_BUFFER_BYTES
+    shared_filesystem: bool = False
     settings: StreamingSettings = field(default_factory=StreamingSettings.load)
-    metastore_options: Mapping[str, object] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, metastore: str | MetastoreClient, table: str | TableName, **options: Unpack[TargetOptions]
+    ) -> HiveTarget:
+        """From what a user writes.
+
+        Raises:
+            ConfigurationError: An option is unknown, or its value invalid.
+        """
+        unknown = sorted(options.keys() - TargetOptions.__optional_keys__)
+        if unknown:
+            known = ", ".join(sorted(TargetOptions.__optional_keys__))
+            raise ConfigurationError(f"unknown option {unknown[0]!r}: known are {known}")
+        given: dict[str, Any] = dict(options)
+        if not isinstance(given.get("settings"), StreamingSettings):
+            given["settings"] = StreamingSettings.load(given.get("settings"))
+        given["metastore_options"] = dict(given.get("metastore_options") or {})
+        given["static_partition_values"] = tuple(given.get("static_partition_values", ()))
+        return cls(metastore, TableName.of(table), **given)
 
     def __post_init__(self) -> None:
-        if self.max_writers is not None and self.max_writers < 1:
-            raise ConfigurationError(f"max_writers={self.max_writers}: give 1 or more, or leave it out")
-        if self.task_buffer_bytes < MIB:
-            raise ConfigurationError(f"task_buffer_bytes={self.task_buffer_bytes} is below {MIB}")
+        for name in ("target_file_bytes", "task_buffer_bytes"):
+            if getattr(self, name) < MIB:
+                raise ConfigurationError(f"{name}={getattr(self, name)} is below {MIB}")
 
     def connect_metastore(self) -> MetastoreClient:
         """A client for one thread, to be closed by it."""
@@ -66,7 +116,8 @@ class HiveTarget:
 
     def plan(self, df: DataFrame, table: Table) -> ColumnPlan:
         """Everything that can be wrong with `df`, said before its first row."""
-        refuse_unshared_warehouse(df, table)
+        if not self.shared_filesystem:
+            refuse_unshared_warehouse(df, table)
         return plan_columns(
             df.schema,
             table,
@@ -78,26 +129,7 @@ class HiveTarget:
         """Have the executors write `df` into the open transaction; it is not committed."""
         transaction = connection.share_transaction()
         rows = self.plan(df, transaction.table).select(df)
-        spread_rows = spread(rows, transaction, cluster=self.cluster, max_writers=self.max_writers)
+        spread_rows = spread(rows, transaction, cluster=self.cluster, target_file_bytes=self.target_file_bytes)
         task = WriteTask(transaction, spread_rows.ids, spread_rows.most_tasks, self.task_buffer_bytes)
-        return prepared_writes(spread_rows.rows.mapInArrow(task, MESSAGE_SCHEMA).collect())
-
-
-def hive_target(
-    metastore: str | MetastoreClient,
-    table: str | TableName,
-    *,
-    static_partition_values: Sequence[str] = (),
-    settings: StreamingSettings | Mapping[str, Any] | None = None,
-    **more: Any,
-) -> HiveTarget:
-    """From what a user writes. Raises ConfigurationError."""
-    if not isinstance(settings, StreamingSettings):
-        settings = StreamingSettings.load(settings)
-    return HiveTarget(
-        metastore,
-        TableName.of(table),
-        static_partition_values=tuple(static_partition_values),
-        settings=settings,
-        **more,
-    )
+        with session_settings(df, spread_rows.settings):
+            return prepared_writes(spread_rows.rows.mapInArrow(task, MESSAGE_SCHEMA).collect())

@@ -63,7 +63,8 @@ class WriteTask:
         number = context.partitionId()
         if number >= self.most_tasks:
             raise ConfigurationError(
-                f"task {number} of a transaction that has room for {self.most_tasks} writers: coalesce the rows first"
+                f"task {number} of a transaction that has room for {self.most_tasks} writers: raise target_file_bytes, "
+                "or write the rows in several transactions"
             )
         return number
 

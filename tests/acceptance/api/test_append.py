@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import inspect
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -75,7 +76,12 @@ def test_append_takes_what_its_errors_recommend(ms: MetastoreClient) -> None:
 
 
 def test_a_table_is_named_in_one_text_or_beside_its_database(ms: MetastoreClient) -> None:
-    for names in ({"table": "web.t"}, {"database": "web", "table": "t"}, {"database": "web", "table": "web.t"}):
+    options: list[dict[str, Any]] = [
+        {"table": "web.t"},
+        {"database": "web", "table": "t"},
+        {"database": "web", "table": "web.t"},
+    ]
+    for names in options:
         with hi.StreamingConnection.connect(ms, record_writer=hi.ArrowWriter(), **names) as connection:
             assert str(connection.table.name) == "web.t"
     with pytest.raises(errors.ConfigurationError, match="not in database 'other'"):

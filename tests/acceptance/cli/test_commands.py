@@ -20,6 +20,8 @@ from hive_ingest.model import DataOperationType, LockComponent, LockLevel, LockR
 from hive_ingest.reader import scan
 from hive_ingest.streaming import files as files_module
 from tests.acceptance.cli.shell import Shell
+from tests.support.metastores import connect_in
+from tests.support.tables import table_folder
 
 pytestmark = pytest.mark.one_embedded
 
@@ -46,7 +48,7 @@ def alerts(shell: Shell) -> Shell:
 
 @pytest.fixture
 def client(alerts: Shell, metastore_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
-    with hi.connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
+    with connect_in(tmp_path, metastore_uri) as client:
         yield client
 
 
@@ -321,7 +323,7 @@ def test_show_deltas_tells_read_small_open_aborted_and_obsolete_apart(
     alerts.done("create-table", "web.plain", "--column", "id:int")
     for rows in (1, 10, 10_000):
         hi.append(client, "web.plain", pa.table({"id": pa.array(range(rows), pa.int32())}))
-    folder = Path(client.get_table("web.plain").location.removeprefix("file:"))
+    folder = table_folder(client, "plain")
     shutil.copytree(folder / "delta_0000002_0000002_0000", folder / "base_0000002")
     opened = client.open_txns(2)
     for txn_id, write_id in (

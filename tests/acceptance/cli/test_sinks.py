@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,17 +20,20 @@ from hive_ingest.connection import StreamingConnection
 from hive_ingest.connection.progress import progress_table_name
 from hive_ingest.errors import ConfigurationError, SinkConflict
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.streaming.sinks import adopt_query, latest_progress, list_sinks, progress_history
-from hive_ingest.streaming.spark.progress import SPARK_SOURCE, is_new_batch, position_of
+from hive_ingest.streaming.sinks import latest_progress, list_sinks, progress_history
+from hive_ingest.streaming.spark.adoption import adopt_query
+from hive_ingest.streaming.spark.checkpoint import BatchPlan
+from hive_ingest.streaming.spark.progress import SPARK_SOURCE, MicroBatch, SparkPosition, is_new_batch
 from tests.acceptance.cli.shell import Shell
+from tests.support import connections
+from tests.support.tables import create_table
 
 PROGRESS = "web.alerts__progress"
 
 
 @pytest.fixture
 def client(metastore: MetastoreClient) -> MetastoreClient:
-    metastore.create_database("web")
-    metastore.create_table("web.alerts", columns={"id": "int"})
+    create_table(metastore, "alerts")
     return metastore
 
 
@@ -47,10 +51,9 @@ def shell(
 
 
 def connect(client: MetastoreClient, *sources: str, sink: str = "alerts", table: str = "alerts") -> StreamingConnection:
-    return StreamingConnection.connect(
+    return connections.connect(
         client,
-        database="web",
-        table=table,
+        table,
         record_writer=hi.ArrowWriter(),
         agent_info="a writer",
         sink=sink,
@@ -58,15 +61,27 @@ def connect(client: MetastoreClient, *sources: str, sink: str = "alerts", table:
     )
 
 
-def micro_batch(client: MetastoreClient, query_id: str, batch_id: int, *, sink: str = "alerts") -> bool:
+#: An entry of an offset log, of all batches here.
+PLAN = "v1\n{}"
+
+
+def position_of(query_id: str, batch_id: int) -> dict[str, Any]:
+    """As it is committed with a batch."""
+    return SparkPosition.after(MicroBatch(query_id, batch_id, BatchPlan.parse(PLAN))).to_json()
+
+
+def micro_batch(
+    client: MetastoreClient, query_id: str, batch_id: int, *, sink: str = "alerts", plan: str = PLAN
+) -> bool:
     """Whether it was written; its only row has its id."""
+    batch = MicroBatch(query_id, batch_id, BatchPlan.parse(plan))
     with connect(client, SPARK_SOURCE, sink=sink) as connection:
         connection.begin_transaction()
-        if not is_new_batch(connection, query_id, batch_id, sink):
+        if not is_new_batch(connection, batch, sink):
             connection.abort_transaction()
             return False
         connection.write(pa.table({"id": pa.array([batch_id], pa.int32())}))
-        connection.commit_transaction(positions={SPARK_SOURCE: position_of(query_id, batch_id)})
+        connection.commit_transaction(positions={SPARK_SOURCE: SparkPosition.after(batch).to_json()})
         return True
 
 
@@ -83,7 +98,7 @@ def checkpoint_at(folder: Path, query_id: str, *, committed: int, planned: int |
     for log, last in logs.items():
         (folder / log).mkdir(parents=True)
         for batch in range(max(0, last - 1), last + 1):
-            (folder / log / str(batch)).write_text("v1\n{}")
+            (folder / log / str(batch)).write_text(PLAN)
             (folder / log / f".{batch}.crc").write_bytes(b"crc")
         (folder / log / f".{last + 1}.5e8c.tmp").write_text("v1")
     (folder / "metadata").write_text(json.dumps({"id": query_id}))
@@ -135,12 +150,12 @@ def test_show_tells_the_latest_position_of_every_source(shell: Shell, client: Me
     rows = shell.done("sinks", "show", "web.alerts", "-o", "json").rows
     assert [(row["source"], row["sequence"], row["epoch"], row["position"]) for row in rows] == [
         ("b.json", 1, 0, 7),
-        ("spark", 2, 0, {"query_id": "q1", "batch_id": 1}),
+        ("spark", 2, 0, position_of("q1", 1)),
     ]
     assert set(rows[0]) == {"source", "sequence", "epoch", "position", "txn", "written_at"}
     assert shell.done("sinks", "show", "web", "--sink", "alerts", "-o", "json").rows == rows
     assert shell.done("sinks", "show", "web.alerts", "--source", "spark", "-o", "json").rows == rows[1:]
-    assert '{"query_id": "q1", "batch_id": 1}' in shell.done("sinks", "show", "web.alerts").out
+    assert json.dumps(position_of("q1", 1)) in shell.done("sinks", "show", "web.alerts").out
 
 
 def test_show_tells_the_history_of_each_source_newest_first(shell: Shell, client: MetastoreClient) -> None:
@@ -193,7 +208,7 @@ def test_looking_leaves_no_transaction_open_and_makes_no_sink(shell: Shell, clie
 def test_a_table_that_only_looks_like_progress_is_refused(client: MetastoreClient) -> None:
     client.create_table("web.mine__progress", columns={"id": "int"})
     for name in ("web.mine__progress", "web.alerts"):
-        with pytest.raises(ConfigurationError, match="is no progress of a sink"):
+        with pytest.raises(ConfigurationError, match="is not the progress table of a sink"):
             latest_progress(client, name)
 
 
@@ -216,7 +231,7 @@ def test_adopt_lets_a_new_checkpoint_write_and_refuses_the_old_one(
         "next:   batch 0 of query q2, or a later one, will be written",
         "query q1 is refused from now on",
     ]
-    assert told[5].startswith("CAUTION: a new query reads its sources from where it is told to start")
+    assert told[5].startswith("CAUTION: a new query reads its sources from its own starting offsets")
     assert micro_batch(client, "q2", 0)
     with pytest.raises(SinkConflict, match="belongs to Spark query q2"):
         micro_batch(client, "q1", 3)
@@ -291,10 +306,36 @@ def test_adopt_says_when_a_batch_of_the_checkpoint_was_begun_and_not_finished(sh
     )
 
 
-def test_adopt_says_when_batches_will_be_skipped_that_the_checkpoint_never_had(shell: Shell, tmp_path: Path) -> None:
+def test_adopt_refuses_a_batch_that_the_checkpoint_does_not_have(shell: Shell, tmp_path: Path) -> None:
+    """The query would plan others under its number, and they would be skipped."""
     checkpoint = checkpoint_at(tmp_path / "checkpoint", "q1", committed=-1)
-    told = shell.done("sinks", "adopt", "web.alerts", "--checkpoint", checkpoint, "--batch-id", "5").out
-    assert "CAUTION: the checkpoint knows no batch above -1; those up to 5 are skipped" in told
+    outcome = shell("sinks", "adopt", "web.alerts", "--checkpoint", checkpoint, "--batch-id", "5")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "batch 5 is not in the checkpoint" in outcome.err
+
+
+def test_a_restored_checkpoint_goes_on_when_the_operator_chooses(
+    shell: Shell, client: MetastoreClient, tmp_path: Path
+) -> None:
+    for batch_id in range(3):
+        micro_batch(client, "q1", batch_id)
+    checkpoint = checkpoint_at(tmp_path / "checkpoint", "q1", committed=1)
+    replanned = 'v1\n{"batchTimestampMs": 5}'
+    with pytest.raises(SinkConflict, match=r"planned again.*--batch-id 1"):
+        micro_batch(client, "q1", 2, plan=replanned)
+
+    outcome = shell("sinks", "adopt", "web.alerts", "--checkpoint", checkpoint)
+    assert outcome.code == 1
+    assert "batch 2 is not in the checkpoint" in outcome.err
+    assert "or give --batch-id 1" in outcome.err
+
+    (checkpoint / "offsets" / "2").write_text(replanned)
+    skipped = shell.done("sinks", "adopt", "web.alerts", "--checkpoint", checkpoint, "--batch-id", "2").out
+    assert "now:    query q1, last batch 2" in skipped
+    assert not micro_batch(client, "q1", 2, plan=replanned)
+    written = shell.done("sinks", "adopt", "web.alerts", "--checkpoint", checkpoint, "--batch-id", "1").out
+    assert "CAUTION: this sink has committed its batches up to 2 before" in written
+    assert micro_batch(client, "q1", 2, plan=replanned)
 
 
 def test_adopt_leaves_other_sources_of_the_sink_alone(shell: Shell, client: MetastoreClient) -> None:
@@ -303,7 +344,7 @@ def test_adopt_leaves_other_sources_of_the_sink_alone(shell: Shell, client: Meta
     shell.done("sinks", "adopt", "web.alerts", "--query-id", "q1")
     after = latest_progress(client, PROGRESS)
     assert after["a.json"] == before
-    assert after[SPARK_SOURCE].position == position_of("q1", -1)
+    assert after[SPARK_SOURCE].position == {"query_id": "q1", "batch_id": -1}
 
 
 def test_adopt_refuses_a_sink_of_another_table(shell: Shell, client: MetastoreClient) -> None:
@@ -373,7 +414,7 @@ def test_adopting_from_python_tells_the_same(client: MetastoreClient) -> None:
     assert (adoption.query_id, adoption.batch_id, adoption.last_written) == ("q2", -1, None)
     assert adoption.is_changed
     for query_id, batch_id in (("", None), ("q2", -2)):
-        with pytest.raises(ConfigurationError, match="give an id"):
+        with pytest.raises(ConfigurationError, match=r"give (the id|-1 or more)"):
             adopt_query(client, "web.alerts", "alerts", query_id, batch_id)
 
 
@@ -410,4 +451,4 @@ def test_sinks_need_no_spark(client: MetastoreClient, shell: Shell, metastore_ur
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert bound_now(client) == position_of("q2", -1)
+    assert bound_now(client) == {"query_id": "q2", "batch_id": -1}

@@ -20,7 +20,9 @@ ROWS_A_PARTITION_AND_FLUSH = 5
 
 
 def main(folder: Path, partitions: int, flushes: int, buffer_mib: int) -> dict[str, Any]:
-    with hi.connect_metastore(f"sqlite:///{folder}/metastore.db", warehouse=str(folder / "warehouse")) as ms:
+    with hi.connect_metastore(
+        f"sqlite:///{folder}/metastore.db", warehouse=str(folder / "warehouse"), create=True
+    ) as ms:
         ms.create_database("many", if_not_exists=True)
         ms.create_table("many.parts", columns={"id": "bigint", "msg": "string"}, partition_keys={"p": "int"})
         settings = {"max_buffer_bytes": buffer_mib << 20, "max_partitions_per_transaction": partitions}

@@ -20,27 +20,24 @@ from hive_ingest.errors import (
     StreamingIOFailure,
 )
 from hive_ingest.metastore_client import MetastoreClient
+from tests.support import connections
+from tests.support.rows import ids, rows
+from tests.support.tables import create_table, files_of
 
 
 @pytest.fixture
 def ms(metastore: MetastoreClient) -> MetastoreClient:
-    metastore.create_database("web")
-    metastore.create_table("web.plain", columns={"id": "int"})
-    metastore.create_table("web.parts", columns={"id": "int"}, partition_keys={"part": "string"})
-    metastore.create_table("web.buckets", columns={"id": "int"}, bucket_columns=["id"], num_buckets=3)
+    create_table(metastore, "plain")
+    create_table(metastore, "parts", partition_keys={"part": "string"})
+    create_table(metastore, "buckets", bucket_columns=["id"], num_buckets=3)
     return metastore
 
 
 def connect(client: MetastoreClient, table: str, **more: Any) -> StreamingConnection:
-    return StreamingConnection.connect(client, database="web", table=table, record_writer=hi.ArrowWriter(), **more)
+    return connections.connect(client, table, record_writer=hi.ArrowWriter(), **more)
 
 
-def rows(*ids: int, part: str | None = None) -> pa.Table:
-    columns: dict[str, Any] = {"id": pa.array(ids, pa.int32())}
-    return pa.table(columns | ({"part": [part] * len(ids)} if part is not None else {}))
-
-
-def prepared(conn: StreamingConnection, data: pa.Table, **ids: int) -> PreparedWrite:
+def prepared(conn: StreamingConnection, data: pa.Table, **ids: Any) -> PreparedWrite:
     """As another process would: everything passes through pickle."""
     shared = pickle.loads(pickle.dumps(conn.share_transaction()))
     with JoinedTransaction(shared, hi.ArrowWriter(), **ids) as writer:
@@ -52,20 +49,11 @@ def prepared(conn: StreamingConnection, data: pa.Table, **ids: int) -> PreparedW
     return made
 
 
-def ids(ms: MetastoreClient, table: str) -> list[int]:
-    return sorted(hi.read_table(ms, f"web.{table}")["id"].to_pylist())
-
-
-def files(ms: MetastoreClient, table: str) -> list[str]:
-    root = Path(ms.get_table(f"web.{table}").location.removeprefix("file:"))
-    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
-
-
 def test_rows_of_joined_writers_are_visible_with_the_owners_commit_and_not_before(ms: MetastoreClient) -> None:
     with connect(ms, "plain") as conn:
         conn.begin_transaction()
-        made = [prepared(conn, rows(i, i + 100), writer_bucket=i) for i in (1, 2)]
-        conn.write(rows(0))
+        made = [prepared(conn, rows([i, i + 100]), writer_bucket=i) for i in (1, 2)]
+        conn.write(rows([0]))
         assert ids(ms, "plain") == []
         conn.commit_transaction(prepared=made)
         assert conn.stats.rows_committed == 5
@@ -77,10 +65,12 @@ def test_rows_of_joined_writers_are_visible_with_the_owners_commit_and_not_befor
 def test_writers_of_a_bucketed_table_differ_by_statement(ms: MetastoreClient) -> None:
     with connect(ms, "buckets") as conn:
         conn.begin_transaction()
-        made = [prepared(conn, rows(*range(i * 10, i * 10 + 10)), statement_id=i) for i in range(3)]
+        made = [prepared(conn, rows(range(i * 10, i * 10 + 10)), statement_id=i) for i in range(3)]
         conn.commit_transaction(prepared=made)
     assert ids(ms, "buckets") == list(range(30))
-    assert {name.split("/")[0] for name in files(ms, "buckets")} == {f"delta_0000001_0000001_000{i}" for i in range(3)}
+    assert {name.split("/")[0] for name in files_of(ms, "buckets")} == {
+        f"delta_0000001_0000001_000{i}" for i in range(3)
+    }
     unique = hi.read_table(ms, "web.buckets", row_ids=True)["row__id"].to_pylist()
     assert len({tuple(row.values()) for row in unique}) == 30
 
@@ -88,20 +78,20 @@ def test_writers_of_a_bucketed_table_differ_by_statement(ms: MetastoreClient) ->
 def test_an_aborted_transaction_takes_the_files_of_all_its_writers_with_it(ms: MetastoreClient) -> None:
     with connect(ms, "parts") as conn:
         conn.begin_transaction()
-        prepared(conn, rows(1, 2, part="a"), writer_bucket=1)
-        assert files(ms, "parts") != []
+        prepared(conn, rows([1, 2], part="a"), writer_bucket=1)
+        assert files_of(ms, "parts") != []
         conn.abort_transaction()
-    assert files(ms, "parts") == []
+    assert files_of(ms, "parts") == []
 
 
 def test_what_nobody_hands_over_is_removed_with_the_commit(ms: MetastoreClient) -> None:
     with connect(ms, "parts") as conn:
         conn.begin_transaction()
-        wanted = prepared(conn, rows(1, part="a"), writer_bucket=1)
-        prepared(conn, rows(1, part="a"), writer_bucket=1)  # a second attempt of the same share
+        wanted = prepared(conn, rows([1], part="a"), writer_bucket=1)
+        prepared(conn, rows([1], part="a"), writer_bucket=1)  # a second attempt of the same share
         conn.commit_transaction(prepared=[wanted])
     assert ids(ms, "parts") == [1]
-    assert [name for name in files(ms, "parts") if ".hive_ingest" in name] == []
+    assert [name for name in files_of(ms, "parts") if ".hive_ingest" in name] == []
 
 
 def test_a_late_writer_of_an_ended_transaction_leaves_nothing_after_the_next_connect(ms: MetastoreClient) -> None:
@@ -110,11 +100,11 @@ def test_a_late_writer_of_an_ended_transaction_leaves_nothing_after_the_next_con
         shared = conn.share_transaction()
         conn.commit_transaction()
     with JoinedTransaction(shared, hi.ArrowWriter(), writer_bucket=1) as zombie:
-        zombie.write(rows(1))
+        zombie.write(rows([1]))
         zombie.prepare()
-    assert files(ms, "plain") != []
+    assert files_of(ms, "plain") != []
     with connect(ms, "plain"):
-        assert files(ms, "plain") == []
+        assert files_of(ms, "plain") == []
     assert ids(ms, "plain") == []
 
 
@@ -122,18 +112,18 @@ def test_a_late_writer_of_an_ended_transaction_leaves_nothing_after_the_next_con
 def test_two_writers_with_the_same_place_are_refused(ms: MetastoreClient, table: str) -> None:
     with connect(ms, table) as conn:
         conn.begin_transaction()
-        made = [prepared(conn, rows(7)) for _ in range(2)]
+        made = [prepared(conn, rows([7])) for _ in range(2)]
         with pytest.raises(ConnectionMisuse, match="its own statement_id or writer_bucket"):
             conn.commit_transaction(prepared=made)
         assert conn.state is TransactionState.FAILED
         conn.abort_transaction()
-    assert files(ms, table) == []
+    assert files_of(ms, table) == []
 
 
 def test_what_was_prepared_in_another_transaction_is_refused(ms: MetastoreClient) -> None:
     with connect(ms, "plain") as conn:
         conn.begin_transaction()
-        old = prepared(conn, rows(1))
+        old = prepared(conn, rows([1]))
         conn.abort_transaction()
         conn.begin_transaction()
         with pytest.raises(ConnectionMisuse, match="cannot be committed by transaction"):
@@ -143,7 +133,7 @@ def test_what_was_prepared_in_another_transaction_is_refused(ms: MetastoreClient
 def test_a_prepared_file_that_has_vanished_fails_the_commit(ms: MetastoreClient) -> None:
     with connect(ms, "plain") as conn:
         conn.begin_transaction()
-        made = prepared(conn, rows(1), writer_bucket=1)
+        made = prepared(conn, rows([1]), writer_bucket=1)
         Path(made.files[0].location.path).unlink()
         with pytest.raises(StreamingIOFailure, match=r"no such file"):
             conn.commit_transaction(prepared=[made])
@@ -154,13 +144,13 @@ def test_a_prepared_file_that_has_vanished_fails_the_commit(ms: MetastoreClient)
 def test_the_limit_of_partitions_holds_for_all_writers_together(ms: MetastoreClient) -> None:
     with connect(ms, "parts", settings={"max_partitions_per_transaction": 2}) as conn:
         conn.begin_transaction()
-        made = [prepared(conn, rows(1, part=part)) for part in "abc"]
+        made = [prepared(conn, rows([1], part=part)) for part in "abc"]
         with pytest.raises(PartitionCreationFailed, match="max_partitions_per_transaction=2"):
             conn.commit_transaction(prepared=made)
 
 
 @pytest.mark.parametrize("number", [{"statement_id": 4096}, {"writer_bucket": 4096}, {"writer_bucket": -1}])
-def test_an_id_without_room_is_refused_before_the_first_row(ms: MetastoreClient, number: dict[str, int]) -> None:
+def test_an_id_without_room_is_refused_before_the_first_row(ms: MetastoreClient, number: dict[str, Any]) -> None:
     with connect(ms, "plain") as conn:
         conn.begin_transaction()
         with pytest.raises(ConfigurationError, match="out of range"):
@@ -175,7 +165,7 @@ def test_a_joined_writer_that_fails_leaves_no_file_and_the_owner_can_still_commi
         with pytest.raises(SerializationError), writer:
             writer.write(pa.table({"id": ["no number"]}))
         assert writer.state is TransactionState.ABORTED
-        conn.write(rows(1))
+        conn.write(rows([1]))
         conn.commit_transaction()
     assert ids(ms, "plain") == [1]
 
@@ -186,7 +176,7 @@ def test_a_prepared_writer_takes_no_more_rows(ms: MetastoreClient) -> None:
         with JoinedTransaction(conn.share_transaction(), hi.ArrowWriter(), writer_bucket=1) as writer:
             writer.prepare()
             with pytest.raises(InvalidTransactionState, match="PREPARED_FOR_COMMIT"):
-                writer.write(rows(1))
+                writer.write(rows([1]))
         conn.abort_transaction()
 
 

@@ -18,7 +18,7 @@ from hive_ingest.connection import StreamingConnection, TransactionState
 from hive_ingest.errors import ConnectionMisuse
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.testing import faults
-from tests.unit.transactions.waiting import wait_until
+from tests.support.waiting import wait_until
 
 #: Ends a process that hangs, with the stacks of all threads.
 PREAMBLE = """

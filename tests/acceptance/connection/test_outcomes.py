@@ -10,12 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import hive_ingest as hi
 from hive_ingest.acid.bucket_codec import encode_bucket
 from hive_ingest.acid.names import BaseName
 from hive_ingest.connection import StreamingConnection, TransactionState
 from hive_ingest.errors import CommitOutcomeUnknown, TxnAborted
-from hive_ingest.metastore_client import MetastoreClient, connect_metastore
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import (
     DataOperationType,
     LockComponent,
@@ -27,35 +26,26 @@ from hive_ingest.model import (
     WriteId,
 )
 from hive_ingest.orc.acid_writer import AcidOrcWriter
-from hive_ingest.record_writer import StrictJsonWriter
-from hive_ingest.storage.location import open_store
+from hive_ingest.storage import open_store
 from hive_ingest.testing import AnswerLost, CrashPoint, FaultError, faults
+from tests.support import connections
+from tests.support.metastores import connect_in
+from tests.support.rows import ids
+from tests.support.tables import create_table, table_folder
 
 FORTY_EIGHT_HOURS = 48 * 3600.0
 
 
 @pytest.fixture
 def ms(metastore: MetastoreClient) -> MetastoreClient:
-    metastore.create_database("web")
-    metastore.create_table("web.t", columns={"id": "int"})
-    metastore.create_table("web.p", columns={"id": "int"}, partition_keys={"part": "string"})
+    create_table(metastore)
+    create_table(metastore, "p", partition_keys={"part": "string"})
     return metastore
 
 
 def connect(client: Any, table: str = "t", **options: Any) -> StreamingConnection:
     settings = {"commit_retry_seconds": 1.0, "lock_wait_seconds": 20.0}
-    writer = StrictJsonWriter()
-    return StreamingConnection.connect(
-        client, database="web", table=table, record_writer=writer, settings=settings, **options
-    )
-
-
-def ids(client: MetastoreClient, table: str = "t") -> list[int]:
-    return sorted(hi.read_table(client, f"web.{table}").column("id").to_pylist())
-
-
-def root(client: MetastoreClient, table: str = "t") -> Path:
-    return Path(client.get_table(f"web.{table}").location.removeprefix("file:"))
+    return connections.connect(client, table, settings=settings, **options)
 
 
 # -- a lost answer -------------------------------------------------------------------------------------
@@ -80,6 +70,26 @@ def test_progress_decides_when_the_metastore_has_forgotten_the_commit(
         conn.write(b'{"id": 1}')
         conn.commit_transaction(positions={"a": 1})
         assert conn.state is TransactionState.COMMITTED
+    assert ids(ms) == [1]
+
+
+def test_a_commit_whose_progress_cannot_be_read_is_unknown(
+    ms: MetastoreClient, metastore_uri: str, forget_commits: Callable[[str], None]
+) -> None:
+    """It was raised as an error of the file system, which says that nothing was committed."""
+
+    def forget_and_damage() -> None:
+        forget_commits(metastore_uri)
+        for file in table_folder(ms, "s__progress").rglob("bucket_*"):
+            file.write_bytes(b"damaged")
+
+    lossy = AnswerLost(ms, {"commit_txn": 1}, after=forget_and_damage)
+    with connect(lossy, sink="s", sources=["a"]) as conn:
+        conn.begin_transaction()
+        conn.write(b'{"id": 1}')
+        with pytest.raises(CommitOutcomeUnknown):
+            conn.commit_transaction(positions={"a": 1})
+        assert conn.state is TransactionState.UNKNOWN
     assert ids(ms) == [1]
 
 
@@ -114,7 +124,7 @@ def test_a_transaction_aborted_behind_our_back_is_told_as_aborted_and_leaves_no_
         ):
             conn.commit_transaction()
         assert conn.state is TransactionState.ABORTED
-        assert list(root(ms).glob("delta_*")) == []
+        assert list(table_folder(ms).glob("delta_*")) == []
         with conn.transaction():
             conn.write(b'{"id": 2}')
     assert ids(ms) == [2]
@@ -143,16 +153,14 @@ def test_rows_published_and_never_committed_stay_invisible_for_ever(
     conn.write(b'{"id": 1, "part": "x"}')
     with faults(CrashPoint("after_publish")), pytest.raises(FaultError):
         conn.commit_transaction()
-    published = list(root(ms, table).glob("**/delta_*/bucket_*"))
+    published = list(table_folder(ms, table).glob("**/delta_*/bucket_*"))
     assert published, "nothing was published: the test tests nothing"
     keep = [(path, path.read_bytes()) for path in published]
     conn.close()
     for path, data in keep:  # a killed writer could not have removed them
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-    with connect_metastore(
-        metastore_uri, warehouse=tmp_path / "warehouse", clock_offset_seconds=FORTY_EIGHT_HOURS
-    ) as later:
+    with connect_in(tmp_path, metastore_uri, clock_offset_seconds=FORTY_EIGHT_HOURS) as later:
         for _ in range(3):
             later.run_housekeeping()  # type: ignore[attr-defined]  # the embedded metastore's own
         assert ids(later, table) == []
@@ -178,7 +186,7 @@ def overwrite(
     answer = client.lock(LockRequest((component,), txn))
     while answer.state is LockState.WAITING:
         answer = client.check_lock(answer.lock_id)
-    folder = root(client, table) if table == "t" else root(client, table) / "part=x"
+    folder = table_folder(client, table) if table == "t" else table_folder(client, table) / "part=x"
     write_base(write_id, folder / str(BaseName(write_id)), rows)
     if before_commit is not None:
         before_commit()

@@ -3,44 +3,35 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import hive_ingest as hi
 from hive_ingest.connection import StreamingConnection
 from hive_ingest.errors import LockTimeout
 from hive_ingest.metastore_client import MetastoreClient
+from tests.support import connections
+from tests.support.rows import ids, rows
+from tests.support.tables import create_table, table_folder
 
 
 @pytest.fixture
 def ms(metastore: MetastoreClient) -> MetastoreClient:
-    metastore.create_database("web")
-    metastore.create_table("web.plain", columns={"id": "int"})
-    metastore.create_table("web.parts", columns={"id": "int"}, partition_keys={"part": "string"})
+    create_table(metastore, "plain")
+    create_table(metastore, "parts", partition_keys={"part": "string"})
     hi.append(metastore, "web.plain", rows([1, 2]))
-    hi.append(metastore, "web.parts", rows([1, 2], ["a", "b"]))
+    hi.append(metastore, "web.parts", rows([1, 2], part=["a", "b"]))
     return metastore
-
-
-def rows(ids: list[int], parts: list[str] | None = None) -> pa.Table:
-    columns: dict[str, Any] = {"id": pa.array(ids, pa.int32())}
-    return pa.table(columns | ({"part": parts} if parts is not None else {}))
 
 
 def connect(client: MetastoreClient, table: str, **more: Any) -> StreamingConnection:
     more = {"overwrite": True} | more
-    return StreamingConnection.connect(client, database="web", table=table, record_writer=hi.ArrowWriter(), **more)
-
-
-def ids(ms: MetastoreClient, table: str) -> list[int]:
-    return sorted(hi.read_table(ms, f"web.{table}")["id"].to_pylist())
+    return connections.connect(client, table, record_writer=hi.ArrowWriter(), **more)
 
 
 def names(ms: MetastoreClient, table: str) -> set[str]:
-    root = Path(ms.get_table(f"web.{table}").location.removeprefix("file:"))
+    root = table_folder(ms, table)
     return {path.name for path in root.rglob("*") if path.is_dir() and path.name.startswith(("base", "delta"))}
 
 
@@ -63,7 +54,7 @@ def test_an_overwrite_without_rows_empties_the_table(ms: MetastoreClient) -> Non
 
 def test_only_the_partitions_written_are_replaced(ms: MetastoreClient) -> None:
     with connect(ms, "parts") as conn, conn.transaction():
-        conn.write(rows([5, 6], ["b", "c"]))
+        conn.write(rows([5, 6], part=["b", "c"]))
     assert ids(ms, "parts") == [1, 5, 6]
 
 

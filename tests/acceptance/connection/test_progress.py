@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,23 +27,25 @@ from hive_ingest.errors import (
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table, TableName
 from hive_ingest.record_writer import StrictJsonWriter
+from tests.services.kinds import Address
+from tests.support import connections
+from tests.support.metastores import connect_in
+from tests.support.rows import ids
+from tests.support.tables import create_table
 
 
 @pytest.fixture
 def ms(metastore: MetastoreClient) -> MetastoreClient:
-    metastore.create_database("web")
-    metastore.create_table("web.t", columns={"id": "int"})
+    create_table(metastore)
     return metastore
 
 
-def connect(client: MetastoreClient, *sources: str, table: str = "t", **options: Any) -> StreamingConnection:
+def connect(client: Any, *sources: str, table: str = "t", **options: Any) -> StreamingConnection:
     options.setdefault("sink", "flights")
     settings = {"lock_wait_seconds": 1.0} | options.pop("settings", {})
-    return StreamingConnection.connect(
+    return connections.connect(
         client,
-        database="web",
-        table=table,
-        record_writer=StrictJsonWriter(),
+        table,
         sources=sources,
         settings=settings,
         agent_info=options.pop("agent_info", "test"),
@@ -53,10 +57,6 @@ def commit(conn: StreamingConnection, row: int, positions: dict[str, Any]) -> No
     conn.begin_transaction()
     conn.write(f'{{"id": {row}}}'.encode())
     conn.commit_transaction(positions=positions)
-
-
-def ids(client: MetastoreClient) -> list[int]:
-    return sorted(hi.read_table(client, "web.t").column("id").to_pylist())
 
 
 def positions(conn: StreamingConnection) -> dict[str, Any]:
@@ -275,7 +275,7 @@ class AsHive3:
 
 
 def test_a_sink_goes_on_after_the_metastore_was_upgraded_from_hive_3(ms: MetastoreClient) -> None:
-    with connect(AsHive3(ms), "a") as conn:  # type: ignore[arg-type]
+    with connect(AsHive3(ms), "a") as conn:
         commit(conn, 1, {"a": 1})
     with connect(ms, "a") as conn:
         conn.begin_transaction()
@@ -307,3 +307,26 @@ def test_an_exclusive_lock_on_the_data_is_told_as_such(ms: MetastoreClient) -> N
         conn.begin_transaction()
     assert not isinstance(caught.value, SinkInUse)
     assert ms.get_valid_txns().open == (txn,)
+
+
+def test_an_owner_waits_for_its_source_longer_than_a_dead_one_can_hold_it(
+    metastore_timing_out: Callable[[float], Address], tmp_path: Path
+) -> None:
+    """The wait was shorter than the time-out: whoever took over on another host gave up, with rows left to write."""
+    address = metastore_timing_out(400)
+    with connect_in(tmp_path, address.uri, **address.options) as client:
+        client.create_database("web")
+        client.create_table("web.t", columns={"id": "int"})
+        for given, sink, expected in (({}, "flights", 600), ({}, None, 180), ({"lock_wait_seconds": 7}, "flights", 7)):
+            with StreamingConnection.connect(
+                client,
+                database="web",
+                table="t",
+                record_writer=StrictJsonWriter(),
+                settings=given,
+                sink=sink,
+                sources=["a"] if sink else [],
+            ) as connection:
+                connection.begin_transaction()
+                assert connection.share_transaction().settings.lock_wait_seconds == expected
+                connection.abort_transaction()

@@ -7,7 +7,6 @@ import os
 import threading
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -29,15 +28,14 @@ from hive_ingest.errors import (
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import LockState, LockType, TxnId
 from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
-from tests.unit.transactions.waiting import wait_until
+from tests.support import connections
+from tests.support.rows import ids
+from tests.support.tables import files_of
+from tests.support.waiting import wait_until
 
 
 def record(id: int, msg: str = "m", **partition: Any) -> bytes:
     return json.dumps({"id": id, "msg": msg, **partition}).encode()
-
-
-def ids(client: MetastoreClient, table: str) -> list[int]:
-    return sorted(hi.read_table(client, table, columns=["id"]).column("id").to_pylist())
 
 
 @pytest.fixture
@@ -55,20 +53,13 @@ def ms(metastore: MetastoreClient) -> MetastoreClient:
 
 
 def connect(client: MetastoreClient, table: str = "plain", **options: Any) -> StreamingConnection:
-    options.setdefault("record_writer", StrictJsonWriter())
-    return StreamingConnection.connect(client, database="web", table=table, agent_info="test", **options)
+    return connections.connect(client, table, agent_info="test", **options)
 
 
 @pytest.fixture
 def conn(ms: MetastoreClient) -> Iterator[StreamingConnection]:
     with connect(ms) as connection:
         yield connection
-
-
-def files(client: MetastoreClient, table: str) -> list[str]:
-    """What lies in the table's folder, hidden leftovers included."""
-    root = Path(client.get_table(table).location.removeprefix("file:"))
-    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
 
 # -- transactions --------------------------------------------------------------------------------------
@@ -115,7 +106,7 @@ def test_each_transaction_is_one_delta_with_one_file_a_bucket(ms: MetastoreClien
     for i in range(2):
         with conn.transaction():
             conn.write(record(i))
-    assert files(ms, "web.plain") == [
+    assert files_of(ms, "web.plain") == [
         "delta_0000001_0000001_0000/_orc_acid_version",
         "delta_0000001_0000001_0000/bucket_00000",
         "delta_0000002_0000002_0000/_orc_acid_version",
@@ -129,7 +120,7 @@ def test_an_aborted_transaction_leaves_neither_row_nor_file(ms: MetastoreClient,
     conn.flush()
     conn.abort_transaction()
     assert conn.state is TransactionState.ABORTED
-    assert files(ms, "web.plain") == []
+    assert files_of(ms, "web.plain") == []
     with conn.transaction():
         conn.write(record(2))
     assert ids(ms, "web.plain") == [2]
@@ -143,7 +134,7 @@ def test_empty_transactions_may_commit_and_abort(ms: MetastoreClient) -> None:
             conn.begin_transaction()
             conn.abort_transaction()
             with conn.transaction():
-                conn.write(b"")
+                conn.write([])
         assert ids(ms, f"web.{table}") == []
 
 
@@ -172,7 +163,7 @@ def test_a_bad_record_fails_the_transaction_and_only_abort_is_legal(
     with pytest.raises(InvalidTransactionState, match="abort_transaction"):
         conn.write(record(4))
     conn.abort_transaction()
-    assert files(ms, "web.plain") == []
+    assert files_of(ms, "web.plain") == []
     with conn.transaction():
         conn.write(record(5))
     assert ids(ms, "web.plain") == [5]
@@ -210,7 +201,7 @@ def test_close_aborts_what_is_open(ms: MetastoreClient) -> None:
         conn.begin_transaction()
         conn.write(record(1))
     assert ids(ms, "web.plain") == []
-    assert files(ms, "web.plain") == []
+    assert files_of(ms, "web.plain") == []
     assert ms.show_locks() == []
 
 
@@ -315,6 +306,7 @@ def test_write_ids_grow_by_one_a_transaction(ms: MetastoreClient, conn: Streamin
     seen = []
     for _ in range(3):
         with conn.transaction():
+            assert conn.write_id is not None
             seen.append(conn.write_id)
     assert seen == [1, 2, 3]
     assert ms.get_valid_write_ids(["web.plain"]) == [ValidWriteIdList(conn.table.name, seen[-1])]
@@ -371,6 +363,38 @@ def test_a_char_names_the_same_partition_static_or_dynamic(ms: MetastoreClient) 
     assert sorted(hi.read_table(ms, "web.chars").to_pydict()["id"]) == [1, 2, 3]
 
 
+@pytest.mark.parametrize(
+    ("type_", "given", "name", "value"),
+    [
+        ("int", "01", "1", 1),
+        ("decimal(5,2)", "1.50", "1.5", "1.50"),
+        ("boolean", "TRUE", "true", True),
+        ("date", "2024-02-29", "2024-02-29", "2024-02-29"),
+        ("char(3)", "a", "a  ", "a  "),
+    ],
+)
+def test_a_static_value_names_the_partition_that_its_value_has(
+    ms: MetastoreClient, type_: str, given: str, name: str, value: object
+) -> None:
+    """`"01"` once made a second folder beside `1`."""
+    ms.create_table("web.typed", columns={"id": "int"}, partition_keys={"k": type_})
+    with connect(ms, "typed", static_partition_values=[given]) as conn, conn.transaction():
+        conn.write({"id": 1})
+    with connect(ms, "typed") as conn, conn.transaction():
+        conn.write({"id": 2, "k": value})
+    assert ms.list_partition_names("web.typed") == [f"k={name}"]
+    assert sorted(hi.read_table(ms, "web.typed").to_pydict()["id"]) == [1, 2]
+
+
+def test_a_static_value_that_is_not_of_its_keys_type_is_refused_at_connect(ms: MetastoreClient) -> None:
+    """It was once committed, and every read of the table failed."""
+    ms.create_table("web.typed", columns={"id": "int"}, partition_keys={"year": "int"})
+    for values in (["20x"], [2024], "2024"):
+        with pytest.raises(StreamingConnectionError, match="static"):
+            connect(ms, "typed", static_partition_values=values)
+    assert hi.read_table(ms, "web.typed").num_rows == 0
+
+
 def test_the_last_fields_of_delimited_text_are_the_dynamic_partitions(ms: MetastoreClient) -> None:
     writer = StrictDelimitedInputWriter(field_delimiter=",")
     with connect(ms, "alerts", record_writer=writer) as conn, conn.transaction():
@@ -393,7 +417,7 @@ def test_more_partitions_than_the_limit_are_refused_and_nothing_is_left(ms: Meta
         with pytest.raises(PartitionCreationFailed, match="max_partitions_per_transaction=3"):
             conn.commit_transaction()
         conn.abort_transaction()
-    assert files(ms, "web.alerts") == []
+    assert files_of(ms, "web.alerts") == []
 
 
 @pytest.mark.only_on(["sqlite", "postgres", "hive401"], because="Hive 3 knows no key and value")
@@ -557,7 +581,7 @@ def test_an_unclosed_connection_warns_and_aborts(ms: MetastoreClient) -> None:
     conn.write(record(1))
     with pytest.warns(ResourceWarning, match=r"web\.plain was not closed"):
         del conn
-    wait_until(lambda: ms.get_valid_txns().open == () and files(ms, "web.plain") == [])
+    wait_until(lambda: ms.get_valid_txns().open == () and files_of(ms, "web.plain") == [])
 
 
 # -- big and small -------------------------------------------------------------------------------------
@@ -588,6 +612,6 @@ def test_many_small_partitions_share_their_spills_and_get_one_file_each(ms: Meta
                 )
         assert conn.stats.spills >= 3
     assert ids(ms, "web.alerts") == list(range(80_000))
-    data = [name for name in files(ms, "web.alerts") if "bucket_" in name]
+    data = [name for name in files_of(ms, "web.alerts") if "bucket_" in name]
     assert len(data) == len(set(data))
     assert {name.split("/")[1] for name in data} == {f"country={i}" for i in range(30)}

@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 import hive_ingest as hi
-from hive_ingest.connection import StreamingConnection, TransactionState
+from hive_ingest.connection import TransactionState
 from hive_ingest.errors import MetastoreUnavailable, StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.storage.local_store import LocalOutputFile
 from hive_ingest.testing import AnswerLost
-from tests.parts.kinds import Address
+from tests.services.kinds import Address
+from tests.support.connections import connect
+from tests.support.metastores import connect_in
+from tests.support.tables import create_table, files_of
 
 ROWS = b"\n".join(b'{"id": %d, "part": "p%d"}' % (i, i % 5) for i in range(1000))
 #: Every call of the metastore that a transaction makes after its begin, and what is left when its answer is lost.
@@ -27,22 +30,12 @@ CALLS_OF_BEGIN = ["open_txns", "allocate_table_write_ids", "lock", "get_valid_wr
 
 @pytest.fixture
 def ms(metastore: MetastoreClient) -> MetastoreClient:
-    metastore.create_database("web")
-    metastore.create_table("web.t", columns={"id": "int"}, partition_keys={"part": "string"})
+    create_table(metastore, partition_keys={"part": "string"})
     return metastore
-
-
-def connect(client: Any) -> StreamingConnection:
-    return StreamingConnection.connect(client, database="web", table="t", record_writer=hi.StrictJsonWriter())
 
 
 def count(client: MetastoreClient) -> int:
     return int(hi.read_table(client, "web.t").num_rows)
-
-
-def files(client: MetastoreClient) -> list[Path]:
-    root = Path(client.get_table("web.t").location.removeprefix("file:"))
-    return [path for path in root.rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize("written_before", [0, 1, 3, 5])
@@ -67,7 +60,7 @@ def test_a_full_disk_fails_the_transaction_and_the_next_one_works(
                 conn.commit_transaction()
         assert conn.state is TransactionState.FAILED
         conn.abort_transaction()
-        assert files(ms) == []
+        assert files_of(ms) == []
         with conn.transaction():
             conn.write(ROWS)
     assert count(ms) == 1000
@@ -85,7 +78,7 @@ def test_a_metastore_lost_during_a_commit_fails_it_and_the_next_one_works(ms: Me
         assert conn.state is TransactionState.FAILED
         conn.abort_transaction()
         assert count(ms) == 0
-        assert files(ms) == []
+        assert files_of(ms) == []
         with conn.transaction():
             conn.write(ROWS)
     assert count(ms) == 1000
@@ -103,7 +96,7 @@ def test_heartbeats_lost_during_a_commit_for_longer_fail_it_before_anything_is_p
     metastore_timing_out: Callable[[float], Address], tmp_path: Path
 ) -> None:
     address = metastore_timing_out(TXN_TIMEOUT_SECONDS)
-    with hi.connect_metastore(address.uri, warehouse=tmp_path / "warehouse", **address.options) as ms:
+    with connect_in(tmp_path, address.uri, **address.options) as ms:
         ms.create_database("web")
         ms.create_table("web.t", columns={"id": "int"}, partition_keys={"part": "string"})
         with connect(AnswerLost(ms, {"heartbeat": 1000, "heartbeat_txn_range": 1000})) as conn:
@@ -113,7 +106,7 @@ def test_heartbeats_lost_during_a_commit_for_longer_fail_it_before_anything_is_p
                 conn.commit_transaction()
             conn.abort_transaction()
         assert count(ms) == 0
-        assert files(ms) == []
+        assert files_of(ms) == []
 
 
 @pytest.mark.parametrize("call", CALLS_OF_BEGIN)

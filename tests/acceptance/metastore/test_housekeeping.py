@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from hive_ingest.errors import NoSuchLock, NoSuchTxn, TxnAborted
-from hive_ingest.metastore_client import connect_metastore
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient, HousekeepingResult
 from hive_ingest.metastore_client.embedded.housekeeping import LEASE_SECONDS
 from hive_ingest.model import DataOperationType, TxnId, TxnState
@@ -21,18 +20,24 @@ from tests.acceptance.metastore.requests import (
     lock,
     update_partition,
 )
+from tests.support.metastores import connect_in, housekeeping
 
 pytestmark = pytest.mark.only_on(["sqlite", "postgres"], because="housekeeping is called by hand")
 
 HOUR = 3600.0
 
 
+def embedded(uri: str, folder: Path, **options: float) -> EmbeddedMetastoreClient:
+    client = connect_in(folder, uri, **options)
+    assert isinstance(client, EmbeddedMetastoreClient)
+    return client
+
+
 @pytest.fixture
 def ms(metastore_uri: str, tmp_path: Path) -> Iterator[EmbeddedMetastoreClient]:
     """Keeps house only when told."""
     options = {"housekeeping_interval_seconds": 1e6, "aborted_txn_retention_seconds": 24 * HOUR}
-    with connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse", **options) as client:
-        assert isinstance(client, EmbeddedMetastoreClient)
+    with embedded(metastore_uri, tmp_path, **options) as client:
         client.run_housekeeping()
         yield client
 
@@ -40,12 +45,6 @@ def ms(metastore_uri: str, tmp_path: Path) -> Iterator[EmbeddedMetastoreClient]:
 def write(ms: EmbeddedMetastoreClient, txn_id: TxnId, table: str = "t") -> None:
     ms.allocate_table_write_ids(f"db.{table}", [txn_id])
     lock(ms, component(READ, table=table, operation=DataOperationType.INSERT), txn_id=txn_id)
-
-
-def tidy(ms: EmbeddedMetastoreClient) -> HousekeepingResult:
-    result = ms.run_housekeeping()
-    assert result is not None
-    return result
 
 
 # -- time-outs ---------------------------------------------------------------------------------------
@@ -57,7 +56,7 @@ def test_a_silent_transaction_times_out_and_its_locks_go(ms: EmbeddedMetastoreCl
     waiting = lock(ms, component(EXCL_WRITE, table="t"), txn_id=TxnId(0)).lock_id
     ms.clock_offset_seconds = 301
     ms.heartbeat(lock_id=waiting)
-    assert tidy(ms).timed_out_txns == (txn_id,)
+    assert housekeeping(ms).timed_out_txns == (txn_id,)
     with pytest.raises(NoSuchLock):
         ms.check_lock(lock_id)
     assert ms.check_lock(waiting).state is ACQUIRED
@@ -73,7 +72,7 @@ def test_a_transaction_that_beats_does_not_time_out(ms: EmbeddedMetastoreClient)
     for seconds in (200, 400, 600):
         ms.clock_offset_seconds = seconds
         ms.heartbeat(txn_id=txn_id)
-    assert tidy(ms).timed_out_txns == ()
+    assert housekeeping(ms).timed_out_txns == ()
     ms.commit_txn(txn_id)
 
 
@@ -83,7 +82,7 @@ def test_waiting_for_a_lock_counts_as_a_heartbeat(ms: EmbeddedMetastoreClient) -
     ms.clock_offset_seconds = 200
     assert ms.check_lock(waiting.lock_id).state is WAITING
     ms.clock_offset_seconds = 400
-    assert tidy(ms).timed_out_txns == (1,)
+    assert housekeeping(ms).timed_out_txns == (1,)
     assert ms.check_lock(waiting.lock_id).state is ACQUIRED
 
 
@@ -91,16 +90,16 @@ def test_any_number_of_transactions_times_out_in_one_run(ms: EmbeddedMetastoreCl
     for _ in range(3):
         ms.open_txns(1000)
     ms.clock_offset_seconds = 301
-    assert len(tidy(ms).timed_out_txns) == 3000
+    assert len(housekeeping(ms).timed_out_txns) == 3000
     assert len(ms.get_valid_txns().aborted) == 3000
 
 
 def test_the_time_out_is_an_option(metastore_uri: str, tmp_path: Path) -> None:
-    with connect_metastore(metastore_uri, warehouse=tmp_path, txn_timeout_seconds=5) as client:
+    with embedded(metastore_uri, tmp_path, txn_timeout_seconds=5) as client:
         assert client.txn_timeout_seconds == 5
         client.open_txns()
         client.clock_offset_seconds = 6
-        assert len(client.run_housekeeping().timed_out_txns) == 1
+        assert len(housekeeping(client).timed_out_txns) == 1
 
 
 # -- forgetting --------------------------------------------------------------------------------------
@@ -110,9 +109,9 @@ def test_an_empty_aborted_transaction_is_forgotten_after_its_retention(ms: Embed
     (txn_id,) = ms.open_txns()
     ms.abort_txn(txn_id)
     ms.clock_offset_seconds = 23 * HOUR
-    assert tidy(ms).forgotten_txns == 0
+    assert housekeeping(ms).forgotten_txns == 0
     ms.clock_offset_seconds = 25 * HOUR
-    assert tidy(ms).forgotten_txns == 1
+    assert housekeeping(ms).forgotten_txns == 1
     with pytest.raises(NoSuchTxn, match="no longer remembered"):
         ms.abort_txn(txn_id)
 
@@ -120,20 +119,20 @@ def test_an_empty_aborted_transaction_is_forgotten_after_its_retention(ms: Embed
 def test_retention_counts_from_the_abort_not_from_the_last_heartbeat(ms: EmbeddedMetastoreClient) -> None:
     ms.open_txns()
     ms.clock_offset_seconds = 48 * HOUR
-    result = tidy(ms)
+    result = housekeeping(ms)
     assert (result.timed_out_txns, result.forgotten_txns) == ((1,), 0)
-    assert tidy(ms).forgotten_txns == 0
+    assert housekeeping(ms).forgotten_txns == 0
     ms.clock_offset_seconds = 73 * HOUR
-    assert tidy(ms).forgotten_txns == 1
+    assert housekeeping(ms).forgotten_txns == 1
 
 
 def test_an_aborted_transaction_that_wrote_is_never_forgotten(ms: EmbeddedMetastoreClient) -> None:
     (txn_id,) = ms.open_txns()
     write(ms, txn_id)
     ms.clock_offset_seconds = 48 * HOUR
-    tidy(ms)
+    housekeeping(ms)
     ms.clock_offset_seconds = 10_000 * HOUR
-    result = tidy(ms)
+    result = housekeeping(ms)
     assert (result.forgotten_txns, result.pruned_write_ids) == (0, 0)
     (valid,) = ms.get_valid_write_ids(["db.t"])
     assert valid.aborted == (1,)
@@ -144,7 +143,7 @@ def test_a_partition_named_by_add_dynamic_partitions_counts_as_written(ms: Embed
     update_partition(ms, txn_id, "ds=today", DataOperationType.INSERT)
     ms.abort_txn(txn_id)
     ms.clock_offset_seconds = 10_000 * HOUR
-    assert tidy(ms).forgotten_txns == 0
+    assert housekeeping(ms).forgotten_txns == 0
 
 
 # -- TXN_TO_WRITE_ID by min(Z, A, N) of HIVE-18747 -----------------------------------------------------
@@ -154,7 +153,7 @@ def test_write_ids_of_committed_transactions_are_pruned(ms: EmbeddedMetastoreCli
     for txn_id in ms.open_txns(3):
         write(ms, txn_id)
         ms.commit_txn(txn_id)
-    assert tidy(ms).pruned_write_ids == 3
+    assert housekeeping(ms).pruned_write_ids == 3
     (valid,) = ms.get_valid_write_ids(["db.t"])
     assert valid.to_string() == f"db.t:3:{2**63 - 1}::"
 
@@ -164,9 +163,9 @@ def test_an_open_snapshot_keeps_the_write_ids_that_were_open_when_it_began(ms: E
     write(ms, writer)
     (reader,) = ms.open_txns()
     ms.commit_txn(writer)
-    assert tidy(ms).pruned_write_ids == 0
+    assert housekeeping(ms).pruned_write_ids == 0
     ms.commit_txn(reader)
-    assert tidy(ms).pruned_write_ids == 1
+    assert housekeeping(ms).pruned_write_ids == 1
 
 
 def test_the_lowest_aborted_transaction_keeps_all_above_it(ms: EmbeddedMetastoreClient) -> None:
@@ -176,7 +175,7 @@ def test_the_lowest_aborted_transaction_keeps_all_above_it(ms: EmbeddedMetastore
     ms.commit_txn(before)
     ms.abort_txn(aborted)
     ms.commit_txn(after)
-    assert tidy(ms).pruned_write_ids == 1
+    assert housekeeping(ms).pruned_write_ids == 1
     (valid,) = ms.get_valid_write_ids(["db.t"])
     assert valid.to_string() == f"db.t:3:{2**63 - 1}::2"
 
@@ -186,11 +185,11 @@ def test_write_sets_are_kept_while_a_transaction_is_open_that_could_conflict(ms:
     for txn_id in (one, two):
         update_partition(ms, txn_id, "ds=today", DataOperationType.UPDATE)
     ms.commit_txn(one)
-    assert tidy(ms).pruned_write_sets == 0
+    assert housekeeping(ms).pruned_write_sets == 0
     with pytest.raises(TxnAborted, match="write conflict"):
         ms.commit_txn(two, excl_write_enabled=False)
     ms.open_txns()
-    assert tidy(ms).pruned_write_sets == 1
+    assert housekeeping(ms).pruned_write_sets == 1
 
 
 # -- the lease ---------------------------------------------------------------------------------------
@@ -199,13 +198,13 @@ def test_write_sets_are_kept_while_a_transaction_is_open_that_could_conflict(ms:
 def test_only_one_process_keeps_house_at_a_time(ms: EmbeddedMetastoreClient, monkeypatch: pytest.MonkeyPatch) -> None:
     other = ms.clone()
     seen: list[HousekeepingResult | None] = []
-    time_out = ms._time_out_txns
+    time_out = ms._housekeeping._time_out_txns
 
     def meanwhile() -> tuple[TxnId, ...]:
         seen.append(other.run_housekeeping())
         return time_out()
 
-    monkeypatch.setattr(ms, "_time_out_txns", meanwhile)
+    monkeypatch.setattr(ms._housekeeping, "_time_out_txns", meanwhile)
     assert ms.run_housekeeping() is not None
     assert seen == [None]
     assert other.run_housekeeping() is not None
@@ -213,7 +212,9 @@ def test_only_one_process_keeps_house_at_a_time(ms: EmbeddedMetastoreClient, mon
 
 
 def test_the_lease_of_a_dead_process_expires(ms: EmbeddedMetastoreClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ms, "_keep_house", lambda: HousekeepingResult())  # dies before it gives the lease back
+    monkeypatch.setattr(
+        ms._housekeeping, "_keep_house", lambda: HousekeepingResult()
+    )  # dies before it gives the lease back
     ms.run_housekeeping()
     with ms.clone() as other:
         assert other.run_housekeeping() is None
@@ -222,7 +223,7 @@ def test_the_lease_of_a_dead_process_expires(ms: EmbeddedMetastoreClient, monkey
 
 
 def test_house_is_kept_by_whoever_opens_a_transaction(metastore_uri: str, tmp_path: Path) -> None:
-    with connect_metastore(metastore_uri, warehouse=tmp_path, housekeeping_interval_seconds=0) as client:
+    with embedded(metastore_uri, tmp_path, housekeeping_interval_seconds=0) as client:
         (silent,) = client.open_txns()
         client.clock_offset_seconds = 301
         client.open_txns()
@@ -230,7 +231,7 @@ def test_house_is_kept_by_whoever_opens_a_transaction(metastore_uri: str, tmp_pa
 
 
 def test_house_is_kept_by_whoever_waits_for_a_dead_holder(metastore_uri: str, tmp_path: Path) -> None:
-    with connect_metastore(metastore_uri, warehouse=tmp_path, housekeeping_interval_seconds=0) as client:
+    with embedded(metastore_uri, tmp_path, housekeeping_interval_seconds=0) as client:
         lock(client, component(EXCL_WRITE, table="t"))
         waiting = lock(client, component(EXCL_WRITE, table="t"))
         client.clock_offset_seconds = 200
@@ -242,7 +243,7 @@ def test_house_is_kept_by_whoever_waits_for_a_dead_holder(metastore_uri: str, tm
 
 def test_house_is_kept_once_an_interval_whatever_the_number_of_clients(metastore_uri: str, tmp_path: Path) -> None:
     options = {"housekeeping_interval_seconds": 60, "txn_timeout_seconds": 10}
-    with connect_metastore(metastore_uri, warehouse=tmp_path, **options) as client, client.clone() as other:
+    with embedded(metastore_uri, tmp_path, **options) as client, client.clone() as other:
         (silent,) = client.open_txns()  # keeps house: it is due in an empty metastore
         other.clock_offset_seconds = 30
         other.open_txns()

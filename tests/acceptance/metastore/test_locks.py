@@ -28,6 +28,7 @@ from tests.acceptance.metastore.requests import (
     lock,
     states,
 )
+from tests.support.metastores import housekeeping
 
 NO_LOCK = LockId(999_999)
 
@@ -217,7 +218,7 @@ def test_a_heartbeat_keeps_a_lock_outside_a_transaction_alive(metastore: Embedde
     metastore.clock_offset_seconds = 200
     metastore.heartbeat(lock_id=kept)
     metastore.clock_offset_seconds = 400
-    assert metastore.run_housekeeping().timed_out_lock_rows == 1
+    assert housekeeping(metastore).timed_out_lock_rows == 1
     metastore.check_lock(kept)
     with pytest.raises(NoSuchLock):
         metastore.check_lock(lost)
@@ -231,7 +232,7 @@ def test_a_heartbeat_by_lock_id_keeps_its_transaction_alive(metastore: EmbeddedM
     metastore.clock_offset_seconds = 200
     metastore.heartbeat(lock_id=lock_id)
     metastore.clock_offset_seconds = 400
-    assert metastore.run_housekeeping().timed_out_txns == ()
+    assert housekeeping(metastore).timed_out_txns == ()
 
 
 # -- what is shown -----------------------------------------------------------------------------------

@@ -6,32 +6,38 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from hive_ingest.errors import MetastoreSchemaError, MetastoreUnavailable
+from hive_ingest.errors import ConfigurationError, MetastoreError, MetastoreSchemaError, MetastoreUnavailable
 from hive_ingest.metastore_client import connect_metastore
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
-from tests.parts.postgres import PostgresServer
+from hive_ingest.metastore_client.embedded.sessions import Session
+from hive_ingest.metastore_client.embedded.transactions import _TAKE_TXN_IDS
+from tests.services.postgres import PostgresServer
+from tests.support.metastores import connect_in
 
 pytestmark = pytest.mark.postgres
 
 
 @pytest.fixture
 def ms(postgres_uri: str, tmp_path: Path) -> Iterator[EmbeddedMetastoreClient]:
-    with connect_metastore(postgres_uri, warehouse=tmp_path / "warehouse") as client:
+    with connect_in(tmp_path, postgres_uri) as client:
         assert isinstance(client, EmbeddedMetastoreClient)
         yield client
 
 
-def execute(uri: str, sql: str) -> None:
+def arguments_of(uri: str) -> dict[str, Any]:
     url = make_url(uri)
-    with psycopg.connect(
-        host=str(url.query["host"]), user=url.username, dbname=url.database, autocommit=True
-    ) as connection:
-        connection.execute(sql)  # type: ignore[arg-type]
+    return {"host": str(url.query["host"]), "user": url.username, "dbname": url.database}
+
+
+def execute(uri: str, sql: str) -> None:
+    with psycopg.connect(**arguments_of(uri), autocommit=True) as connection:
+        connection.execute(sql)
 
 
 def drop_connections(uri: str) -> None:
@@ -51,15 +57,14 @@ def test_a_connection_lost_during_the_commit_leaves_the_outcome_unknown(
     ms: EmbeddedMetastoreClient, postgres_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (txn_id,) = ms.open_txns()
-    session = ms._db._open()
-    execute_sql = type(session).execute_sql
+    execute_sql = Session.execute_sql
 
-    def lose(self: object, sql: str) -> object:
+    def lose(self: Session, sql: str) -> object:
         if sql == "COMMIT":
             drop_connections(postgres_uri)
         return execute_sql(self, sql)
 
-    monkeypatch.setattr(type(session), "execute_sql", lose)
+    monkeypatch.setattr(Session, "execute_sql", lose)
     with pytest.raises(MetastoreUnavailable, match="outcome is unknown"):
         ms.commit_txn(txn_id)
     monkeypatch.undo()
@@ -68,13 +73,13 @@ def test_a_connection_lost_during_the_commit_leaves_the_outcome_unknown(
 
 def test_a_database_that_is_not_there_is_unavailable(postgres_server: PostgresServer, tmp_path: Path) -> None:
     with pytest.raises(MetastoreUnavailable, match="does not exist"):
-        connect_metastore(postgres_server.uri("nowhere", password="p%40ss"), warehouse=tmp_path)
+        connect_metastore(postgres_server.uri("nowhere", password="p%40ss"), warehouse=tmp_path, create=True)
 
 
 def test_a_foreign_database_is_refused(postgres_uri: str, tmp_path: Path) -> None:
     execute(postgres_uri, "CREATE TABLE songs (title text)")
     with pytest.raises(MetastoreSchemaError, match="songs"):
-        connect_metastore(postgres_uri, warehouse=tmp_path)
+        connect_metastore(postgres_uri, warehouse=tmp_path, create=True)
 
 
 def test_first_connections_at_once_make_the_tables_once(postgres_uri: str, tmp_path: Path) -> None:
@@ -82,7 +87,7 @@ def test_first_connections_at_once_make_the_tables_once(postgres_uri: str, tmp_p
 
     def connect() -> int:
         barrier.wait()
-        with connect_metastore(postgres_uri, warehouse=tmp_path) as client:
+        with connect_metastore(postgres_uri, warehouse=tmp_path, create=True) as client:
             return len(client.open_txns())
 
     with ThreadPoolExecutor(6) as pool:
@@ -109,15 +114,15 @@ def test_a_snapshot_never_shows_a_later_id_before_an_earlier_one(ms: EmbeddedMet
     first_has_its_id, go_on = threading.Event(), threading.Event()
 
     with ms.clone() as first, ms.clone() as second, ThreadPoolExecutor(2) as pool:
-        slow_open = first._open
+        slow_open = first._transactions._open
 
-        def open_slowly(*arguments: object) -> object:
-            opened = slow_open(*arguments)  # type: ignore[arg-type]
+        def open_slowly(*arguments: Any) -> object:
+            opened = slow_open(*arguments)
             first_has_its_id.set()
             assert go_on.wait(30)
             return opened
 
-        first._open = open_slowly  # type: ignore[method-assign,assignment]
+        first._transactions._open = open_slowly  # type: ignore[method-assign,assignment]
         earlier = pool.submit(first.open_txns)
         assert first_has_its_id.wait(30)
         later = pool.submit(second.open_txns)
@@ -126,3 +131,88 @@ def test_a_snapshot_never_shows_a_later_id_before_an_earlier_one(ms: EmbeddedMet
         assert ms.get_valid_txns().high_water_mark == 0
         go_on.set()
         assert (earlier.result(timeout=30), later.result(timeout=30)) == ([1], [2])
+
+
+# -- making, threads, limits -------------------------------------------------------------------------
+
+
+def test_the_tables_are_made_only_when_asked(postgres_uri: str, tmp_path: Path) -> None:
+    with pytest.raises(MetastoreError, match=r"empty database.*create=True"):
+        connect_metastore(postgres_uri, warehouse=tmp_path / "warehouse")
+    with pytest.raises(ConfigurationError, match="no warehouse"):
+        connect_metastore(postgres_uri, create=True)
+    connect_metastore(postgres_uri, warehouse=tmp_path / "warehouse", create=True).close()
+    with connect_metastore(postgres_uri) as client:
+        assert client.get_database("default").location == f"file:{tmp_path}/warehouse"
+
+
+def test_one_client_may_be_shared_by_threads(ms: EmbeddedMetastoreClient) -> None:
+    def work(_: int) -> list[int]:
+        found: list[int] = []
+        for _ in range(10):
+            (txn_id,) = ms.open_txns()
+            ms.allocate_table_write_ids("db.t", [txn_id])
+            ms.commit_txn(txn_id)
+            found.append(txn_id)
+        return found
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(txn_id for found in pool.map(work, range(8)) for txn_id in found) == list(range(1, 81))
+    assert ms.get_valid_txns().open == ()
+
+
+def test_a_process_stopped_within_a_call_holds_up_the_others_for_a_bounded_time(
+    postgres_uri: str, tmp_path: Path
+) -> None:
+    """Stopped (SIGSTOP, a suspended VM) with row locks held, it made all others wait for as long as it stayed so."""
+    limits: dict[str, Any] = {"idle_in_transaction_timeout_seconds": 0.5, "busy_timeout_seconds": 20}
+    inside, go_on = threading.Event(), threading.Event()
+
+    def stop(session: Session) -> None:
+        session.scalar(_TAKE_TXN_IDS, count=1)
+        inside.set()
+        assert go_on.wait(30)
+        session.scalar(_TAKE_TXN_IDS, count=1)
+
+    with (
+        connect_metastore(postgres_uri, warehouse=tmp_path, create=True, **limits) as stopped,
+        connect_metastore(postgres_uri, **limits) as other,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        stopping = pool.submit(stopped._context.sessions.run, stop)  # type: ignore[attr-defined]
+        assert inside.wait(30)
+        assert other.open_txns() == [1]
+        go_on.set()
+        stopping.result(timeout=30)  # its connection was ended, so the call was made again
+        assert other.open_txns() == [4]
+
+
+def test_a_row_lock_that_is_kept_for_long_is_an_error_that_says_how_to_find_its_holder(
+    postgres_uri: str, tmp_path: Path
+) -> None:
+    with (
+        connect_metastore(postgres_uri, warehouse=tmp_path, create=True, busy_timeout_seconds=0.3) as client,
+        psycopg.connect(**arguments_of(postgres_uri)) as holder,
+    ):
+        holder.execute('SELECT * FROM "NEXT_TXN_ID" FOR UPDATE')
+        with pytest.raises(MetastoreUnavailable, match=r"too busy.*pg_stat_activity"):
+            client.open_txns()
+        holder.rollback()
+        assert client.open_txns() == [1]
+
+
+@pytest.mark.parametrize(("configured", "used"), [("off", "on"), ("local", "local"), ("remote_write", "remote_write")])
+def test_a_commit_is_on_the_disk_when_it_answers(postgres_uri: str, tmp_path: Path, configured: str, used: str) -> None:
+    """With synchronous_commit=off, as a server, database or role may have it, commits that answered can be lost."""
+    database = make_url(postgres_uri).database
+    execute(postgres_uri, f'ALTER DATABASE "{database}" SET synchronous_commit = {configured}')
+    with connect_metastore(postgres_uri, warehouse=tmp_path, create=True) as client:
+        assert isinstance(client, EmbeddedMetastoreClient)
+        assert client._context.sessions.execute_sql("SHOW synchronous_commit") == [(used,)]
+
+
+def test_a_server_that_does_not_sync_its_disk_is_warned_of(
+    postgres_uri: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    connect_metastore(postgres_uri, warehouse=tmp_path, create=True).close()
+    assert "the server runs with fsync off" in caplog.text  # the tests' own server does, for speed

@@ -16,7 +16,7 @@ from hive_ingest.errors import (
 )
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
-from hive_ingest.model import CommitKeyValue, DataOperationType, TxnId, TxnState, TxnType, WriteId
+from hive_ingest.model import CommitKeyValue, DataOperationType, LockId, TxnId, TxnState, TxnType, WriteId
 from tests.acceptance.metastore.requests import (
     ACQUIRED,
     EXCL_WRITE,
@@ -26,6 +26,7 @@ from tests.acceptance.metastore.requests import (
     lock,
     update_partition,
 )
+from tests.support.metastores import housekeeping
 
 UPDATE, DELETE, INSERT = DataOperationType.UPDATE, DataOperationType.DELETE, DataOperationType.INSERT
 UNKNOWN = TxnId(999_999)
@@ -44,13 +45,13 @@ def test_transaction_ids_are_dense_and_increase(metastore: MetastoreClient) -> N
 
 @pytest.mark.only_on(["sqlite", "postgres"], because="it is the server's setting")
 def test_a_batch_has_no_more_than_max_open_batch(metastore_uri: str, tmp_path: Path) -> None:
-    with connect_metastore(metastore_uri, warehouse=tmp_path, max_open_batch=7) as ms:
+    with connect_metastore(metastore_uri, warehouse=tmp_path, max_open_batch=7, create=True) as ms:
         assert len(ms.open_txns(100)) == 7
 
 
 @pytest.mark.only_on(["sqlite", "postgres"], because="it is the server's setting")
 def test_no_more_than_max_open_txns_are_open_at_once(metastore_uri: str, tmp_path: Path) -> None:
-    with connect_metastore(metastore_uri, warehouse=tmp_path, max_open_txns=2) as ms:
+    with connect_metastore(metastore_uri, warehouse=tmp_path, max_open_txns=2, create=True) as ms:
         first, _ = ms.open_txns(2)
         with pytest.raises(TooManyOpenTxns, match="max_open_txns is 2"):
             ms.open_txns()
@@ -153,7 +154,7 @@ def test_a_commit_that_wrote_is_remembered_when_its_row_is_gone(metastore: Embed
     lock(metastore, component(READ, table="table", operation=INSERT), txn_id=txn_id)
     metastore.commit_txn(txn_id)
     metastore.clock_offset_seconds = 3600
-    assert metastore.run_housekeeping().forgotten_txns == 1
+    assert housekeeping(metastore).forgotten_txns == 1
     metastore.commit_txn(txn_id)
     with pytest.raises(NoSuchTxn, match="already committed"):
         metastore.heartbeat(txn_id=txn_id)
@@ -215,7 +216,7 @@ def test_a_range_of_heartbeats_names_those_that_are_gone(metastore: MetastoreCli
     metastore.commit_txn(two)
     metastore.abort_txn(three)
     answer = metastore.heartbeat_txn_range(one, TxnId(four + 1))
-    assert (answer.nosuch, answer.aborted) == ({two, four + 1}, {three})
+    assert (answer.nosuch, answer.aborted) == ({two, TxnId(four + 1)}, {three})
 
 
 # -- a parameter set by the commit (HIVE-20538) ------------------------------------------------------
@@ -337,7 +338,7 @@ def test_a_read_only_transaction_opens_and_commits_and_leaves_no_trace(metastore
     )
     metastore.commit_txn(txn_id)
     metastore.clock_offset_seconds = 3600
-    assert metastore.run_housekeeping().forgotten_txns == 1
+    assert housekeeping(metastore).forgotten_txns == 1
     assert metastore.show_locks() == []
 
 
@@ -354,7 +355,7 @@ def test_a_read_only_transaction_cannot_say_that_it_writes(metastore: MetastoreC
 # -- fencing by a lock on a made-up partition --------------------------------------------------------
 
 
-def fence(ms: MetastoreClient, source: str) -> tuple[TxnId, int, object]:
+def fence(ms: MetastoreClient, source: str) -> tuple[TxnId, LockId, object]:
     """The one request of a sink: data and progress table, and its source."""
     (txn_id,) = ms.open_txns(agent_info=f"sink {source}")
     for table in ("db.data", "db.data__progress"):

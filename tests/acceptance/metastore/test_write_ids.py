@@ -10,6 +10,7 @@ from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.model import DataOperationType, TxnId, TxnType
 from tests.acceptance.metastore.requests import READ, component, lock
+from tests.support.metastores import housekeeping
 
 INSERT = DataOperationType.INSERT
 
@@ -154,7 +155,7 @@ def test_a_committed_id_stays_visible_when_only_a_lower_aborted_one_is_left(
         wrote(metastore, txn_id)
     metastore.commit_txn(early)
     metastore.abort_txn(late)
-    assert metastore.run_housekeeping().pruned_write_ids == 1
+    assert housekeeping(metastore).pruned_write_ids == 1
     for valid_txns in (None, metastore.get_valid_txns()):
         (valid,) = metastore.get_valid_write_ids(["db.t"], valid_txns)
         assert valid.to_string() == f"db.t:2:{2**63 - 1}::1"

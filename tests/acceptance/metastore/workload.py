@@ -79,7 +79,11 @@ class Worker:
 
     def __init__(self, uri: str, warehouse: str, file: Path, seed: int) -> None:
         client = connect_metastore(
-            uri, warehouse=warehouse, txn_timeout_seconds=TXN_TIMEOUT_SECONDS, housekeeping_interval_seconds=0.5
+            uri,
+            warehouse=warehouse,
+            txn_timeout_seconds=TXN_TIMEOUT_SECONDS,
+            housekeeping_interval_seconds=0.5,
+            create=True,
         )
         assert isinstance(client, EmbeddedMetastoreClient)
         self.ms = client

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,16 +10,17 @@ import pytest
 from hive_ingest.acid.names import parse_partition_name, partition_name
 from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
 from hive_ingest.errors import StreamingIOFailure, UnsupportedFeature
-from hive_ingest.metastore_client import connect_metastore
 from hive_ingest.model import Table, TableName, TxnId, WriteId, columns_of
 from hive_ingest.reader import read_table, scan
 from hive_ingest.reader.partitions import whole_table
 from hive_ingest.reader.rows import Projection, Snapshot, full_schema, read_partition
 from hive_ingest.schema import HiveType, parse_type
+from tests.support.hive_tables import DATA, unpack_all
+from tests.support.metastores import connect_in
+from tests.support.tables import folder_of, table_folder
 
 pytestmark = pytest.mark.one_embedded
 
-DATA = Path(__file__).parents[2] / "data/hive"
 TABLES = json.loads((DATA / "tables.json").read_text())
 SNAPSHOTS = json.loads((DATA / "snapshots.json").read_text())
 STREAMED = {"id": "bigint", "user": "string", "msg": "string", "value": "double", "country": "string"}
@@ -32,18 +32,32 @@ AS_IN_HIVE_4 = {"3.1.3/renamed", "3.1.3/numbers"}
 
 @pytest.fixture
 def metastore(metastore_uri, tmp_path):
-    with connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse") as client:
+    with connect_in(tmp_path, metastore_uri) as client:
         client.create_database("h")
         yield client
 
 
-def take_over(client, key):
-    """Register a folder of `tables` with the metastore, its write ids and transactions committed."""
+@pytest.fixture(scope="session")
+def tables(tmp_path_factory):
+    """Folders `<version>/<table>` as Hive left them."""
+    return unpack_all(tmp_path_factory.mktemp("hive_tables"))
+
+
+@pytest.fixture
+def take_over(metastore, tables):
+    """Registers a table with the metastore, its write ids and transactions committed; gives its name."""
+
+    def take(key):
+        return register(metastore, tables, key)
+
+    return take
+
+
+def register(client, tables, key):
     spec = TABLES[key]
     name = f"h.{key.partition('/')[2]}"
     table = client.create_table(name, columns=spec["columns"], partition_keys=spec["partition_keys"])
-    location = Path(table.location.removeprefix("file:"))
-    shutil.copytree(DATA / "tables" / key, location, dirs_exist_ok=True)
+    location = folder_of(table)
     committed = 0
     for i in range(max(spec["write_ids"], spec["visibility_txn"])):
         (txn_id,) = client.open_txns()
@@ -53,8 +67,10 @@ def take_over(client, key):
         committed = txn_id
     assert committed >= spec["visibility_txn"]
     if spec["partition_keys"]:
-        leaves = {p.parent.parent.relative_to(location).as_posix() for p in location.rglob("bucket_*")}
+        source = tables / key
+        leaves = {p.parent.parent.relative_to(source).as_posix() for p in source.rglob("bucket_*")}
         client.add_partitions(name, [list(parse_partition_name(leaf).values()) for leaf in leaves])
+    shutil.copytree(tables / key, location, dirs_exist_ok=True)
     return name
 
 
@@ -108,31 +124,31 @@ def in_order(table, spec):
 
 
 @pytest.mark.parametrize("key", sorted(set(TABLES) - UNREADABLE - AS_IN_HIVE_4))
-def test_rows_values_and_row_ids_are_those_of_hive(metastore, key):
-    found = read_table(metastore, take_over(metastore, key), row_ids=True)
+def test_rows_values_and_row_ids_are_those_of_hive(metastore, take_over, key):
+    found = read_table(metastore, take_over(key), row_ids=True)
     assert in_order(found, TABLES[key]).to_pylist() == expected_table(key).to_pylist()
     assert found.schema == expected_table(key).schema
 
 
 @pytest.mark.parametrize("key", sorted(AS_IN_HIVE_4))
-def test_where_hive_3_and_4_differ_files_of_either_read_as_in_hive_4(metastore, key):
+def test_where_hive_3_and_4_differ_files_of_either_read_as_in_hive_4(metastore, take_over, key):
     newer = key.replace("3.1.3", "4.0.1")
-    rows = read_table(metastore, take_over(metastore, key)).to_pylist()
+    rows = read_table(metastore, take_over(key)).to_pylist()
     assert rows == expected_table(newer).drop_columns("row__id").to_pylist()
     assert rows != expected_table(key).drop_columns("row__id").to_pylist()
 
 
 @pytest.mark.parametrize("key", sorted(UNREADABLE))
-def test_a_timestamp_that_nanoseconds_cannot_hold_is_an_error_and_the_rest_can_be_read(metastore, key):
-    name = take_over(metastore, key)
+def test_a_timestamp_that_nanoseconds_cannot_hold_is_an_error_and_the_rest_can_be_read(metastore, take_over, key):
+    name = take_over(key)
     with pytest.raises(UnsupportedFeature, match=r"'ts' of .*bucket_00000.*1677 to 2262"):
         read_table(metastore, name)
     assert read_table(metastore, name, columns=["id"])["id"].to_pylist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("key", sorted(set(TABLES) - UNREADABLE))
-def test_each_column_alone_reads_as_among_the_others(metastore, key):
-    name = take_over(metastore, key)
+def test_each_column_alone_reads_as_among_the_others(metastore, take_over, key):
+    name = take_over(key)
     whole = read_table(metastore, name)
     for column in whole.schema.names:
         assert read_table(metastore, name, columns=[column]).equals(whole.select([column]))
@@ -151,15 +167,15 @@ def test_each_column_alone_reads_as_among_the_others(metastore, key):
     ],
     ids=str,
 )
-def test_a_filter_keeps_the_rows_that_it_keeps_of_the_whole(metastore, version, condition):
-    name = take_over(metastore, f"{version}/parts")
+def test_a_filter_keeps_the_rows_that_it_keeps_of_the_whole(metastore, take_over, version, condition):
+    name = take_over(f"{version}/parts")
     whole = read_table(metastore, name, row_ids=True)
     found = read_table(metastore, name, row_ids=True, filter=condition)
     assert found.to_pylist() == whole.filter(condition).to_pylist()
 
 
-def test_rows_come_by_partition_name(metastore):
-    name = take_over(metastore, "4.0.1/parts")
+def test_rows_come_by_partition_name(metastore, take_over):
+    name = take_over("4.0.1/parts")
     names = [
         partition_name(["country", "month"], [row["country"], None if row["month"] is None else str(row["month"])])
         for row in read_table(metastore, name).to_pylist()
@@ -167,9 +183,9 @@ def test_rows_come_by_partition_name(metastore):
     assert names == sorted(names)
 
 
-def test_partitions_that_the_filter_cannot_need_are_not_opened(metastore):
-    name = take_over(metastore, "4.0.1/parts")
-    location = Path(metastore.get_table(name).location.removeprefix("file:"))
+def test_partitions_that_the_filter_cannot_need_are_not_opened(metastore, take_over):
+    name = take_over("4.0.1/parts")
+    location = table_folder(metastore, name)
     for file in location.glob("country=India/**/bucket_*"):
         file.write_bytes(b"not ORC")
     with scan(metastore, name, filter=pc.field("country") == "France") as rows:
@@ -203,8 +219,8 @@ def plain(row):
 @pytest.mark.parametrize(
     "spec", SNAPSHOTS, ids=lambda s: f"{s['table']}-{s['high_water_mark']}-{s['open']}-{s['aborted']}"
 )
-def test_every_snapshot_has_the_rows_that_hive_sees_in_it(spec):
-    location = DATA / "tables" / spec["table"]
+def test_every_snapshot_has_the_rows_that_hive_sees_in_it(tables, spec):
+    location = tables / spec["table"]
     if spec.get("error"):
         with pytest.raises(StreamingIOFailure, match="too old"):
             read_snapshot(spec, location)
@@ -213,9 +229,9 @@ def test_every_snapshot_has_the_rows_that_hive_sees_in_it(spec):
         assert sorted(found, key=lambda r: r[0]) == sorted(spec["rows"], key=lambda r: r[0])
 
 
-def test_what_a_batch_has_not_flushed_is_not_read(tmp_path):
+def test_what_a_batch_has_not_flushed_is_not_read(tables, tmp_path):
     spec = next(s for s in SNAPSHOTS if s["table"] == "3.1.3/streamed" and s["high_water_mark"] == 5)
-    shutil.copytree(DATA / "tables/3.1.3/streamed", tmp_path, dirs_exist_ok=True)
+    shutil.copytree(tables / "3.1.3/streamed", tmp_path, dirs_exist_ok=True)
     with (tmp_path / "delta_0000001_0000005/bucket_00000").open("ab") as file:
         file.write(b"half of the next transaction")
     assert [plain(row) for row in read_snapshot(spec, tmp_path).to_pylist()] == spec["rows"]

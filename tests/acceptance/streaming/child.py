@@ -11,7 +11,7 @@ from hive_ingest.testing import arm_from_environment
 
 
 def main(uri: str, warehouse: str, *paths: str) -> None:
-    with connect_metastore(uri, warehouse=warehouse) as client:
+    with connect_metastore(uri, warehouse=warehouse, create=True) as client:
         ingest_files(client, "web.events", paths, sink="s", record_writer=StrictJsonWriter(), rows_per_transaction=10)
 
 

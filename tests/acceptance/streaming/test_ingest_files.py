@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-import hive_ingest as hi
 from hive_ingest.errors import ConfigurationError, NoSuchObject, SerializationError, SinkConflict, StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
 from hive_ingest.streaming import IngestProgress, IngestResult, ingest_files
 from hive_ingest.streaming import files as files_module
+from tests.support.rows import ids
 
 TABLE = "web.events"
 
@@ -42,17 +42,13 @@ def ingest(client: MetastoreClient, *paths: Path, table: str = TABLE, **options:
     return ingest_files(client, table, paths, **(defaults | options))
 
 
-def ids(client: MetastoreClient, table: str = TABLE) -> list[int]:
-    return sorted(hi.read_table(client, table, columns=["id"]).column("id").to_pylist())
-
-
 # -- what lands --------------------------------------------------------------------------------------
 
 
 def test_every_line_of_every_file_is_one_row(ms: MetastoreClient, tmp_path: Path) -> None:
     paths = [write(tmp_path / "a.json", range(25)), write(tmp_path / "b.json", range(25, 40))]
     result = ingest(ms, *paths)
-    assert ids(ms) == list(range(40))
+    assert ids(ms, TABLE) == list(range(40))
     assert result.stats.rows_committed == 40
     assert {name: position.records for name, position in result.positions.items()} == {"a.json": 25, "b.json": 15}
 
@@ -60,14 +56,14 @@ def test_every_line_of_every_file_is_one_row(ms: MetastoreClient, tmp_path: Path
 def test_a_transaction_takes_lines_of_several_small_files(ms: MetastoreClient, tmp_path: Path) -> None:
     paths = [write(tmp_path / f"{i:02}.json", [i]) for i in range(25)]
     assert ingest(ms, *paths).stats.transactions_committed == 3
-    assert ids(ms) == list(range(25))
+    assert ids(ms, TABLE) == list(range(25))
 
 
 def test_a_last_line_without_a_newline_counts(ms: MetastoreClient, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text((line(0) + line(1)).removesuffix("\n"))
     ingest(ms, path)
-    assert ids(ms) == [0, 1]
+    assert ids(ms, TABLE) == [0, 1]
 
 
 def test_an_empty_file_is_finished_at_once(ms: MetastoreClient, tmp_path: Path) -> None:
@@ -80,11 +76,11 @@ def test_header_lines_are_no_records(ms: MetastoreClient, tmp_path: Path) -> Non
     path.write_text("id|msg|part\n" + "".join(f"{i}|row {i}|p\n" for i in range(25)))
     options: dict[str, Any] = {"record_writer": StrictDelimitedInputWriter(field_delimiter="|"), "header_lines": 1}
     assert ingest(ms, path, **options).positions["a.txt"].records == 25
-    assert ids(ms) == list(range(25))
+    assert ids(ms, TABLE) == list(range(25))
     (tmp_path / "b.txt").write_text("id|msg|part\n")
     ingest(ms, tmp_path / "b.txt", **options)
     assert ingest(ms, tmp_path / "b.txt", **options).finished_before == ("b.txt",)
-    assert ids(ms) == list(range(25))
+    assert ids(ms, TABLE) == list(range(25))
 
 
 def test_an_unpartitioned_table_takes_files_too(ms: MetastoreClient, tmp_path: Path) -> None:
@@ -116,7 +112,7 @@ def test_a_second_run_adds_nothing(ms: MetastoreClient, tmp_path: Path) -> None:
     ingest(ms, path)
     again = ingest(ms, path)
     assert (again.stats.transactions_committed, again.finished_before) == (0, ("a.json",))
-    assert ids(ms) == list(range(25))
+    assert ids(ms, TABLE) == list(range(25))
 
 
 def test_a_moved_file_is_the_same_and_another_name_is_another_file(ms: MetastoreClient, tmp_path: Path) -> None:
@@ -125,15 +121,15 @@ def test_a_moved_file_is_the_same_and_another_name_is_another_file(ms: Metastore
     (tmp_path / "done").mkdir()
     moved = path.rename(tmp_path / "done" / "a.json")
     ingest(ms, moved)
-    assert ids(ms) == list(range(25))
+    assert ids(ms, TABLE) == list(range(25))
     ingest(ms, moved.rename(tmp_path / "b.json"))
-    assert ids(ms) == sorted([*range(25), *range(25)])
+    assert ids(ms, TABLE) == sorted([*range(25), *range(25)])
 
 
 def test_a_file_that_grew_is_gone_on_with(ms: MetastoreClient, tmp_path: Path) -> None:
     ingest(ms, write(tmp_path / "a.json", range(25)))
     ingest(ms, write(tmp_path / "a.json", range(42)))
-    assert ids(ms) == list(range(42))
+    assert ids(ms, TABLE) == list(range(42))
 
 
 @pytest.mark.parametrize("now", [range(20), range(100, 125), []], ids=["cut off", "replaced", "emptied"])
@@ -143,14 +139,14 @@ def test_a_file_that_is_not_what_was_committed_is_refused(
     ingest(ms, write(tmp_path / "a.json", range(25)))
     with pytest.raises(SinkConflict, match=r"a\.json.*use another sink name"):
         ingest(ms, write(tmp_path / "a.json", now), write(tmp_path / "b.json", range(25, 30)))
-    assert ids(ms) == list(range(25))
+    assert ids(ms, TABLE) == list(range(25))
 
 
 def test_another_sink_loads_a_file_anew(ms: MetastoreClient, tmp_path: Path) -> None:
     path = write(tmp_path / "a.json", range(5))
     ingest(ms, path)
     ingest(ms, path, sink="again")
-    assert ids(ms) == sorted([*range(5), *range(5)])
+    assert ids(ms, TABLE) == sorted([*range(5), *range(5)])
 
 
 def test_one_sink_cannot_feed_two_tables(ms: MetastoreClient, tmp_path: Path) -> None:
@@ -167,7 +163,7 @@ def test_new_files_join_a_sink_that_has_others(ms: MetastoreClient, tmp_path: Pa
     ingest(ms, first)
     result = ingest(ms, first, write(tmp_path / "b.json", range(25, 60)))
     assert result.finished_before == ("a.json",)
-    assert ids(ms) == list(range(60))
+    assert ids(ms, TABLE) == list(range(60))
 
 
 def test_two_runs_at_the_same_time_share_the_work(ms: MetastoreClient, tmp_path: Path) -> None:
@@ -186,7 +182,7 @@ def test_two_runs_at_the_same_time_share_the_work(ms: MetastoreClient, tmp_path:
     for thread in threads:
         thread.join()
     assert sum(rows) == 200
-    assert ids(ms) == list(range(200))
+    assert ids(ms, TABLE) == list(range(200))
 
 
 # -- bad records -------------------------------------------------------------------------------------
@@ -199,9 +195,22 @@ def test_a_bad_record_is_named_by_file_and_line_and_can_be_corrected(ms: Metasto
     with pytest.raises(SerializationError, match=r"b\.json', line 3 \(at byte \d+\): column 'id'") as caught:
         ingest(ms, first, second)
     assert caught.value.byte_offset == bad.index('{"id": "25"}')
-    assert ids(ms) == list(range(20))
+    assert ids(ms, TABLE) == list(range(20))
     ingest(ms, first, write(second, range(23, 40)))
-    assert ids(ms) == list(range(40))
+    assert ids(ms, TABLE) == list(range(40))
+
+
+def test_a_line_that_is_too_long_is_named_by_file_and_line(ms: MetastoreClient, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", range(12))
+    path.write_text(path.read_text() + line(12).replace("row", "x" * 1000) + line(13))
+    with pytest.raises(
+        SerializationError, match=r"a\.json', line 13 \(at byte \d+\): it is longer than max_record_bytes"
+    ):
+        ingest(ms, path, record_writer=StrictJsonWriter(max_record_bytes=500, on_error="skip"))
+    assert ids(ms, TABLE) == list(range(10))
+    path.write_text(path.read_text().removesuffix(line(13)).rstrip() + "x" * (2 << 20))
+    with pytest.raises(StreamingIOFailure, match=r"a\.json': the line at byte \d+ has more than 500 bytes"):
+        ingest(ms, path, record_writer=StrictJsonWriter(max_record_bytes=500))
 
 
 def test_header_lines_count_where_a_bad_line_is_named(ms: MetastoreClient, tmp_path: Path) -> None:
@@ -209,7 +218,7 @@ def test_header_lines_count_where_a_bad_line_is_named(ms: MetastoreClient, tmp_p
     path.write_text("id,msg,part\n\n" + "".join(f"{i},m,p\n" for i in range(12)) + "x,m,p\n")
     with pytest.raises(SerializationError, match=r"a\.txt', line 15 \(at byte"):
         ingest(ms, path, record_writer=StrictDelimitedInputWriter(), header_lines=2)
-    assert ids(ms) == list(range(10))
+    assert ids(ms, TABLE) == list(range(10))
 
 
 def test_skipped_records_are_counted_and_never_come_back(
@@ -264,7 +273,7 @@ def test_a_file_cut_off_under_the_run_ends_it(ms: MetastoreClient, tmp_path: Pat
 
     with pytest.raises(StreamingIOFailure, match="has become shorter"):
         ingest(ms, path, on_progress=cut_off)
-    assert ids(ms) == list(range(10))
+    assert ids(ms, TABLE) == list(range(10))
     path.write_text(content)
     ingest(ms, path)
-    assert ids(ms) == list(range(25))
+    assert ids(ms, TABLE) == list(range(25))

@@ -43,7 +43,7 @@ def test_a_killed_run_goes_on_exactly_once(point: str, metastore_uri: str, tmp_p
     paths = [tmp_path / "a.json", tmp_path / "b.json"]
     for path, numbers in zip(paths, (range(17), range(17, ROWS)), strict=True):
         path.write_text("".join(json.dumps({"id": i, "part": f"p{i % 2}"}) + "\n" for i in numbers))
-    with connect_metastore(metastore_uri, warehouse=warehouse) as client:
+    with connect_metastore(metastore_uri, warehouse=warehouse, create=True) as client:
         client.create_database("web")
         client.create_table("web.events", columns={"id": "int"}, partition_keys={"part": "string"})
         child = subprocess.run(

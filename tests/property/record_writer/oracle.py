@@ -14,6 +14,7 @@ import math
 import re
 import struct
 from decimal import Context, Decimal, InvalidOperation
+from typing import Any
 
 from hive_ingest.schema import HiveType, parse_type
 
@@ -26,7 +27,7 @@ class Num(str):
     """A JSON number."""
 
 
-class Obj(list):
+class Obj(list[Any]):
     """A JSON object's pairs."""
 
 
@@ -35,6 +36,8 @@ def records_of(argument, *, is_json: bool) -> list[bytes]:
     if isinstance(argument, list):
         return [item.encode("utf-8", "surrogatepass") if isinstance(item, str) else bytes(item) for item in argument]
     text = argument.encode("utf-8", "surrogatepass") if isinstance(argument, str) else bytes(argument)
+    if not text:
+        return [b""]  # the end of the argument ends a record
     found, rest = [], text
     while rest:
         line, newline, rest = rest.partition(b"\n")
@@ -49,7 +52,7 @@ def _no_constant(name):
     raise Bad(name)
 
 
-def json_row(record: bytes, columns, *, unknown_fields="ignore") -> tuple:
+def json_row(record: bytes, columns, *, unknown_fields="ignore") -> Any:
     try:
         text = record.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -213,7 +216,8 @@ def _base64(text):
 
 def _moment(text, kind):
     found = re.fullmatch(r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?)?", text, re.ASCII)
-    _expect(text, found and (found[2] is not None) == (kind == "timestamp"))
+    if found is None or (found[2] is not None) != (kind == "timestamp"):
+        raise Bad(text)
     try:
         moment = dt.datetime.strptime(f"{found[1]} {found[2] or '00:00:00'}", "%Y-%m-%d %H:%M:%S")
     except ValueError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,7 +22,7 @@ def schema_of(**types: str) -> RecordSchema:
 class Outcome:
     """Rows up to the first bad record, and which one that was (None: there is none)."""
 
-    rows: list[tuple]
+    rows: list[tuple[Any, ...]]
     bad: int | None
     skipped: int = 0
 
@@ -32,7 +33,7 @@ def run(writer, schema: RecordSchema, arguments) -> Outcome:
     writer.discard()
     blocks = [block for argument in arguments for block in writer.write(argument)]
     blocks.extend(writer.drain())
-    rows: list[tuple] = []
+    rows: list[tuple[Any, ...]] = []
     skipped = 0
     for block in blocks:
         try:
@@ -60,7 +61,8 @@ def each_way(module) -> Iterator[str]:
 
 def expected(records, row_of) -> Outcome:
     """All good rows, and the number of the first bad record."""
-    rows, bad = [], []
+    rows: list[tuple[Any, ...]] = []
+    bad: list[int] = []
     for number, record in enumerate(records):
         try:
             rows.append(row_of(record))
@@ -69,7 +71,7 @@ def expected(records, row_of) -> Outcome:
     return Outcome(rows, bad[0] if bad else None, len(bad))
 
 
-def plain_rows(batch: pa.RecordBatch) -> list[tuple]:
+def plain_rows(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
     columns = [[plain(value) for value in column] for column in batch.columns]
     return list(zip(*columns, strict=True))
 

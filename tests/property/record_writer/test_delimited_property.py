@@ -171,7 +171,7 @@ def inputs(draw):
         records.insert(draw(st.integers(0, len(records))), draw(dirt))
     elif mood == "dirty":
         records = [draw(dirt) if draw(st.booleans()) else record for record in records]
-    kinds = ["text", "items", "odd items"] if mood in ("dirty", "one dirty") else ["text"]
+    kinds = ["text", "items", "odd items", "empty"] if mood in ("dirty", "one dirty") else ["text"]
     return schema, order, delimiter, null, draw(arguments(records, kinds))
 
 
@@ -183,7 +183,9 @@ def arguments(draw, records, kinds):
         some = records[at : at + draw(st.integers(3, 12))]
         at += len(some)
         kind = draw(st.sampled_from(kinds))
-        if kind == "odd items":
+        if kind == "empty":
+            found.extend([draw(st.sampled_from([b"", "", bytearray(), memoryview(b"")])), b"\n".join(some) + b"\n"])
+        elif kind == "odd items":
             found.append([record + draw(st.sampled_from([b"", b"\n", b"\r", b"\nx"])) for record in some])
         elif kind == "items":
             found.append(some)

@@ -269,7 +269,8 @@ def forms(argument, form: int):
     """The same records in another kind of argument."""
     if isinstance(argument, list):
         return iter(argument) if form else tuple(argument)
-    return [argument, bytearray(argument), io.BytesIO(argument)][form]
+    # An empty argument is an empty record, an empty stream is none.
+    return [argument, bytearray(argument), io.BytesIO(argument or b"\n")][form]
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ OPERATIONS = 20_000
 def test_any_long_history_of_killed_workers_keeps_every_promise(metastore_uri: str, tmp_path: Path, seed: int) -> None:
     warehouse = str(tmp_path / "warehouse")
     (tmp_path / "calls").mkdir()
-    with connect_metastore(metastore_uri, warehouse=warehouse) as ms:
+    with connect_metastore(metastore_uri, warehouse=warehouse, create=True) as ms:
         assert isinstance(ms, EmbeddedMetastoreClient)
         killed = run_workload(metastore_uri, warehouse, tmp_path / "calls", seed=seed, operations=OPERATIONS)
         history = check(tmp_path / "calls", ms)

@@ -1,7 +1,7 @@
 """Bucket numbers as real Hive computes them: vectors from Hive's own classes, and a plain oracle."""
 
 import json
-from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hive_ingest.acid.bucketing import bucket_hash_codes, bucket_ids
 from hive_ingest.errors import ConfigurationError, UnsupportedFeature
 from hive_ingest.schema import arrow_type
+from tests.support.hive_tables import DATA
 
-VECTORS = json.loads((Path(__file__).parents[2] / "data/hive/bucket_hashes.json").read_text())["rows"]
+VECTORS = json.loads((DATA / "bucket_hashes.json").read_text())["rows"]
 
 
 def column(type_, texts):
@@ -21,7 +22,7 @@ def column(type_, texts):
 
 
 def vectors_by_types():
-    groups = {}
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in VECTORS:
         groups.setdefault(tuple(row["types"]), []).append(row)
     return groups.items()

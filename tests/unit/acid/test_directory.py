@@ -238,11 +238,11 @@ def histories(draw):
     folders = {}
     for write_id, statement, is_delete in statements:
         kind = DeleteDeltaName if is_delete else DeltaName
-        folders[str(kind(write_id, write_id, statement))] = {(write_id, statement, is_delete)}
+        folders[str(kind(WriteId(write_id), WriteId(write_id), statement))] = {(write_id, statement, is_delete)}
     base = draw(st.integers(0, last))
     for low, high in nested((low, min(low + width, last)) for low, width in ranges):
         is_cut_by_base = low <= base < high
-        if low <= high and not is_cut_by_base and ids.is_range_valid(low, high).value != "none":
+        if low <= high and not is_cut_by_base and ids.is_range_valid(WriteId(low), WriteId(high)).value != "none":
             inside = {s for s in statements if low <= s[0] <= high and states[s[0] - 1] == "c"}
             for kind, is_delete in ((DeltaName, False), (DeleteDeltaName, True)):
                 folders[str(kind(low, high, None, TxnId(1)))] = {s for s in inside if s[2] is is_delete}
@@ -253,7 +253,7 @@ def histories(draw):
 
 def nested(ranges):
     """Only ranges that hold each other or do not touch: compactions never half overlap."""
-    kept = []
+    kept: list[tuple[int, int]] = []
     for low, high in ranges:
         if all(high < a or b < low or (a <= low and high <= b) or (low <= a and b <= high) for a, b in kept):
             kept.append((low, high))

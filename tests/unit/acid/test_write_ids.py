@@ -67,7 +67,7 @@ def test_the_string_form_is_hives():
 def test_transactions_are_valid_as_write_ids_are(snapshot):
     ids, committed = snapshot
     txns = ValidTxnList(TxnId(ids.high_water_mark), ids.open, ids.aborted)
-    assert [txns.is_valid(i) for i in range(1, 26)] == [i in committed for i in range(1, 26)]
+    assert [txns.is_valid(TxnId(i)) for i in range(1, 26)] == [i in committed for i in range(1, 26)]
     assert txns.min_open == min(ids.open, default=None) == ids.min_open
 
 

@@ -14,6 +14,7 @@ from hive_ingest.delta.delta_writer import DeltaTarget, DeltaWriter
 from hive_ingest.delta.routing import GroupKey
 from hive_ingest.model import Column, Table, TableName, WriteId
 from hive_ingest.orc.acid_writer import AcidOrcWriter
+from hive_ingest.storage import Location
 
 
 def test_small_batches_are_encoded_together_and_all_keep_their_order(
@@ -28,7 +29,9 @@ def test_small_batches_are_encoded_together_and_all_keep_their_order(
 
     monkeypatch.setattr(AcidOrcWriter, "write", counted)
     table = Table(TableName.of("db.t"), (Column("id", "bigint"),), location=f"file:{tmp_path}")
-    delta = DeltaWriter(DeltaTarget(table, WriteId(1), f"{table.location}/.hive_ingest/1_w"), StreamingSettings())
+    delta = DeltaWriter(
+        DeltaTarget(table, WriteId(1), Location.of(f"{table.location}/.hive_ingest/1_w")), StreamingSettings()
+    )
     rows = pa.record_batch({"id": pa.array(range(40_000), pa.int64())})
     starts = [*range(0, 10_000, 100), 10_000, 30_000, *range(39_000, 40_000, 10), 40_000]
     batches = [rows.slice(a, b - a) for a, b in itertools.pairwise(starts)]
@@ -36,5 +39,5 @@ def test_small_batches_are_encoded_together_and_all_keep_their_order(
     file = delta.finish(GroupKey((), 0), [], batches)
 
     assert encoded == [8_100, 1_900, 20_000, 9_000, 1_000]
-    found = orc.read_table(file.path).flatten()
+    found = orc.read_table(file.location.path).flatten()
     assert found["row.id"].to_pylist() == found["rowId"].to_pylist() == list(range(40_000))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -13,10 +15,11 @@ from hive_ingest.config import StreamingSettings
 from hive_ingest.delta.delta_writer import DeltaTarget, DeltaWriter
 from hive_ingest.delta.routing import GroupKey
 from hive_ingest.delta.transaction_writer import TransactionWriter
-from hive_ingest.errors import StreamingIOFailure
+from hive_ingest.errors import SerializationError, StreamingIOFailure
 from hive_ingest.model import Column, Table, TableName, WriteId
-from hive_ingest.record_writer import ArrowWriter, StrictJsonWriter
+from hive_ingest.record_writer import ArrowWriter, Parsed, StrictJsonWriter
 from hive_ingest.record_writer.writer import RecordSchema
+from hive_ingest.storage import Location
 from hive_ingest.transactions.staging import StagedFile
 
 
@@ -37,7 +40,7 @@ def test_discard_waits_for_a_thread_that_still_writes_and_removes_its_file_too(
         return real(self, key, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(DeltaWriter, "finish", finish)
-    target = DeltaTarget(table, WriteId(1), f"{table.location}/.hive_ingest/1_w")
+    target = DeltaTarget(table, WriteId(1), Location.of(f"{table.location}/.hive_ingest/1_w"))
     with ThreadPoolExecutor(2) as pool:
         writer = TransactionWriter(records, target, StreamingSettings(writer_threads=2), lambda: pool)
         writer.write(pa.table({"id": pa.array([1, 2], pa.int32()), "p": ["a", "b"]}))
@@ -55,7 +58,7 @@ def test_cleaning_up_after_a_transaction_leaves_the_records_of_the_next_alone(tm
     with ThreadPoolExecutor(1) as pool:
 
         def begin(write_id: int) -> TransactionWriter:
-            target = DeltaTarget(table, WriteId(write_id), f"{table.location}/.hive_ingest/{write_id}_w")
+            target = DeltaTarget(table, WriteId(write_id), Location.of(f"{table.location}/.hive_ingest/{write_id}_w"))
             return TransactionWriter(records, target, StreamingSettings(), lambda: pool)
 
         first = begin(1)
@@ -67,3 +70,23 @@ def test_cleaning_up_after_a_transaction_leaves_the_records_of_the_next_alone(tm
         second.write(b'{"id": 4}\n')
         [file] = second.finish()
     assert file.rows == second.counts.records == 3
+
+
+def test_a_writer_of_ones_own_cannot_commit_a_value_that_cannot_be_read(tmp_path: Path) -> None:
+    """Text that was not UTF-8 was once written, and could not be decoded by any reader."""
+
+    class Latin(ArrowWriter):
+        def parse(self, block: Any) -> Parsed:
+            data = pa.py_buffer("gutschlächt".encode("latin-1"))
+            text = pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(np.array([0, 3, 11], np.int32)), data])
+            return Parsed(pa.record_batch({"v": text}), 2)
+
+    table = Table(TableName.of("db.t"), (Column("v", "string"),), location=f"file:{tmp_path}")
+    records = Latin()
+    records.bind(RecordSchema(table.columns))
+    with ThreadPoolExecutor(1) as pool:
+        target = DeltaTarget(table, WriteId(1), Location.of(f"{table.location}/.hive_ingest/1_w"))
+        writer = TransactionWriter(records, target, StreamingSettings(), lambda: pool)
+        writer.write(pa.table({"v": ["a", "b"]}))
+        with pytest.raises(SerializationError, match="row 1 of a block that Latin parsed cannot be read: column 'v'"):
+            writer.finish()

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from hive_ingest.errors import ConfigurationError, ConnectionMisuse, MetastoreError, MetastoreUnavailable
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
+from hive_ingest.metastore_client.embedded.sessions import Session
+from hive_ingest.model import TxnId
+from tests.support.metastores import connect_in
 
 
 @pytest.fixture
 def ms(sqlite_uri: str, tmp_path: Path) -> Iterator[EmbeddedMetastoreClient]:
-    with connect_metastore(sqlite_uri, warehouse=tmp_path / "warehouse", busy_timeout_seconds=0.2) as client:
+    with connect_in(tmp_path, sqlite_uri, busy_timeout_seconds=0.2) as client:
         assert isinstance(client, EmbeddedMetastoreClient)
         yield client
 
@@ -38,8 +44,55 @@ def test_importing_the_room_loads_no_sqlalchemy() -> None:
 
 def test_a_warehouse_may_be_given_as_a_path_or_a_uri(sqlite_uri: str, tmp_path: Path) -> None:
     for warehouse in (tmp_path / "w", str(tmp_path / "w"), f"file:{tmp_path}/w", f"file://{tmp_path}/w/"):
-        with connect_metastore(sqlite_uri, warehouse=warehouse) as client:
+        with connect_metastore(sqlite_uri, warehouse=warehouse, create=True) as client:
             assert client.get_database("default").location == f"file:{tmp_path}/w"
+
+
+# -- making a metastore ------------------------------------------------------------------------------
+
+
+def test_a_mistyped_address_makes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(MetastoreError, match=r"there is no file '.*typo/metastore.db'.*create=True"):
+        connect_metastore(f"sqlite:///{tmp_path}/typo/metastore.db", warehouse=tmp_path / "warehouse")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_file_becomes_a_metastore_only_when_asked(sqlite_uri: str, tmp_path: Path) -> None:
+    (tmp_path / "metastore.db").touch()
+    with pytest.raises(MetastoreError, match=r"empty database.*create=True"):
+        connect_metastore(sqlite_uri)
+    assert (tmp_path / "metastore.db").read_bytes() == b""
+    connect_metastore(sqlite_uri, create=True).close()
+    connect_metastore(sqlite_uri).close()
+
+
+def test_the_warehouse_lies_beside_the_file_unless_given(sqlite_uri: str, tmp_path: Path) -> None:
+    with connect_metastore(sqlite_uri, create=True) as client:
+        assert client.get_database("default").location == f"file:{tmp_path}/warehouse"
+        assert client.create_database("web").location == f"file:{tmp_path}/warehouse/web.db"
+
+
+def test_a_metastore_remembers_its_warehouse(sqlite_uri: str, tmp_path: Path) -> None:
+    connect_metastore(sqlite_uri, warehouse=tmp_path / "elsewhere", create=True).close()
+    with connect_metastore(sqlite_uri) as client:
+        assert client.create_database("web").location == f"file:{tmp_path}/elsewhere/web.db"
+
+
+def test_connecting_does_not_make_a_warehouse_that_is_missing(sqlite_uri: str, tmp_path: Path) -> None:
+    """Its disk may not be mounted: what is written below the mount point would be lost from sight."""
+    connect_metastore(sqlite_uri, create=True).close()
+    (tmp_path / "warehouse").rmdir()
+    connect_metastore(sqlite_uri, create=True).close()
+    assert not (tmp_path / "warehouse").exists()
+
+
+def test_a_metastore_file_that_is_removed_does_not_come_back_empty(ms: EmbeddedMetastoreClient, tmp_path: Path) -> None:
+    ms._context.sessions._pool.engine.dispose()
+    for file in tmp_path.glob("metastore.db*"):
+        file.unlink()
+    with pytest.raises(MetastoreUnavailable, match="unable to open"):
+        ms.open_txns()
+    assert not (tmp_path / "metastore.db").exists()
 
 
 # -- options -----------------------------------------------------------------------------------------
@@ -47,13 +100,13 @@ def test_a_warehouse_may_be_given_as_a_path_or_a_uri(sqlite_uri: str, tmp_path: 
 
 def test_an_unknown_option_is_refused_with_those_that_exist(sqlite_uri: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"unknown option 'timeout'.*txn_timeout_seconds"):
-        connect_metastore(sqlite_uri, warehouse=tmp_path, timeout=3)
+        connect_metastore(sqlite_uri, warehouse=tmp_path, timeout=3, create=True)
 
 
 @pytest.mark.parametrize("value", [0, -1, "300", None, True])
 def test_an_option_that_cannot_be_meant_is_refused(sqlite_uri: str, tmp_path: Path, value: object) -> None:
     with pytest.raises(ConfigurationError, match="txn_timeout_seconds"):
-        connect_metastore(sqlite_uri, warehouse=tmp_path, txn_timeout_seconds=value)
+        connect_metastore(sqlite_uri, warehouse=tmp_path, txn_timeout_seconds=value, create=True)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +114,7 @@ def test_an_option_that_cannot_be_meant_is_refused(sqlite_uri: str, tmp_path: Pa
 )
 def test_every_option_has_its_own_range(sqlite_uri: str, tmp_path: Path, option: str, value: float) -> None:
     with pytest.raises(ConfigurationError, match=option):
-        connect_metastore(sqlite_uri, warehouse=tmp_path, **{option: value})
+        connect_metastore(sqlite_uri, warehouse=tmp_path, **{option: value}, create=True)
 
 
 def test_a_user_without_a_name_is_shown_by_his_number(
@@ -107,7 +160,7 @@ def test_a_clone_works_in_another_thread(ms: EmbeddedMetastoreClient) -> None:
 
 def test_a_clone_means_the_same_file_after_a_change_of_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with connect_metastore("sqlite:///metastore.db", warehouse="warehouse") as client:
+    with connect_metastore("sqlite:///metastore.db", warehouse="warehouse", create=True) as client:
         client.open_txns()
         (tmp_path / "elsewhere").mkdir()
         monkeypatch.chdir(tmp_path / "elsewhere")
@@ -115,37 +168,104 @@ def test_a_clone_means_the_same_file_after_a_change_of_folder(tmp_path: Path, mo
             assert clone.get_valid_txns().open == (1,)
 
 
-def test_a_forked_child_opens_a_connection_of_its_own(ms: EmbeddedMetastoreClient) -> None:
-    ms.open_txns()
-    parents = ms._db._connection
+def in_child(work: Callable[[], bool]) -> int:
+    """The exit code of a forked child: 0 if `work` gives True there."""
     child = os.fork()
-    if child == 0:  # the child: its exit code is its answer
+    if child == 0:
         try:
-            opened = ms.open_txns()
-            os._exit(0 if opened == [2] and ms._db._connection is not parents else 1)
+            os._exit(0 if work() else 1)
         except BaseException:  # noqa: BLE001 - a child must not run the rest of the tests
             os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert ms._db._connection is parents
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_forked_child_opens_connections_of_its_own(ms: EmbeddedMetastoreClient) -> None:
+    ms.open_txns()
+    assert in_child(lambda: ms.open_txns() == [2]) == 0
     assert ms.open_txns() == [3]
+
+
+def test_a_child_forked_while_another_thread_is_inside_a_call_works(ms: EmbeddedMetastoreClient) -> None:
+    inside, forked = threading.Event(), threading.Event()
+
+    def stay(session: Session) -> None:
+        inside.set()
+        forked.wait(30)
+
+    with ThreadPoolExecutor(1) as pool:
+        staying = pool.submit(ms._context.sessions.run, stay)
+        assert inside.wait(30)
+        child = in_child(lambda: ms.get_valid_txns().high_water_mark == 0)
+        forked.set()
+        staying.result(timeout=30)
+    assert child == 0
+
+
+# -- threads -----------------------------------------------------------------------------------------
+
+
+def test_one_client_may_be_shared_by_threads(sqlite_uri: str, tmp_path: Path) -> None:
+    """One connection for all of them ended in SIGSEGV, or in a rollback of another thread's transaction."""
+    with (
+        connect_metastore(sqlite_uri, warehouse=tmp_path / "warehouse", create=True) as client,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        client.create_table("t", columns={"id": "int"})
+
+        def work(_: int) -> list[TxnId]:
+            found = []
+            for _ in range(10):
+                (txn_id,) = client.open_txns()
+                client.allocate_table_write_ids("t", [txn_id])
+                client.get_table("t")
+                client.heartbeat(txn_id=txn_id)
+                client.commit_txn(txn_id)
+                found.append(txn_id)
+            return found
+
+        ids = [txn_id for found in pool.map(work, range(8)) for txn_id in found]
+        assert sorted(ids) == list(range(1, 81))
+        assert client.get_valid_txns().open == ()
+        assert client.get_valid_write_ids(["t"])[0].high_water_mark == 80
+
+
+def test_a_rollback_of_one_thread_leaves_the_transaction_of_another(ms: EmbeddedMetastoreClient) -> None:
+    opened, rolled_back = threading.Event(), threading.Event()
+
+    def slowly(session: Session) -> None:
+        session.execute_sql("CREATE TABLE slow (x)")
+        opened.set()
+        assert rolled_back.wait(30)
+
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(ms._context.sessions.run, slowly)
+        assert opened.wait(30)
+        with pytest.raises(MetastoreUnavailable):
+            ms.open_txns()  # the file is locked by the other thread: it fails, and rolls back its own alone
+        rolled_back.set()
+        slow.result(timeout=30)
+    assert ms._context.sessions.execute_sql("SELECT * FROM slow") == []
 
 
 # -- trouble -----------------------------------------------------------------------------------------
 
 
-def test_a_metastore_that_stays_busy_is_unavailable_and_nothing_happened(ms: EmbeddedMetastoreClient) -> None:
-    with ms.clone() as other:
-        other._db._open().execute_sql("BEGIN IMMEDIATE")
-        with pytest.raises(MetastoreUnavailable, match="too busy"):
-            ms.open_txns()
-        other._db._open().execute_sql("ROLLBACK")
+def test_a_metastore_that_stays_busy_is_unavailable_and_nothing_happened(
+    ms: EmbeddedMetastoreClient, tmp_path: Path
+) -> None:
+    other = sqlite3.connect(tmp_path / "metastore.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(MetastoreUnavailable, match=r"too busy.*stopped.*fuser"):
+        ms.open_txns()
+    other.execute("ROLLBACK")
+    other.close()
     assert ms.open_txns() == [1]
 
 
 def test_a_call_that_fails_halfway_leaves_nothing(ms: EmbeddedMetastoreClient, monkeypatch: pytest.MonkeyPatch) -> None:
     from hive_ingest.metastore_client.embedded import transactions
 
-    monkeypatch.setattr(transactions, "_INSERT_MIN_HISTORY", transactions._INSERT_TXN)
+    monkeypatch.setattr(transactions, "_INSERT_MIN_HISTORY", sa.text("INSERT INTO nowhere VALUES (1)"))
     with pytest.raises(MetastoreError, match="refused a statement"):
         ms.open_txns()
     monkeypatch.undo()
@@ -159,7 +279,7 @@ def test_housekeeping_that_cannot_run_does_not_stop_the_call(
     def fail() -> None:
         raise MetastoreUnavailable("too busy")
 
-    monkeypatch.setattr(ms, "_keep_house", fail)
+    monkeypatch.setattr(ms._housekeeping, "_keep_house", fail)
     assert ms.open_txns() == [1]
     assert "housekeeping put off: too busy" in caplog.text
 
@@ -168,7 +288,7 @@ def test_an_interrupt_rolls_back(ms: EmbeddedMetastoreClient, monkeypatch: pytes
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ms, "_open", interrupt)
+    monkeypatch.setattr(ms._transactions, "_open", interrupt)
     with pytest.raises(KeyboardInterrupt):
         ms.open_txns()
     monkeypatch.undo()

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import pytest
 
-from hive_ingest.errors import StreamingIOFailure
-from hive_ingest.metastore_client.embedded.folders import is_inside, make_folders, move_folder, remove_folder
+from hive_ingest.errors import InvalidOperation, StreamingIOFailure
+from hive_ingest.metastore_client.embedded.folders import (
+    is_inside,
+    make_folders,
+    refuse_acid_files,
+    rename_folder,
+    require_free,
+)
 
 
 def uri(path: Path) -> str:
@@ -21,8 +26,8 @@ def test_a_folder_is_made_with_its_parents(tmp_path: Path) -> None:
 
 def test_a_remote_folder_is_left_to_the_writer() -> None:
     make_folders(["s3a://bucket/x"])
-    remove_folder("s3a://bucket/x", keep=[])
-    move_folder("s3a://bucket/x", "s3a://bucket/y")
+    refuse_acid_files("s3a://bucket/x", "table web.t")
+    require_free("s3a://bucket/x", "table web.t")
 
 
 def test_inside_means_below_and_no_dots_get_out(tmp_path: Path) -> None:
@@ -35,33 +40,30 @@ def test_inside_means_below_and_no_dots_get_out(tmp_path: Path) -> None:
     assert not is_inside("s3a://bucket/t2", "s3a://bucket/t")
 
 
-def test_a_folder_goes_with_all_that_is_in_it(tmp_path: Path) -> None:
+def test_a_folder_is_renamed_whole(tmp_path: Path) -> None:
     (tmp_path / "t" / "p=1").mkdir(parents=True)
-    remove_folder(uri(tmp_path / "t"), keep=[uri(tmp_path / "t2")])
-    assert not (tmp_path / "t").exists()
-    remove_folder(uri(tmp_path / "t"), keep=[])
+    rename_folder(tmp_path / "t", tmp_path / "u")
+    assert (tmp_path / "u" / "p=1").is_dir()
 
 
-@pytest.mark.parametrize("other", ["t", "t/inner"])
-def test_a_folder_stays_when_it_holds_something_else(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, other: str
-) -> None:
-    (tmp_path / "t" / "inner").mkdir(parents=True)
-    with caplog.at_level(logging.WARNING):
-        remove_folder(uri(tmp_path / "t"), keep=[uri(tmp_path / other)])
-    assert (tmp_path / "t" / "inner").is_dir()
-    assert "is not removed" in caplog.text
-
-
-def test_a_folder_moves_whole(tmp_path: Path) -> None:
-    (tmp_path / "t" / "p=1").mkdir(parents=True)
-    move_folder(uri(tmp_path / "t"), uri(tmp_path / "db2.db" / "u"))
-    assert (tmp_path / "db2.db" / "u" / "p=1").is_dir()
-
-
-def test_a_folder_does_not_move_onto_another(tmp_path: Path) -> None:
+def test_a_folder_is_not_renamed_onto_another(tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
     (tmp_path / "u" / "x").mkdir(parents=True)
     with pytest.raises(StreamingIOFailure, match="cannot be renamed"):
-        move_folder(uri(tmp_path / "t"), uri(tmp_path / "u"))
+        rename_folder(tmp_path / "t", tmp_path / "u")
     assert (tmp_path / "t").is_dir()
+
+
+def test_a_folder_is_free_while_it_is_missing_or_empty(tmp_path: Path) -> None:
+    require_free(uri(tmp_path / "t"), "table web.t")
+    (tmp_path / "t").mkdir()
+    require_free(uri(tmp_path / "t"), "table web.t")
+    (tmp_path / "t" / "x").touch()
+    with pytest.raises(InvalidOperation, match="not empty"):
+        require_free(uri(tmp_path / "t"), "table web.t")
+
+
+def test_nothing_is_made_in_a_folder_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(StreamingIOFailure, match="mount its disk"):
+        make_folders([uri(tmp_path / "t" / "p=1")], inside=uri(tmp_path / "t"))
+    assert list(tmp_path.iterdir()) == []

@@ -18,7 +18,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def connect(file: Path) -> None:
-    connect_metastore(f"sqlite:///{file}", warehouse=file.parent / "warehouse").close()
+    connect_metastore(f"sqlite:///{file}", warehouse=file.parent / "warehouse", create=True).close()
 
 
 def execute(file: Path, sql: str) -> list[tuple[object, ...]]:
@@ -30,11 +30,11 @@ def execute(file: Path, sql: str) -> list[tuple[object, ...]]:
         connection.close()
 
 
-def test_version_1_makes_every_table(file: Path) -> None:
+def test_a_new_metastore_has_every_table(file: Path) -> None:
     connect(file)
     names = {row[0] for row in execute(file, "SELECT name FROM sqlite_master WHERE type = 'table'")}
     assert names >= set(tables.METADATA.tables)
-    assert execute(file, 'SELECT "VERSION" FROM "HIVE_INGEST_SCHEMA"') == [(1,)]
+    assert execute(file, 'SELECT "VERSION" FROM "HIVE_INGEST_SCHEMA"') == [(2,)]
     assert execute(file, "PRAGMA journal_mode") == [("wal",)]
 
 
@@ -52,13 +52,13 @@ def test_an_older_version_is_brought_up_step_by_step(file: Path, monkeypatch: py
         "MIGRATIONS",
         {
             **migrations.MIGRATIONS,
-            2: lambda session, _: session.execute_sql("CREATE TABLE two (x)"),
-            3: lambda session, _: session.execute_sql("ALTER TABLE two ADD COLUMN y"),
+            3: lambda session, _: session.execute_sql("CREATE TABLE two (x)"),
+            4: lambda session, _: session.execute_sql("ALTER TABLE two ADD COLUMN y"),
         },
     )
-    monkeypatch.setattr(migrations, "LATEST_VERSION", 3)
+    monkeypatch.setattr(migrations, "LATEST_VERSION", 4)
     connect(file)
-    assert execute(file, 'SELECT "VERSION" FROM "HIVE_INGEST_SCHEMA"') == [(3,)]
+    assert execute(file, 'SELECT "VERSION" FROM "HIVE_INGEST_SCHEMA"') == [(4,)]
     assert execute(file, "SELECT x, y FROM two") == []
 
 
@@ -69,11 +69,11 @@ def test_a_step_that_fails_leaves_the_version_before(file: Path, monkeypatch: py
         session.execute_sql("CREATE TABLE two (x)")  # type: ignore[attr-defined]
         raise MetastoreUnavailable("the power is gone")
 
-    monkeypatch.setattr(migrations, "MIGRATIONS", {**migrations.MIGRATIONS, 2: fail})
-    monkeypatch.setattr(migrations, "LATEST_VERSION", 2)
+    monkeypatch.setattr(migrations, "MIGRATIONS", {**migrations.MIGRATIONS, 3: fail})
+    monkeypatch.setattr(migrations, "LATEST_VERSION", 3)
     with pytest.raises(MetastoreUnavailable, match="the power is gone"):
         connect(file)
-    assert execute(file, 'SELECT "VERSION" FROM "HIVE_INGEST_SCHEMA"') == [(1,)]
+    assert execute(file, 'SELECT "VERSION" FROM "HIVE_INGEST_SCHEMA"') == [(2,)]
     assert execute(file, "SELECT name FROM sqlite_master WHERE name = 'two'") == []
 
 
@@ -105,6 +105,6 @@ def test_a_folder_where_the_file_should_be_is_an_error(file: Path) -> None:
 
 
 def test_parents_of_the_file_and_the_warehouse_are_made(tmp_path: Path) -> None:
-    connect_metastore(f"sqlite:///{tmp_path}/a/b/metastore.db", warehouse=tmp_path / "c" / "d").close()
+    connect_metastore(f"sqlite:///{tmp_path}/a/b/metastore.db", warehouse=tmp_path / "c" / "d", create=True).close()
     assert (tmp_path / "a/b/metastore.db").is_file()
     assert (tmp_path / "c/d").is_dir()

@@ -8,12 +8,8 @@ import pytest
 
 from hive_ingest.errors import ConfigurationError, MetastoreUnavailable, StreamingError
 from hive_ingest.metastore_client import connect_metastore
-from hive_ingest.metastore_client.embedded.uris import (
-    check_warehouse,
-    local_path,
-    normal_location,
-    parse_uri,
-)
+from hive_ingest.metastore_client.embedded.uris import check_warehouse, parse_uri
+from hive_ingest.metastore_client.locations import local_path, normal_location
 
 PASSWORD = "p@ss w/rd:%&?"
 ENCODED = "p%40ss%20w%2Frd%3A%25%26%3F"
@@ -117,7 +113,7 @@ def test_an_address_that_cannot_be_read_is_not_repeated(uri: str) -> None:
 
 def test_a_failed_connection_tells_no_password(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG), pytest.raises(MetastoreUnavailable) as caught:
-        connect_metastore(WITH_PASSWORD, warehouse=tmp_path)
+        connect_metastore(WITH_PASSWORD, warehouse=tmp_path, create=True)
     assert isinstance(caught.value, StreamingError)
     assert "127.0.0.1" in str(caught.value)
     assert caught.value.__cause__ is not None
@@ -138,7 +134,7 @@ def test_a_driver_that_quotes_the_address_tells_no_password(tmp_path: Path, monk
 
     monkeypatch.setattr(psycopg, "connect", refuse)
     with pytest.raises(MetastoreUnavailable) as caught:
-        connect_metastore(WITH_PASSWORD, warehouse=tmp_path)
+        connect_metastore(WITH_PASSWORD, warehouse=tmp_path, create=True)
     assert "***" in str(caught.value)
     assert_chain_without_password(caught.value)
 
@@ -146,7 +142,7 @@ def test_a_driver_that_quotes_the_address_tells_no_password(tmp_path: Path, monk
 def test_a_missing_driver_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
     with pytest.raises(ConfigurationError, match=r"hive-ingest\[postgres\]") as caught:
-        connect_metastore(WITH_PASSWORD, warehouse=tmp_path)
+        connect_metastore(WITH_PASSWORD, warehouse=tmp_path, create=True)
     assert_chain_without_password(caught.value)
 
 

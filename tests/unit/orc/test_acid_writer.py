@@ -7,6 +7,7 @@ import gc
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from hive_ingest.errors import ConfigurationError, SerializationError, Streaming
 from hive_ingest.model import WriteId
 from hive_ingest.orc.acid_writer import AcidFile, AcidOrcWriter, write_acid_version
 from hive_ingest.orc.tail import read_tail
-from hive_ingest.storage.file_store import BytesLike
+from hive_ingest.storage import BytesLike
 from hive_ingest.storage.local_store import LocalOutputFile, LocalStore
 
 BUCKET_1 = (1 << 29) | (1 << 16)
@@ -40,7 +41,7 @@ def writer(path: str, *, store: LocalStore | None = None, **options: object) -> 
     return AcidOrcWriter(store or LocalStore(), path, **(settings | options))  # type: ignore[arg-type]
 
 
-def written(path: str, *batches: pa.RecordBatch, **options: object) -> AcidFile:
+def written(path: str, *batches: pa.RecordBatch, **options: Any) -> AcidFile:
     with writer(path, **options) as out:
         for batch in batches:
             out.write(batch)

@@ -21,7 +21,7 @@ from hive_ingest.errors import SerializationError
 from hive_ingest.model import WriteId
 from hive_ingest.orc.acid_writer import AcidOrcWriter
 from hive_ingest.orc.normalise import normalise, unwritable_values
-from hive_ingest.storage.local_store import LocalStore
+from hive_ingest.storage import LocalStore
 
 Value = Any
 SCALARS: dict[pa.DataType, list[Value]] = {

@@ -8,7 +8,7 @@ from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
 from hive_ingest.errors import CorruptFile, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.model import TableName, TxnId, WriteId
 from hive_ingest.reader.folder import FolderToRead
-from hive_ingest.storage.location import open_store
+from hive_ingest.storage import open_store
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ BATCH = pa.RecordBatch.from_pylist(
         (pc.scalar(True), set()),
         (pc.field(0) == 1, {"id", "msg", "s", "k"}),
     ],
-    ids=str,
+    ids=lambda value: "-".join(sorted(value)) if isinstance(value, set) else str(value),
 )
 def test_the_columns_that_it_reads_are_known(expression, columns):
     assert Predicate(expression, SCHEMA).columns == columns

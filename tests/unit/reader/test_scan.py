@@ -21,7 +21,6 @@ from hive_ingest.errors import (
     TxnAborted,
     UnsupportedFeature,
 )
-from hive_ingest.metastore_client import connect_metastore
 from hive_ingest.model import (
     Column,
     DataOperationType,
@@ -33,6 +32,7 @@ from hive_ingest.model import (
     TxnState,
 )
 from hive_ingest.reader import read_table, scan
+from tests.support.metastores import connect_in
 
 pytestmark = pytest.mark.one_embedded
 
@@ -170,6 +170,13 @@ def test_a_filter_may_speak_of_columns_that_are_not_read_and_of_row_ids(metastor
     assert found.to_pylist() == [{"msg": "d"}, {"msg": "e"}]
     assert ids(metastore, filter=pc.field("row__id", "rowid") == 0) == [1, 4]
     assert ids(metastore, filter=pc.field(0) == 2) == [2]
+
+
+def test_a_filter_may_be_text_an_expression_or_both(metastore, table):
+    assert ids(metastore, where="id in (1, 3, 5) and msg not like 'c%'") == [1, 5]
+    assert ids(metastore, where="id < 4", filter=pc.field("id") > 1) == [2, 3]
+    with pytest.raises(ConfigurationError, match="there is no column 'nowhere'"):
+        ids(metastore, where="nowhere = 1")
 
 
 def test_a_filter_never_sees_a_deleted_row(metastore, table):
@@ -320,7 +327,7 @@ def test_the_snapshot_is_taken_after_the_lock_was_granted(metastore, table, stru
 @pytest.fixture
 def impatient(metastore_uri, tmp_path):
     """The metastore, whose transactions live half a second without a heartbeat if they were opened here."""
-    with connect_metastore(metastore_uri, warehouse=tmp_path / "warehouse", txn_timeout_seconds=0.6) as client:
+    with connect_in(tmp_path, metastore_uri, txn_timeout_seconds=0.6) as client:
         yield client
 
 
@@ -387,7 +394,7 @@ def test_broken_bytes_in_a_stripe_are_corrupt_by_name(metastore, make_table):
 
 def test_an_orc_file_of_another_schema_is_foreign(metastore, table):
     orc.write_table(pa.table({"id": [1]}), table.path / "delta_0000002_0000002_0000/bucket_00000")
-    with pytest.raises(CorruptFile, match="no file of an ACID table"):
+    with pytest.raises(CorruptFile, match="not a file of an ACID table"):
         read_table(metastore, "web.t")
 
 
@@ -461,7 +468,7 @@ def test_random_histories_read_as_a_model_of_them(metastore, make_table, struct)
     """Inserts and deletes of transactions that end at random, against a dictionary."""
     random = np.random.default_rng(7)
     table = make_table()
-    model = {}
+    model: dict[tuple[int, ...], object] = {}
     for _ in range(25):
         end = random.choice([table.commit, table.commit, table.abort, table.open])
         write_id = end()

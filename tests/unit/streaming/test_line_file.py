@@ -64,10 +64,12 @@ def test_a_line_longer_than_the_limit_is_refused_and_not_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(line_file, "_BLOCK_BYTES", 10)
-    monkeypatch.setattr(line_file, "MAX_LINE_BYTES", 100)
-    file = file_of(tmp_path, b"x" * 1000)
-    with pytest.raises(StreamingIOFailure, match="more than 100 bytes"):
-        list(file.lines(0, 1))
+    path = tmp_path / "records"
+    path.write_bytes(b"one\ntwo\n" + b"x" * 1000)
+    file = LineFile(str(path), max_line_bytes=100)
+    with pytest.raises(StreamingIOFailure, match=r"the line at byte 8 has more than 100 bytes.*max_record_bytes"):
+        list(file.lines(0, 10))
+    assert sum(lines.count for lines in file.lines(0, 2)) == 2
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hive_ingest.transactions.owner import MAX_AGENT_INFO, Owner
-from tests.unit.transactions.waiting import wait_until
+from tests.support.waiting import wait_until
 
 ME = Owner.of_this_process("flights")
 HOST_NAMESPACE = 0xEFFFFFFC

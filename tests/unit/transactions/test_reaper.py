@@ -11,7 +11,7 @@ import pytest
 from hive_ingest.errors import MetastoreUnavailable
 from hive_ingest.transactions import reaper
 from hive_ingest.transactions.reaper import Guard
-from tests.unit.transactions.waiting import wait_until
+from tests.support.waiting import wait_until
 
 
 class FakeClient:
@@ -24,10 +24,13 @@ class FakeClient:
         self.may_go_on.set()
 
     def clone(self) -> Self:
-        self.may_go_on.wait(60)
         return self
 
+    def close(self) -> None:
+        pass
+
     def __enter__(self) -> Self:
+        self.may_go_on.wait(60)
         return self
 
     def __exit__(self, *_: object) -> None:

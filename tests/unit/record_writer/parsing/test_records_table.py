@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -32,23 +33,23 @@ def table_with(heading: str) -> list[dict[str, str]]:
 
 def examples(heading: str) -> list[tuple[str, str]]:
     """(Hive type, example) for every example in a column."""
-    found = []
+    found: list[tuple[str, str]] = []
     for row in table_with(heading):
         found.extend((html.unescape(row["Hive type"]), example) for example in re.findall(r"`([^`]*)`", row[heading]))
     assert len(found) > 20
     return found
 
 
-def write_json(type_: str, value: str) -> object:
+def write_json(type_: str, value: str) -> Any:
     record = f'{{"v":{value}}}'.encode()
     return rows_of(StrictJsonWriter(), schema_of(v=type_), record + b"\n" + record)
 
 
-def write_delimited(type_: str, value: str) -> object:
+def write_delimited(type_: str, value: str) -> Any:
     return rows_of(StrictDelimitedInputWriter(), schema_of(v=type_), value.encode())
 
 
-def write_arrow(type_: str, expression: str) -> object:
+def write_arrow(type_: str, expression: str) -> Any:
     column = pa.array([None], eval(expression, {"pa": pa}))
     return rows_of(ArrowWriter(), schema_of(v=type_), pa.table({"v": column}))
 
@@ -115,6 +116,7 @@ def test_null_is_null_for_every_type_and_an_empty_field_only_text(type_):
 
 def test_the_writer_of_the_pages_own_example_works():
     code = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert code is not None
     names: dict[str, type[RecordListWriter]] = {}
     exec(code[1], names)
     rows = rows_of(names["CoordinatesWriter"](), schema_of(x="double", y="double"), [b"1;2", b"3;4.5"])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
+import socket
 
 import pytest
 
 from hive_ingest.errors import ConfigurationError, SerializationError, StreamingIOFailure
 from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
-from tests.unit.record_writer.parsing.writing import blocks_of, schema_of
+from tests.unit.record_writer.parsing.writing import blocks_of, parse_all, schema_of
 
 
 def records(*arguments, **options):
@@ -28,7 +30,15 @@ def records(*arguments, **options):
         (b"\n", [b""]),
         (b"a\n\n", [b"a", b""]),
         (b"\n\na", [b"", b"", b"a"]),
-        (b"", []),
+        (b"", [b""]),
+        ("", [b""]),
+        (bytearray(), [b""]),
+        (memoryview(b""), [b""]),
+        ([b""], [b""]),
+        (io.BytesIO(), []),
+        (io.StringIO(), []),
+        (io.BytesIO(b"\n"), [b""]),
+        (io.BytesIO(b"a\n\n"), [b"a", b""]),
         ("é\n", ["é".encode()]),
         (bytearray(b"a\nb"), [b"a", b"b"]),
         (memoryview(b"a\nb"), [b"a", b"b"]),
@@ -140,3 +150,166 @@ def test_what_is_no_text_is_refused_with_a_remedy(argument):
 def test_options_that_cannot_be_meant_are_refused(options):
     with pytest.raises(ConfigurationError, match=next(iter(options))):
         StrictJsonWriter(**options)
+
+
+# -- empty arguments -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("empty", [b"", "", bytearray(), memoryview(b""), b"\n", [b""]])
+@pytest.mark.parametrize("delimiter", ["\n", ";"])
+def test_an_empty_argument_is_an_empty_record_and_does_not_vanish(empty, delimiter):
+    """A Kafka consumer hands over empty values: each was once no record and no error."""
+    if empty == b"\n":
+        empty = delimiter.encode()
+    assert records(b"a", empty, empty, b"b", line_delimiter=delimiter) == [b"a", b"", b"", b"b"]
+    with pytest.raises(SerializationError, match=r"^record 1 \(at byte 3\): an empty "):
+        parse_all(StrictJsonWriter(line_delimiter=delimiter), schema_of(v="string"), b"{}", empty)
+    (parsed,) = parse_all(StrictJsonWriter(on_error="skip"), schema_of(v="string"), b"{}", b"", b"{}")
+    assert (parsed.records, parsed.skipped) == (3, 1)
+    with pytest.raises(SerializationError, match="record 0"):
+        parse_all(StrictDelimitedInputWriter(), schema_of(v="string", w="string"), b"")
+
+
+def test_empty_records_are_not_kept_without_end():
+    writer = StrictDelimitedInputWriter(block_bytes=100)
+    assert sum(block.records for _ in range(1000) for block in writer.write(b"")) == 1000
+
+
+# -- streams ---------------------------------------------------------------------------------------
+
+
+class Stream:
+    """A stream of given answers to `read`."""
+
+    def __init__(self, *answers):
+        self.answers = iter(answers)
+
+    def read(self, size):
+        answer = next(self.answers)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def pipe():
+    """The end to read, which does not block, and the one to write."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with open(writing, "wb", buffering=0) as out:
+        yield reading, out
+
+
+@pytest.mark.parametrize(
+    "opened", [{"mode": "rb", "buffering": 0}, {"mode": "rb"}, {"mode": "r"}], ids=["raw", "buffered", "text"]
+)
+def test_a_non_blocking_stream_without_data_is_not_taken_for_its_end(pipe, opened):
+    """None from `read()`, and "" of a text stream over one that gave None, once ended the input in silence."""
+    reading, out = pipe
+    out.write(b"a\nb\n")
+    with open(reading, **opened) as stream:
+        _refused_until_it_ends(stream, out)
+
+
+def _refused_until_it_ends(stream, out):
+    with pytest.raises(StreamingIOFailure, match=r"non-blocking stream that has no data now.*make it blocking"):
+        records(stream)
+    out.close()
+    assert records(stream) == []
+
+
+def test_a_text_stream_over_a_socket_with_a_timeout_ends_with_the_socket():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(5)
+        theirs.sendall(b"a\nb")
+        theirs.shutdown(socket.SHUT_WR)
+        with ours.makefile("r") as stream:
+            assert records(stream) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize(
+    "error", [BlockingIOError("no data"), TimeoutError("timed out"), ConnectionResetError("reset")]
+)
+def test_an_error_of_a_stream_is_not_taken_for_its_end(error):
+    with pytest.raises(StreamingIOFailure, match=f"cannot read a Stream: {error}"):
+        records(Stream(b"a\n", error))
+
+
+def test_a_text_stream_that_is_not_utf8_is_refused_by_name(tmp_path):
+    path = tmp_path / "latin"
+    path.write_bytes(b"schl\xe4cht\n")
+    with (
+        path.open(encoding="utf-8") as file,
+        pytest.raises(StreamingIOFailure, match=r"cannot read '.*latin': .*utf-8"),
+    ):
+        records(file)
+
+
+def test_short_reads_are_joined():
+    pieces = [bytes([byte]) for byte in b"ab\r\nc\n\nde"]
+    assert records(Stream(*pieces, b"")) == [b"ab", b"c", b"", b"de"]
+    assert records(Stream("a", "é\n", "b", "")) == ["aé".encode(), b"b"]
+    assert records(Stream(bytearray(b"a;"), memoryview(b"b"), b""), line_delimiter=";") == [b"a", b"b"]
+
+
+# -- long records ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        b"a\nb\n" + b"x" * 11 + b"\nc",
+        b"a\nb\n" + b"x" * 11,
+        [b"a", b"b", b"x" * 11, b"c"],
+        ["a", "b", "x" * 5 + "\n" + "x" * 5],
+        io.BytesIO(b"a\nb\n" + b"x" * 11 + b"\nc"),
+        io.StringIO("a\nb\n" + "x" * 11),
+    ],
+    ids=["text", "last", "items", "item with a newline", "file", "text stream"],
+)
+@pytest.mark.parametrize("block_bytes", [1, 4, 1 << 20])
+def test_a_record_that_is_too_long_is_named(argument, block_bytes):
+    """A record of 100 MB once took 2 GiB."""
+    if hasattr(argument, "seek"):
+        argument.seek(0)
+    writer = StrictDelimitedInputWriter(max_record_bytes=10, block_bytes=block_bytes, on_error="skip")
+    writer.bind(schema_of(v="string"))
+    with pytest.raises(
+        SerializationError, match=r"^record 5 \(at byte 13\): it is longer than max_record_bytes=10"
+    ) as caught:
+        blocks_of(writer, b"yyyy\n", b"y\ny", argument)
+    assert (caught.value.record, caught.value.byte_offset) == (5, 13)
+
+
+@pytest.mark.parametrize("block_bytes", [1, 4, 25, 1 << 20])
+def test_records_of_just_the_longest_length_are_accepted(block_bytes):
+    lines = [b"x" * 10, b"", b"y" * 10, b"z" * 9] * 3
+    for argument in (b"\n".join(lines), b"\n".join(lines) + b"\n", lines, io.BytesIO(b"\n".join(lines))):
+        assert records(argument, max_record_bytes=10, block_bytes=block_bytes) == lines
+
+
+def test_a_record_that_never_ends_is_given_up_in_bounded_memory():
+    given = []
+
+    class Endless:
+        def read(self, size):
+            given.append(size)
+            return b"x" * size
+
+    with pytest.raises(SerializationError, match=r"^record 0 \(at byte 0\): it is longer than max_record_bytes=10000"):
+        records(Endless(), max_record_bytes=10_000, block_bytes=1000)
+    assert sum(given) <= 11_000
+
+
+def test_large_items_of_a_generator_are_not_collected():
+    alive = []
+
+    def items():
+        for _ in range(100):
+            alive.append(1)
+            yield b"x" * 1000
+
+    blocks = iter(StrictDelimitedInputWriter(block_bytes=1000).write(items()))
+    next(blocks)
+    assert len(alive) < 10

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructField, StructType
 
 import hive_ingest as hi
 from hive_ingest.errors import ConfigurationError, SinkConflict, StreamingIOFailure
 from hive_ingest.faults import set_hook
-from hive_ingest.metastore_client import MetastoreClient, connect_metastore
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TxnState
-from hive_ingest.streaming.spark import source_writer
 from hive_ingest.streaming.spark.data_source import HiveDataSource
+from hive_ingest.streaming.spark.source_options import stream_options
 from hive_ingest.streaming.spark.types import spark_type
 from hive_ingest.testing.faults import CrashPoint, FaultError, faults
 from hive_ingest.transactions.staging import STAGING_FOLDER
+from tests.support.metastores import connect_in
+from tests.support.rows import ids
+from tests.support.tables import table_folder
 
 SCHEMA = StructType([StructField("id", spark_type("bigint"))])
 QUERY = "5f0c-11"
@@ -28,7 +33,7 @@ QUERY = "5f0c-11"
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[MetastoreClient]:
-    with connect_metastore(f"sqlite:///{tmp_path}/metastore.db", warehouse=tmp_path / "warehouse") as client:
+    with connect_in(tmp_path) as client:
         client.create_database("web")
         client.create_table("web.t", columns={"id": "bigint"})
         yield client
@@ -38,7 +43,9 @@ def client(tmp_path: Path) -> Iterator[MetastoreClient]:
 @pytest.fixture
 def source(tmp_path: Path) -> Callable[..., HiveDataSource]:
     def make(**more: object) -> HiveDataSource:
+        checkpoint = str(tmp_path / "checkpoint")
         place = {"metastore": f"sqlite:///{tmp_path}/metastore.db", "warehouse": f"{tmp_path}/warehouse"}
+        place["checkpointLocation"] = checkpoint
         given = {**place, "table": "web.t", **{name: str(value) for name, value in more.items()}}
         return HiveDataSource(CaseInsensitiveDict(given))
 
@@ -46,16 +53,25 @@ def source(tmp_path: Path) -> Callable[..., HiveDataSource]:
 
 
 class Batch:
-    """One attempt of a driver at a micro-batch: its tasks have run, its commit or abort is still to come."""
+    """One attempt of a driver at a micro-batch: its tasks have run, its commit or abort is still to come.
 
-    def __init__(self, source: HiveDataSource, number: int, *tasks: list[int], query: str = QUERY) -> None:
+    `planned_ms` is when Spark planned it; a repeated batch is not planned again.
+    """
+
+    def __init__(
+        self, source: HiveDataSource, number: int, *tasks: list[int], query: str = QUERY, planned_ms: int = 1
+    ) -> None:
         self._source, self._number = source, number
+        checkpoint = Path(source.options["checkpointLocation"])
+        (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
+        (checkpoint / "metadata").write_text(json.dumps({"id": query}))
+        (checkpoint / "offsets" / str(number)).write_text(f'v1\n{{"batchTimestampMs":{planned_ms}}}\n{{"logOffset":0}}')
         self.messages: list[Any] = [self._run(query, ids) for ids in tasks]
 
     def _run(self, query: str, ids: list[int]) -> Any:
         properties = {"sql.streaming.queryId": query, "streaming.sql.batchId": str(self._number)}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(source_writer.TaskContext, "get", lambda: Task(properties))
+            patch.setattr(TaskContext, "get", lambda: Task(properties))
             return self._source.streamWriter(SCHEMA, False).write(iter([rows(*ids)]))
 
     def commit(self) -> None:
@@ -76,12 +92,8 @@ def rows(*ids: int) -> pa.RecordBatch:
     return pa.record_batch({"id": pa.array(ids, pa.int64())})
 
 
-def ids(client: MetastoreClient) -> list[int]:
-    return sorted(hi.read_table(client, "web.t")["id"].to_pylist())
-
-
 def leftovers(client: MetastoreClient) -> list[Any]:
-    folder = Path(client.get_table("web.t").location.removeprefix("file:"), STAGING_FOLDER)
+    folder = table_folder(client) / STAGING_FOLDER
     open_txns = [txn for txn in client.get_open_txns_info().transactions if txn.state is TxnState.OPEN]
     return [*folder.iterdir(), *open_txns]
 
@@ -129,6 +141,27 @@ def test_a_driver_that_comes_second_with_a_batch_skips_it(client: MetastoreClien
     zombie.commit()
     assert ids(client) == [1]
     assert leftovers(client) == []
+
+
+def test_a_batch_that_was_planned_again_is_refused(client: MetastoreClient, source: Any) -> None:
+    """After its checkpoint was restored from an older copy: it was skipped with the rows that had come since."""
+    Batch(source(), 0, [1]).commit()
+    again = Batch(source(), 0, [1, 2], planned_ms=2)
+    with pytest.raises(SinkConflict, match="planned again"):
+        again.commit()
+    again.abort()
+    assert ids(client) == [1]
+    assert leftovers(client) == []
+
+
+def test_exactly_once_needs_the_checkpoint_and_its_batch(client: MetastoreClient, source: Any) -> None:
+    with pytest.raises(ConfigurationError, match="checkpointLocation"):
+        stream_options({name: text for name, text in source().options.items() if name != "checkpointlocation"})
+    batch = Batch(source(), 0, [1])
+    Path(source().options["checkpointLocation"], "metadata").write_text('{"id": "7a-22"}')
+    with pytest.raises(ConfigurationError, match="does not have batch 0 of query 5f0c-11"):
+        batch.commit()
+    assert ids(client) == []
 
 
 def test_an_abort_of_one_driver_leaves_the_rows_of_the_other(client: MetastoreClient, source: Any) -> None:

@@ -1,0 +1,37 @@
+"""`hive-ingest repair`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hive_ingest.cli.options import MetastoreOption, WarehouseOption, connected
+
+
+def repair(
+    tables: Annotated[list[str], typer.Argument(metavar="DB.TABLE…", min=1, help="Tables, progress tables too.")],
+    metastore: MetastoreOption,
+    warehouse: WarehouseOption = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Raise the write ids. Without it, only report.")] = False,
+) -> None:
+    """After restoring a metastore from a copy: raise its write ids above those of the files that are there.
+
+    The rows of these files, which nobody sees now, become visible: those committed after the copy was made, and those
+    of transactions that were aborted since and not cleaned yet. Stop all writers first.
+    """
+    from hive_ingest.transactions.repair import check_write_ids, repair_write_ids
+
+    with connected(metastore, warehouse) as client:
+        for table in tables:
+            report = repair_write_ids(client, table) if apply else check_write_ids(client, table)
+            if not report.folders:
+                typer.echo(f"{report.table}: no folder is above write id {report.highest_allocated}, the highest used")
+                continue
+            for folder in report.folders:
+                typer.echo(str(folder))
+            done = "write ids were raised" if apply else "--apply raises the write ids"
+            typer.echo(
+                f"{report.table}: {len(report.folders)} folders are above write id {report.highest_allocated}, the "
+                f"highest that the metastore has handed out; {done} to {report.highest_found + 1}"
+            )

@@ -1,0 +1,230 @@
+"""What a DDL statement still has to do to folders after its COMMIT, done also when its process was killed.
+
+A dropped table or partition goes out of the catalog together with a row of FOLDER_TASKS. Then its folder gets a
+hidden name beside it, so that nothing made later in its place can show its rows; then it is removed; last, the
+components of its aborted transactions are forgotten. A renamed table's folder is moved in the same way, under the
+EXCLUSIVE lock of the rename.
+
+Each step can be repeated, by whoever comes by: the process itself, housekeeping, one that waits for a lock, and
+whoever makes something in that place.
+"""
+
+# ruff: noqa: SIM300 - columns are written in capitals, and so taken for constants
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import bindparam, delete, insert, select, update
+
+from hive_ingest.errors import StreamingError
+from hive_ingest.metastore_client.embedded import tables as t
+from hive_ingest.metastore_client.embedded.folders import is_same_or_inside, rename_folder
+from hive_ingest.metastore_client.embedded.migrations import GET_METASTORE_ID
+from hive_ingest.metastore_client.embedded.sessions import Row, Session, Sessions
+from hive_ingest.metastore_client.locations import local_path
+from hive_ingest.model import TableName, TxnState
+from hive_ingest.storage import LocalStore
+
+_log = logging.getLogger(__name__)
+
+_REMOVE, _MOVE, _TRASH, _REMOVE_IF_EMPTY = "remove", "move", "trash", "remove if empty"
+
+_TASK = t.FOLDER_TASKS.c
+_FIELDS = (
+    _TASK.FT_ID,
+    _TASK.FT_KIND,
+    _TASK.FT_SOURCE,
+    _TASK.FT_TARGET,
+    _TASK.FT_DATABASE,
+    _TASK.FT_TABLE,
+    _TASK.FT_PARTITION,
+    _TASK.FT_NEXT_WRITE_ID,
+    _TASK.FT_LOCK_ID,
+)
+_THIS = _TASK.FT_ID == bindparam("task")
+_ALL = select(*_FIELDS).order_by(_TASK.FT_ID)
+_GET = select(*_FIELDS).where(_THIS).with_for_update()
+_INSERT = insert(t.FOLDER_TASKS).values(
+    FT_KIND=bindparam("kind"),
+    FT_SOURCE=bindparam("source"),
+    FT_TARGET=bindparam("target"),
+    FT_DATABASE=bindparam("database"),
+    FT_TABLE=bindparam("table"),
+    FT_PARTITION=bindparam("partition"),
+    FT_NEXT_WRITE_ID=bindparam("next_write_id"),
+    FT_LOCK_ID=bindparam("lock_id"),
+)
+_SET_SOURCE = update(t.FOLDER_TASKS).where(_THIS).values(FT_KIND=bindparam("kind"), FT_SOURCE=bindparam("source"))
+_DELETE = delete(t.FOLDER_TASKS).where(_THIS)
+_RELEASE = delete(t.HIVE_LOCKS).where(t.HIVE_LOCKS.c.HL_LOCK_EXT_ID == bindparam("lock_id"))
+_LOCATIONS = select(t.DBS.c.DB_LOCATION_URI).union(select(t.TBLS.c.LOCATION))
+# A table of the same name may have been made since: only write ids of the one that was dropped are forgotten.
+_COMPONENT, _COMPLETED = t.TXN_COMPONENTS.c, t.COMPLETED_TXN_COMPONENTS.c
+_ABORTED_TXNS = select(t.TXNS.c.TXN_ID).where(t.TXNS.c.TXN_STATE == TxnState.ABORTED.value)
+_FORGET = (
+    delete(t.TXN_COMPONENTS).where(
+        _COMPONENT.TC_DATABASE == bindparam("database"),
+        _COMPONENT.TC_TABLE == bindparam("table"),
+        _COMPONENT.TC_WRITEID < bindparam("next_write_id"),
+        _COMPONENT.TC_TXNID.in_(_ABORTED_TXNS),
+    ),
+    delete(t.COMPLETED_TXN_COMPONENTS).where(
+        _COMPLETED.CTC_DATABASE == bindparam("database"),
+        _COMPLETED.CTC_TABLE == bindparam("table"),
+        _COMPLETED.CTC_WRITEID < bindparam("next_write_id"),
+    ),
+)
+_FORGET_PARTITION = (
+    _FORGET[0].where(_COMPONENT.TC_PARTITION == bindparam("partition")),
+    _FORGET[1].where(_COMPLETED.CTC_PARTITION == bindparam("partition")),
+)
+
+
+# -- planning, in the transaction of the DDL statement -------------------------------------------------
+
+
+def plan_removal(
+    session: Session, location: str, name: TableName, next_write_id: int, *, partition: str | None = None
+) -> None:
+    """Of the folder of a table or partition that is dropped."""
+    if local_path(location) is None:
+        _log.warning("%s lies at %s, which cannot be removed from here: remove it by hand", name, location)
+        return
+    about = {"database": name.database, "table": name.table, "partition": partition}
+    session.execute(_INSERT, **_row(_REMOVE, location, next_write_id=next_write_id, **about))
+
+
+def plan_removal_if_empty(session: Session, location: str) -> None:
+    """Of the folder of a database that is dropped; what is left in it belongs to somebody else."""
+    session.execute(_INSERT, **_row(_REMOVE_IF_EMPTY, location))
+
+
+def plan_move(session: Session, source: str, target: str, lock_id: int) -> None:
+    """Of the folder of a table that is renamed."""
+    session.execute(_INSERT, **_row(_MOVE, source, target=target, lock_id=lock_id))
+
+
+def _row(kind: str, source: str, **fields: Any) -> dict[str, Any]:
+    nothing = dict.fromkeys(("target", "database", "table", "partition", "next_write_id", "lock_id"))
+    return {**nothing, "kind": kind, "source": source, **fields}
+
+
+def follow_move(session: Session, old: str, new: str) -> None:
+    """Tasks below a folder that is moved go on in its new place."""
+    for task in session.rows(_ALL):
+        if task[1] != _MOVE and task[2].startswith(old + "/"):
+            session.execute(_SET_SOURCE, task=task[0], kind=task[1], source=new + task[2][len(old) :])
+
+
+def clear_place(session: Session, locations: Iterable[str]) -> None:
+    """Put out of sight what was dropped and still lies in one of `locations`, around it or inside.
+
+    Raises StreamingIOFailure.
+    """
+    wanted = list(locations)
+    for task in session.rows(_ALL):
+        at = task[3] if task[1] == _MOVE else task[2]
+        if task[1] != _TRASH and any(is_same_or_inside(at, x) or is_same_or_inside(x, at) for x in wanted):
+            _start(session, task[0])
+
+
+def clear_name(session: Session, name: TableName) -> None:
+    """Forget the transactions of a dropped table whose name another one takes, with write ids of its own."""
+    for task in session.rows(_ALL):
+        if (task[4], task[5]) == (name.database, name.table):
+            _start(session, task[0])
+            _forget(session, task)
+
+
+# -- doing -------------------------------------------------------------------------------------------
+
+
+class FolderTasks:
+    """Finishes what is planned."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def finish(self) -> None:
+        """All tasks. One that fails is logged and stays, for the next who comes by."""
+        # Moves first: what is to be removed may lie in a folder that is moved, and is known by its new place.
+        for task in sorted(self._sessions.query(_ALL), key=lambda task: task[1] != _MOVE):
+            try:
+                trash = self._sessions.run(lambda session, task=task: _start(session, task[0]))  # type: ignore[misc]
+                if trash is not None:
+                    LocalStore().delete_folder(str(trash))
+                    self._sessions.run(lambda session, task=task: _end(session, task[0]))  # type: ignore[misc]
+            except StreamingError as error:
+                _log.warning("%s is still to be moved or removed: %s", task[2], error)
+
+
+def _start(session: Session, task_id: int) -> Path | None:
+    """Everything but removing files: those under the path that is returned are to be removed."""
+    task = session.row(_GET, task=task_id)
+    if task is None:
+        return None  # somebody else was faster
+    kind, path = task[1], local_path(task[2])
+    if path is None or kind == _TRASH:
+        return path
+    if kind == _REMOVE:
+        return _put_out_of_sight(session, task, path)
+    if kind == _REMOVE_IF_EMPTY:
+        _remove_if_empty(path)
+    elif kind == _MOVE:
+        _move(path, local_path(task[3]))
+        session.execute(_RELEASE, lock_id=task[8])
+    session.execute(_DELETE, task=task_id)
+    return None
+
+
+def _put_out_of_sight(session: Session, task: Row, path: Path) -> Path | None:
+    """Its hidden name in the same folder, which one task always gets."""
+    hidden = path.with_name(f".hive_ingest_trash_{session.scalar(GET_METASTORE_ID)}_{task[0]}")
+    if not hidden.exists():  # else it was renamed by a process that was killed before its COMMIT
+        in_use = [location for (location,) in session.rows(_LOCATIONS) if is_same_or_inside(location, task[2])]
+        if path.is_symlink() or in_use:
+            _log.warning("%s is not removed: it is a symbolic link, or %s lies in it", path, in_use or "something")
+            session.execute(_DELETE, task=task[0])
+            return None
+        if path.is_dir():
+            rename_folder(path, hidden)
+    session.execute(_SET_SOURCE, task=task[0], kind=_TRASH, source=f"file:{hidden}")
+    return hidden
+
+
+def _remove_if_empty(path: Path) -> None:
+    try:
+        path.rmdir()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        _log.warning("%s is not removed (%s): something else lies in it", path, error.strerror)
+
+
+def _move(source: Path, target: Path | None) -> None:
+    if target is not None and source.is_dir():
+        rename_folder(source, target)
+
+
+def _end(session: Session, task_id: int) -> None:
+    task = session.row(_GET, task=task_id)
+    if task is not None:
+        _forget(session, task)
+        session.execute(_DELETE, task=task_id)
+
+
+def _forget(session: Session, task: Row) -> None:
+    """Once its files are gone an aborted write need not be remembered."""
+    if task[5] is None:
+        return
+    about = {"database": task[4], "table": task[5], "next_write_id": task[7]}
+    if task[6] is None:
+        for statement in _FORGET:
+            session.execute(statement, **about)
+    else:
+        for statement in _FORGET_PARTITION:
+            session.execute(statement, **about, partition=task[6])

@@ -1,0 +1,247 @@
+"""Sessions of the metastore's database: whole transactions from a pool of connections, errors without passwords.
+
+Any thread may call at any time: each call checks a connection out of SQLAlchemy's pool and gives it back. A forked
+child never uses a connection of its parent.
+
+Statements are run by the driver's own cursor, with the text that SQLAlchemy makes of each once. Through
+`Connection.execute` the calls of one streaming transaction took 1.2 ms of processor time instead of 0.45 ms, a tenth
+of all synced commits.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import Engine
+from sqlalchemy.engine.interfaces import DBAPICursor
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import PoolProxiedConnection
+from sqlalchemy.sql.base import Executable
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, stop_after_delay, wait_random_exponential
+
+from hive_ingest.errors import ConnectionMisuse, MetastoreError, MetastoreSchemaError, MetastoreUnavailable
+from hive_ingest.metastore_client.embedded.backends import Backend, Failure
+from hive_ingest.metastore_client.embedded.sql import CLOCK_OFFSET
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Row = Sequence[Any]
+
+_MAX_ATTEMPTS = 20
+
+
+class DriverError(Exception):
+    """What the database's driver said, without passwords. The cause of a MetastoreError."""
+
+
+class _Retry(Exception):
+    """The call can be made again; `final` is what the caller gets when that has not helped."""
+
+    def __init__(self, final: MetastoreError) -> None:
+        super().__init__(str(final))
+        self.final = final
+
+
+class Session:
+    """Statements inside one transaction (or one statement on its own)."""
+
+    __slots__ = ("_always", "_backend", "_cursor")
+
+    def __init__(self, backend: Backend, cursor: DBAPICursor, always: Mapping[str, Any]) -> None:
+        self._backend, self._cursor, self._always = backend, cursor, always
+
+    def rows(self, statement: Executable, **parameters: Any) -> Sequence[Row]:
+        """All rows of a SELECT, or of a RETURNING clause."""
+        self._run(statement, parameters)
+        return self._cursor.fetchall()
+
+    def row(self, statement: Executable, **parameters: Any) -> Row | None:
+        """The first row, if there is one."""
+        found = self.rows(statement, **parameters)
+        return found[0] if found else None
+
+    def scalar(self, statement: Executable, **parameters: Any) -> Any:
+        """The first column of the first row, or None."""
+        found = self.rows(statement, **parameters)
+        return found[0][0] if found else None
+
+    def execute(self, statement: Executable, **parameters: Any) -> int:
+        """How many rows were touched."""
+        self._run(statement, parameters)
+        return self._cursor.rowcount
+
+    def execute_many(self, statement: Executable, rows: Sequence[Mapping[str, Any]]) -> None:
+        """The same statement for each of `rows`."""
+        if len(rows) == 1:
+            self._run(statement, rows[0])
+        elif rows:
+            text = self._backend.text_of(statement)
+            self._cursor.executemany(text.sql, [{**text.constants, **self._always, **row} for row in rows])
+
+    def execute_sql(self, sql: str) -> Sequence[Row]:
+        """A text of the backend's own, such as BEGIN."""
+        self._cursor.execute(sql)
+        return self._cursor.fetchall() if self._cursor.description else []
+
+    def _run(self, statement: Executable, parameters: Mapping[str, Any]) -> None:
+        text = self._backend.text_of(statement)
+        self._cursor.execute(text.sql, {**text.constants, **self._always, **parameters})
+
+
+class _Pool:
+    """The engine that a client and its clones share; disposed of when the last of them is closed."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._users: set[int] = set()
+        _pools.add(self)
+
+    def attach(self, user: object) -> None:
+        self._users.add(id(user))
+
+    def detach(self, user: object) -> None:
+        self._users.discard(id(user))
+        if not self._users:
+            self.engine.dispose()
+
+    def after_fork(self) -> None:
+        # Closing an inherited connection would harm the parent's: SQLite would drop its file locks, PostgreSQL its
+        # session. So the parent's pool is kept from the garbage collector, and never used.
+        _inherited.append(self.engine.pool)
+        self.engine.dispose(close=False)
+
+
+_pools: weakref.WeakSet[_Pool] = weakref.WeakSet()
+_inherited: list[Any] = []
+
+
+def _after_fork() -> None:
+    for pool in list(_pools):
+        pool.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+class Sessions:
+    """Sessions of one metastore client; may be used from several threads at once."""
+
+    def __init__(self, backend: Backend, *, clock_offset_seconds: float = 0.0, pool: _Pool | None = None) -> None:
+        self.backend = backend
+        self._pool = pool or _Pool(backend.create_engine())
+        self._pool.attach(self)
+        self._is_closed = False
+        self._always: dict[str, Any] = {}
+        self.clock_offset_seconds = clock_offset_seconds
+        self._retrying = Retrying(
+            retry=retry_if_exception_type(_Retry),
+            stop=stop_after_attempt(_MAX_ATTEMPTS) | stop_after_delay(backend.options.busy_timeout_seconds),
+            wait=wait_random_exponential(multiplier=0.005, max=0.5),
+            reraise=True,
+        )
+
+    @property
+    def clock_offset_seconds(self) -> float:
+        """How far the database's clock is moved on, for this client only."""
+        return float(self._always[CLOCK_OFFSET]) / 1000
+
+    @clock_offset_seconds.setter
+    def clock_offset_seconds(self, seconds: float) -> None:
+        self._always[CLOCK_OFFSET] = int(seconds * 1000)
+
+    def query(self, statement: Executable, **parameters: Any) -> Sequence[Row]:
+        """One statement, committed by itself: a consistent snapshot if it reads."""
+        return self._retried(lambda: self._attempt(lambda session: session.rows(statement, **parameters), whole=False))
+
+    def execute_sql(self, sql: str) -> Sequence[Row]:
+        """A text of the backend's own, outside any transaction."""
+        return self._retried(lambda: self._attempt(lambda session: session.execute_sql(sql), whole=False))
+
+    def run(self, work: Callable[[Session], T]) -> T:
+        """`work` in one write transaction, made again from the start when another process was in the way.
+
+        Whatever `work` raises rolls back. Raises MetastoreUnavailable; when the connection breaks during COMMIT
+        the outcome is unknown.
+        """
+        return self._retried(lambda: self._attempt(work, whole=True))
+
+    def clone(self) -> Sessions:
+        """Another handle on the same pool, closed on its own."""
+        self._refuse_if_closed()
+        return Sessions(self.backend, clock_offset_seconds=self.clock_offset_seconds, pool=self._pool)
+
+    def close(self) -> None:
+        """Idempotent."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._pool.detach(self)
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:
+            raise ConnectionMisuse("this metastore client is closed: connect again, or clone() before closing")
+
+    def _retried(self, attempt: Callable[[], T]) -> T:
+        self._refuse_if_closed()
+        try:
+            return attempt()  # nearly always the only one, and tenacity costs as much as a statement
+        except _Retry:
+            pass
+        try:
+            return self._retrying(attempt)
+        except _Retry as error:
+            final = error.final
+        raise final
+
+    def _attempt(self, work: Callable[[Session], T], *, whole: bool) -> T:
+        """Errors are raised outside `except`: as a context they would carry the driver's, and its passwords."""
+        connection: PoolProxiedConnection | None = None
+        is_committing = False
+        try:
+            connection = self._pool.engine.raw_connection()
+            session = Session(self.backend, connection.cursor(), self._always)
+            if whole:
+                session.execute_sql(self.backend.begin)
+            result = work(session)
+            if whole:
+                is_committing = True
+                session.execute_sql("COMMIT")
+            return result
+        except (self.backend.driver_error, DBAPIError) as error:  # SQLAlchemy wraps those of its own calls
+            failure = self._translate(error, connection, outcome_unknown=is_committing)
+        finally:
+            if connection is not None:
+                connection.close()  # back into the pool, which rolls back what is not committed
+        raise failure
+
+    def _translate(
+        self, error: Exception, connection: PoolProxiedConnection | None, *, outcome_unknown: bool
+    ) -> Exception:
+        backend = self.backend
+        reported = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+        kind = backend.failure(reported)
+        text = " ".join(backend.uri.redact(f"{type(reported).__name__}: {reported}").split())
+        _log.debug("metastore %s: %s", backend.uri, text)
+        final = _final_error(kind, backend, text, outcome_unknown=outcome_unknown)
+        final.__cause__ = DriverError(text)
+        if kind is Failure.BROKEN and connection is not None:
+            connection.invalidate()  # the pool opens another one
+        was_lost = kind is Failure.BROKEN and connection is not None and backend.can_reconnect
+        return _Retry(final) if (kind is Failure.CONFLICT or was_lost) and not outcome_unknown else final
+
+
+def _final_error(kind: Failure, backend: Backend, said: str, *, outcome_unknown: bool) -> MetastoreError:
+    where = str(backend.uri)
+    if kind is Failure.FOREIGN:
+        return MetastoreSchemaError(f"{where} is no metastore ({said}): give the address of a new or an empty database")
+    if outcome_unknown:
+        return MetastoreUnavailable(f"{where} broke while it committed, so the outcome is unknown ({said}): call again")
+    if kind is Failure.BROKEN:
+        return MetastoreUnavailable(f"{where} cannot be reached ({said}): check the address and the server")
+    if kind in (Failure.CONFLICT, Failure.TIMED_OUT):
+        return MetastoreUnavailable(f"{where} is too busy ({said}). {backend.busy_advice}")
+    return MetastoreError(f"{where} refused a statement ({said}): please report this with the text")

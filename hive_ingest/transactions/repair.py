@@ -1,0 +1,88 @@
+"""Write ids of a metastore that was restored from an older copy than the files of its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hive_ingest.acid.names import BaseName, parse_folder_name
+from hive_ingest.errors import CorruptFile
+from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.model import Table, TableName, WriteId
+from hive_ingest.storage import Location
+
+
+@dataclass(frozen=True, slots=True)
+class WriteIdReport:
+    """ACID folders of a table whose write ids the metastore has not handed out yet.
+
+    Attributes:
+        highest_allocated: The highest write id that the metastore has handed out.
+        highest_found: The highest write id in the name of a folder; 0 if there is none.
+        folders: The folders above `highest_allocated`, with registered partitions and others.
+    """
+
+    table: TableName
+    highest_allocated: WriteId
+    highest_found: WriteId
+    folders: tuple[Location, ...]
+
+
+def check_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdReport:
+    """Compare the folders of a table and its partitions with the write ids that its metastore has handed out.
+
+    Takes as long as listing the whole table. Raises NoSuchObject, StreamingIOFailure.
+    """
+    found = client.get_table(table)
+    # The folders come first: a writer may take a higher write id, and publish, at any moment.
+    folders = dict(_acid_folders(client, found))
+    (snapshot,) = client.get_valid_write_ids([found.name])
+    return WriteIdReport(
+        found.name,
+        snapshot.high_water_mark,
+        max(folders.values(), default=WriteId(0)),
+        tuple(folder for folder, write_id in folders.items() if write_id > snapshot.high_water_mark),
+    )
+
+
+def repair_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdReport:
+    """Make the metastore hand out only write ids above those of the folders that are there.
+
+    The rows in the folders of the report, which no reader saw, become visible: those that were committed after the
+    copy was made, and those of transactions that were aborted since and whose files are still there.
+
+    Raises:
+        NoSuchObject, StreamingIOFailure, UnsupportedFeature: Nothing was changed.
+    """
+    report = check_write_ids(client, table)
+    if report.folders:
+        client.raise_write_ids(report.table, WriteId(report.highest_found + 1))
+    return report
+
+
+def _acid_folders(client: MetastoreClient, table: Table) -> Iterator[tuple[Location, WriteId]]:
+    root = Location.of(table.location)
+    yield from _acid_folders_below(root)
+    if table.is_partitioned:
+        for partition in client.list_partitions(table.name):
+            location = Location.of(partition.location)
+            if not str(location).startswith(f"{root}/"):
+                yield from _acid_folders_below(location)
+
+
+def _acid_folders_below(location: Location) -> Iterator[tuple[Location, WriteId]]:
+    """Also those of partitions that the catalog does not know: it may be older than they are."""
+    for entry in location.list(recursive=True):
+        write_id = _write_id(entry.name) if entry.is_folder else None
+        if write_id is not None:
+            yield location / entry.path.removeprefix(f"{location.path}/"), write_id
+
+
+def _write_id(folder: str) -> WriteId | None:
+    try:
+        name = parse_folder_name(folder)
+    except CorruptFile:  # something that only begins like one of ours
+        return None
+    if name is None:
+        return None
+    return name.write_id if isinstance(name, BaseName) else name.max_write_id

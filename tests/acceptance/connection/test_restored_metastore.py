@@ -1,0 +1,71 @@
+"""A metastore that was restored from an older copy: refused, until its write ids are raised on purpose."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hive_ingest.errors import PathExists
+from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.transactions.repair import check_write_ids, repair_write_ids
+from tests.acceptance.cli.shell import Shell
+from tests.support.connections import connect
+from tests.support.metastores import connect_in
+from tests.support.rows import ids
+
+
+def write(client: MetastoreClient, number: int, part: str = "a") -> None:
+    with connect(client, "p") as conn, conn.transaction():
+        conn.write(b'{"id": %d, "part": "%s"}' % (number, part.encode()))
+
+
+@pytest.fixture
+def restored(tmp_path: Path) -> MetastoreClient:
+    """Row 1 was committed before the copy was made, 2 and 3 after it."""
+    with connect_in(tmp_path) as client:
+        client.create_database("web")
+        client.create_table("web.p", columns={"id": "int"}, partition_keys={"part": "string"})
+        write(client, 1)
+    shutil.copy(tmp_path / "metastore.db", tmp_path / "copy.db")
+    with connect_in(tmp_path) as client:
+        write(client, 2, "b")
+        write(client, 3, "a")
+    for path in tmp_path.glob("metastore.db*"):
+        path.unlink()
+    (tmp_path / "copy.db").rename(tmp_path / "metastore.db")
+    return connect_in(tmp_path)
+
+
+def test_a_writer_does_not_join_a_delta_that_the_metastore_has_forgotten(restored: MetastoreClient) -> None:
+    with restored:
+        write(restored, 4)  # write id 2, which the lost commit had in another partition
+        with pytest.raises(PathExists, match="hive-ingest repair"):
+            write(restored, 5)
+        assert ids(restored, "p") == [1, 4]
+
+
+def test_raised_write_ids_bring_the_rows_back_and_let_writers_go_on(restored: MetastoreClient) -> None:
+    with restored:
+        before = check_write_ids(restored, "web.p")
+        assert (before.highest_allocated, before.highest_found, len(before.folders)) == (1, 3, 2)
+        assert ids(restored, "p") == [1]
+        assert repair_write_ids(restored, "web.p") == before
+        write(restored, 4)
+        assert ids(restored, "p") == [1, 3, 4], "the restored catalog does not know partition b"
+        assert check_write_ids(restored, "web.p").folders == ()
+
+
+def test_the_command_reports_the_folders_and_raises_only_when_asked(
+    restored: MetastoreClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = Shell(monkeypatch, capsys)
+    with restored:
+        reported = shell.done("repair", "web.p", "--metastore", restored.uri)
+        assert "2 folders are above write id 1" in reported.out
+        assert "--apply raises the write ids to 4" in reported.out
+        assert ids(restored, "p") == [1]
+        assert "raised to 4" in shell.done("repair", "web.p", "--apply", "--metastore", restored.uri).out
+        assert ids(restored, "p") == [1, 3]
+        assert "no folder is above" in shell.done("repair", "web.p", "--metastore", restored.uri).out

@@ -1,0 +1,30 @@
+"""Rows that are told apart by a column `id`: made, and found again in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+import hive_ingest as hi
+from hive_ingest.metastore_client import MetastoreClient
+from tests.support.tables import full_name
+
+
+def rows(ids: Iterable[int], **columns: Any) -> pa.Table:
+    """An Arrow table with these ids.
+
+    Args:
+        ids: The values of the column `id`, of type int32.
+        columns: More columns: a list of values, or one value for all rows. A column that is None is left out.
+    """
+    numbers = list(ids)
+    more = {name: values for name, values in columns.items() if values is not None}
+    lists = {name: values if isinstance(values, list) else [values] * len(numbers) for name, values in more.items()}
+    return pa.table({"id": pa.array(numbers, pa.int32()), **lists})
+
+
+def ids(client: MetastoreClient, table: str = "t") -> list[int]:
+    """The ids of all rows that are visible in a table, sorted, those that are there twice twice."""
+    return sorted(hi.read_table(client, full_name(table), columns=["id"])["id"].to_pylist())
