@@ -588,7 +588,7 @@ class StreamingConnection:
                 f"the connection to {self._table.name} is inside a call on its own thread: close it when that returns"
             )
         try:
-            self._guard.release()  # refuses every further call
+            self._guard.deactivate()  # refuses every further call
             if self._state in (TransactionState.OPEN, TransactionState.FAILED):
                 self._stats.transactions_aborted += 1
                 self._state = TransactionState.ABORTED
