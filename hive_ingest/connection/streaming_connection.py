@@ -51,6 +51,7 @@ from hive_ingest.storage import Location
 from hive_ingest.transactions.committer import log_failure
 from hive_ingest.transactions.opener import LockedTransaction, newest_overwrite
 from hive_ingest.transactions.reaper import Guard
+from hive_ingest.transactions.repair import refuse_unknown_write_ids
 from hive_ingest.transactions.staging import remove_leftovers
 
 _log = logging.getLogger(__name__)
@@ -213,9 +214,11 @@ class StreamingConnection:
         check_table(found)
         _refuse_shared_writer(record_writer)
         values = static_texts(found, static_partition_values)
+        refuse_unknown_write_ids(client, found)
         remove_leftovers(client, found)
         progress = SinkProgress(client, found, sink, sources, settings) if sink is not None else None
         if progress is not None:
+            refuse_unknown_write_ids(client, progress.table)
             remove_leftovers(client, progress.table)
         return cls(
             client,
