@@ -1,4 +1,4 @@
-"""What must hold of a table before anything is streamed into it: said at connect, not at the first commit."""
+"""Checks of a table before anything is streamed into it: at connect, not at the first commit."""
 
 from __future__ import annotations
 
@@ -148,9 +148,9 @@ def checked_partition_name(table: Table, static_values: Sequence[str], name: str
 
 
 def check_still_fits(bound: Table, now: Table) -> None:
-    """Of a table that was read again: an added column is fine. Raises InvalidTable for anything else."""
+    """Check a table that was read again: columns may have been added. Raises InvalidTable for other changes."""
     if now.id != bound.id:
-        raise InvalidTable(f"{bound.name} was dropped and made again since connect: open a new connection")
+        raise InvalidTable(f"{bound.name} was dropped and created again since connect: open a new connection")
     if now.location != bound.location:
         raise InvalidTable(f"{bound.name} was moved to {now.location} since connect: open a new connection")
     _check_columns(bound, bound.columns, now.columns)
@@ -160,7 +160,7 @@ def check_still_fits(bound: Table, now: Table) -> None:
         bound.num_buckets,
     )
     if not same:
-        raise InvalidTable(f"{bound.name} is partitioned or bucketed otherwise than at connect: open a new connection")
+        raise InvalidTable(f"{bound.name} is partitioned or bucketed differently since connect: open a new connection")
 
 
 def _check_columns(table: Table, before: Sequence[Column], after: Sequence[Column]) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 from sqlalchemy import CompoundSelect, Select, and_, bindparam, exists, insert, null, select, true, union_all, update
 
 from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
-from hive_ingest.metastore_client.embedded import tables as t
-from hive_ingest.metastore_client.embedded.part import Context
+from hive_ingest.metastore_client.embedded import schema as t
+from hive_ingest.metastore_client.embedded.context import Context
 from hive_ingest.metastore_client.embedded.sessions import Row, Session
 from hive_ingest.metastore_client.embedded.snapshots import Snapshots
 from hive_ingest.metastore_client.embedded.sql import id_in, one_of
@@ -120,6 +120,10 @@ class WriteIds:
         name = TableName.of(table)
         ids = sorted(set(txn_ids))
         return self._db.run(lambda session: _allocate(session, name, ids)) if ids else []
+
+    def get_max_allocated_write_id(self, table: str | TableName) -> WriteId | None:
+        """The highest write id handed out; 0 if there is none."""
+        return self._valid_now(TableName.of(table)).high_water_mark
 
     def raise_write_ids(self, table: str | TableName, at_least: WriteId) -> None:
         """Hand out no write id below `at_least` from now on; those that are skipped count as committed."""
