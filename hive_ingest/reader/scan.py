@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import operator
-import warnings
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -18,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hive_ingest.errors import ConfigurationError, UnsupportedFeature
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import Table, TableName
 from hive_ingest.reader.partitions import PartitionToRead, prune, typed_partitions, whole_table
 from hive_ingest.reader.predicate import Predicate
@@ -32,7 +31,7 @@ DEFAULT_AGENT_INFO = "hive-ingest reader"
 
 
 def scan(
-    client: MetastoreClient,
+    metastore: MetastoreClient | str,
     table: str | TableName,
     *,
     columns: Sequence[str] | None = None,
@@ -46,6 +45,7 @@ def scan(
 ) -> Scan:
     """Read a table batch by batch, in the memory of one ORC stripe and of the delete events of one partition.
 
+    `metastore`: a client, or the URI of a metastore for a client that is closed with the scan.
     `columns`: names in the order wanted, partition keys among them; all by default, partition keys last.
     `where`: a condition as text, in SQL: `"month = 3 and (origin like 'JF%' or dest is not null)"` (docs/filters.md).
     `filter`: the same as a boolean Arrow expression, over any columns, partition keys and `row__id`. Rows are read for
@@ -65,7 +65,16 @@ def scan(
     if batch_rows < 1:
         raise ConfigurationError(f"batch_rows is {batch_rows}: give at least 1")
     name = TableName.of(table)
-    transaction = ReadTransaction(client, name, lock_wait_seconds=lock_wait_seconds, agent_info=agent_info)
+    owns_client = isinstance(metastore, str)
+    client = connect_metastore(metastore) if isinstance(metastore, str) else metastore
+    try:
+        transaction = ReadTransaction(
+            client, name, lock_wait_seconds=lock_wait_seconds, agent_info=agent_info, owns_client=owns_client
+        )
+    except BaseException:
+        if owns_client:
+            client.close()
+        raise
     try:
         projection, partitions = what_to_read(client, name, columns, where, filter, row_ids, verify_checksums)
     except BaseException as error:
@@ -75,7 +84,7 @@ def scan(
 
 
 def read_table(
-    client: MetastoreClient,
+    metastore: MetastoreClient | str,
     table: str | TableName,
     *,
     columns: Sequence[str] | None = None,
@@ -88,7 +97,7 @@ def read_table(
 ) -> pa.Table:
     """All rows of a snapshot as a `pyarrow.Table`; arguments, order and errors as in `scan`."""
     with scan(
-        client,
+        metastore,
         table,
         columns=columns,
         where=where,
@@ -119,6 +128,7 @@ class Scan:
         self._transaction = transaction
         self._schema = projection.schema
         self._batches = _batches(transaction, projection, partitions, batch_rows)
+        transaction.end_with(self, f"a scan of {projection.table.name}")
 
     @property
     def schema(self) -> pa.Schema:
@@ -156,13 +166,6 @@ class Scan:
         if exc is not None:
             self._transaction.abort(exc)
         self.close()
-
-    def __del__(self) -> None:
-        transaction = getattr(self, "_transaction", None)
-        if transaction is None or not transaction.is_open:
-            return
-        warnings.warn(f"{self!r} was not read to its end or closed", ResourceWarning, stacklevel=2, source=self)
-        self._transaction.abort()
 
 
 def _batches(

@@ -22,6 +22,7 @@ from hive_ingest.model import (
 from hive_ingest.transactions.heartbeat import Heartbeater
 from hive_ingest.transactions.lock_errors import lock_timeout
 from hive_ingest.transactions.lock_wait import LockWait
+from hive_ingest.transactions.reaper import Guard
 
 _log = logging.getLogger(__name__)
 
@@ -29,10 +30,28 @@ _log = logging.getLogger(__name__)
 class ReadTransaction:
     """An open read-only transaction with a SHARED_READ lock on a table, and the snapshot taken under it."""
 
-    def __init__(self, client: MetastoreClient, table: TableName, *, lock_wait_seconds: float, agent_info: str) -> None:
-        """Raises LockTimeout (nothing stays open then), and what the metastore raises."""
+    def __init__(
+        self,
+        client: MetastoreClient,
+        table: TableName,
+        *,
+        lock_wait_seconds: float,
+        agent_info: str,
+        owns_client: bool = False,
+    ) -> None:
+        """Open it, lock the table and take the snapshot.
+
+        Args:
+            owns_client: Whether the client is closed with the transaction.
+
+        Raises:
+            LockTimeout: The lock was not granted; nothing stays open.
+            MetastoreError, TransactionError: From the metastore.
+        """
         self._client = client
+        self._owns_client = owns_client
         self._table = table
+        self._guard: Guard | None = None
         self._heartbeater = Heartbeater(client, name="hive-ingest-reader-heartbeat")
         self.is_open = True
         (self.txn_id,) = client.open_txns(1, agent_info=agent_info, txn_type=TxnType.READ_ONLY)
@@ -47,6 +66,19 @@ class ReadTransaction:
         except BaseException as error:
             self.abort(error)
             raise
+
+    def end_with(self, reader: object, what: str) -> None:
+        """End it when `reader` is collected before it has ended, with a warning that names `what`."""
+        warning = f"{what} was not read to its end or closed"
+        self._guard = Guard(reader, self._client, self._end_forgotten, what, warning)
+
+    def _end_forgotten(self, client: MetastoreClient) -> None:
+        if not self._end():
+            return
+        try:
+            client.abort_txn(self.txn_id, reason="reader: was not closed")
+        finally:
+            self._release_client()
 
     def check(self) -> None:
         """Raises TxnAborted when a heartbeat found the transaction gone, because files may go with it."""
@@ -63,6 +95,8 @@ class ReadTransaction:
             self._client.commit_txn(self.txn_id)
         except (TxnAborted, NoSuchTxn) as error:
             raise self._is_lost(error) from error
+        finally:
+            self._release_client()
 
     def close(self) -> None:
         """End it before everything was read: nothing more is asked of it, so no failure matters to the caller."""
@@ -72,6 +106,8 @@ class ReadTransaction:
             self._client.commit_txn(self.txn_id)
         except StreamingError as error:
             self._could_not_end(error)
+        finally:
+            self._release_client()
 
     def abort(self, because: BaseException | None = None) -> None:
         """End it; a failure to do so never hides `because`."""
@@ -83,6 +119,12 @@ class ReadTransaction:
             self._could_not_end(error)
             if because is not None:
                 because.add_note(f"and, while ending the reader's transaction {self.txn_id}: {error}")
+        finally:
+            self._release_client()
+
+    def _release_client(self) -> None:
+        if self._owns_client:
+            self._client.close()
 
     def _could_not_end(self, error: StreamingError) -> None:
         _log.warning("transaction %d of a reader could not be ended, its time-out will do it: %s", self.txn_id, error)
@@ -91,6 +133,8 @@ class ReadTransaction:
         """False when it was ended before."""
         was_open, self.is_open = self.is_open, False
         if was_open:
+            if self._guard is not None:
+                self._guard.release()
             self._heartbeater.stop()
         return was_open
 
