@@ -61,7 +61,9 @@ class StreamingSettings:
         "transactions, so that it outlasts an owner that died",
         kind=float,
     )
-    begin_retries: int = _option(20, "how often a transaction overtaken by an overwrite is begun anew", at_least=1)
+    begin_retries: int = _option(
+        20, "how often a transaction that was overtaken, or aborted before it began, is begun again", at_least=1
+    )
     max_idle_seconds: float = _option(60.0, "after which transactions fetched ahead are given back")
     commit_retry_seconds: float = _option(60.0, "how long the answer to a commit is asked for again")
     fsync: bool = _option(True, "whether files are on the device before their transaction commits")
