@@ -64,8 +64,12 @@ class OpenTransaction:
             is_overwrite=context.is_overwrite,
         )
         self._writer = TransactionWriter(record_writer, target, context.settings, context.pool)
+        #: The writer's own method, for `StreamingConnection.write`.
         self.write = self._writer.write
-        self.flush = self._writer.flush
+
+    def flush(self) -> None:
+        """Parse and spill all that was written."""
+        self._writer.flush()
 
     @property
     def txn_id(self) -> TxnId:

