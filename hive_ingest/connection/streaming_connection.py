@@ -14,7 +14,13 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.checks import check_still_fits, check_table, checked_partition_name, static_texts
+from hive_ingest.connection.checks import (
+    check_still_fits,
+    check_table,
+    checked_partition_name,
+    existing_table,
+    static_texts,
+)
 from hive_ingest.connection.context import ConnectionContext
 from hive_ingest.connection.joined_transaction import PreparedWrite, SharedTransaction
 from hive_ingest.connection.lock_plan import plan_locks
@@ -27,14 +33,12 @@ from hive_ingest.delta.transaction_writer import WriteCounts
 from hive_ingest.errors import (
     ConfigurationError,
     ConnectionMisuse,
-    InvalidTable,
-    NoSuchObject,
     StreamingConnectionError,
     StreamingError,
     TxnAborted,
 )
 from hive_ingest.faults import reach
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import (
     CommitKeyValue,
     Table,
@@ -93,6 +97,7 @@ class StreamingConnection:
         progress: SinkProgress | None,
         on_commit: Callable[[CommitInfo], None] | None,
         overwrite: bool,
+        owns_client: bool,
     ) -> None:
         self._client = client
         self._table = table
@@ -114,7 +119,13 @@ class StreamingConnection:
         self._bind(table)
         plan = plan_locks(table, progress, settings, agent_info, is_overwrite=overwrite)
         self._context = ConnectionContext(
-            client, plan, settings, transaction_batch_size, progress, is_overwrite=overwrite
+            client,
+            plan,
+            settings,
+            transaction_batch_size,
+            progress,
+            is_overwrite=overwrite,
+            owns_client=owns_client,
         )
         _writers_in_use[id(record_writer)] = self
         self._guard = Guard(
@@ -128,7 +139,7 @@ class StreamingConnection:
     @classmethod
     def connect(
         cls,
-        client: MetastoreClient,
+        metastore: MetastoreClient | str,
         *,
         table: str | TableName,
         record_writer: RecordWriter,
@@ -144,6 +155,7 @@ class StreamingConnection:
     ) -> Self:
         """Check everything that can be checked, and connect.
 
+        `metastore` is a client, or the URI of a metastore for a client that is closed with the connection.
         `table` is `"database.table"`, or the table's name alone with `database` beside it, as in Java.
         `static_partition_values` are those of the leading partition keys, as text; the other keys are dynamic.
         `transaction_batch_size` transactions are opened at a time. With `sink` and `sources`, the progress of
@@ -162,8 +174,44 @@ class StreamingConnection:
             )
         if not isinstance(settings, StreamingSettings):
             settings = StreamingSettings.load(settings)
+        owns_client = isinstance(metastore, str)
+        client = connect_metastore(metastore) if isinstance(metastore, str) else metastore
+        try:
+            return cls._connect(
+                client,
+                TableName.of(table, database),
+                record_writer,
+                static_partition_values=static_partition_values,
+                agent_info=agent_info,
+                settings=settings,
+                transaction_batch_size=transaction_batch_size,
+                sink=sink,
+                sources=sources,
+                on_commit=on_commit,
+                overwrite=overwrite,
+                owns_client=owns_client,
+            )
+        except BaseException:
+            if owns_client:
+                client.close()
+            raise
+
+    @classmethod
+    def _connect(
+        cls,
+        client: MetastoreClient,
+        table: TableName,
+        record_writer: RecordWriter,
+        *,
+        static_partition_values: Sequence[str],
+        agent_info: str,
+        settings: StreamingSettings,
+        sink: str | None,
+        sources: Iterable[str],
+        **options: Any,
+    ) -> Self:
         settings = settings.with_lock_wait(client.txn_timeout_seconds, has_sink=sink is not None)
-        found = _get_table(client, TableName.of(table, database))
+        found = existing_table(client, table)
         check_table(found)
         _refuse_shared_writer(record_writer)
         values = static_texts(found, static_partition_values)
@@ -178,10 +226,8 @@ class StreamingConnection:
             static_values=values,
             agent_info=agent_info or f"hive-ingest pid={os.getpid()}",
             settings=settings,
-            transaction_batch_size=transaction_batch_size,
             progress=progress,
-            on_commit=on_commit,
-            overwrite=overwrite,
+            **options,
         )
 
     # -- transactions ------------------------------------------------------------------------------
@@ -388,7 +434,7 @@ class StreamingConnection:
         self._record_writer.bind(RecordSchema(table.columns, keys))
 
     def _read_table_again(self) -> None:
-        table = _get_table(self._client, self._table.name)
+        table = existing_table(self._client, self._table.name)
         if table == self._table:
             return
         check_table(table)
@@ -571,13 +617,6 @@ class StreamingConnection:
             if exc is None:
                 raise
             _log.warning("closing the connection to %s failed: %s", self._table.name, error)
-
-
-def _get_table(client: MetastoreClient, name: TableName) -> Table:
-    try:
-        return client.get_table(name)
-    except NoSuchObject as error:
-        raise InvalidTable(f"there is no table {name} in {client.uri}: create it first") from error
 
 
 def _refuse_shared_writer(record_writer: RecordWriter) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from hive_ingest.acid.names import partition_name
@@ -68,6 +67,9 @@ def prune(partitions: Sequence[PartitionToRead], schema: pa.Schema, expression: 
     Each partition is made a dataset fragment with what is known of its rows, and Arrow simplifies the expression
     by that. The fragments' paths are mere numbers: no file is ever read through them.
     """
+    # Not before it is needed: it loads pandas, where that is installed, for longer than all the rest of this package.
+    import pyarrow.dataset as pads
+
     file_format = pads.IpcFileFormat()
     nowhere = pafs.LocalFileSystem()
     fragments = [
