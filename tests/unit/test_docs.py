@@ -34,13 +34,24 @@ def test_every_option_is_in_the_limits_with_its_default(options: type) -> None:
 
 
 def test_every_test_that_the_guarantees_name_is_there() -> None:
-    text = (ROOT / "docs" / "guarantees.md").read_text("utf-8")
+    text = _guarantees()
     sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py"))
     named = set(re.findall(r"`(test_\w+)`", text))
     assert len(named) >= 15
     assert {name for name in named if f"def {name}(" not in sources} == set()
-    for path in re.findall(r"`(tests/[\w/]+\.py)`", text):
-        assert (ROOT / path).is_file(), path
+    for path in re.findall(r"`(tests/[\w/.]+)`", text):
+        assert (ROOT / path).exists(), path
+
+
+def test_every_guarantee_is_in_the_table_of_tests() -> None:
+    promises = re.findall(r"^- \*\*([A-Z]\d+)\*\* \S", _guarantees(), re.MULTILINE)
+    rows = re.findall(r"^\| ([A-Z]\d+) [^|]+\| .*`tests?[_/]\w+", _guarantees(), re.MULTILINE)
+    assert len(promises) > 50
+    assert rows == promises
+
+
+def _guarantees() -> str:
+    return (ROOT / "docs" / "guarantees.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
