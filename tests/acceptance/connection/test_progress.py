@@ -29,6 +29,7 @@ from hive_ingest.model import Table, TableName
 from hive_ingest.record_writer import StrictJsonWriter
 from tests.services.kinds import Address
 from tests.support import connections
+from tests.support.metastores import connect_in
 from tests.support.rows import ids
 from tests.support.tables import create_table
 
@@ -313,7 +314,7 @@ def test_an_owner_waits_for_its_source_longer_than_a_dead_one_can_hold_it(
 ) -> None:
     """The wait was shorter than the time-out: whoever took over on another host gave up, with rows left to write."""
     address = metastore_timing_out(400)
-    with hi.connect_metastore(address.uri, warehouse=tmp_path / "warehouse", **address.options) as client:
+    with connect_in(tmp_path, address.uri, **address.options) as client:
         client.create_database("web")
         client.create_table("web.t", columns={"id": "int"})
         for given, sink, expected in (({}, "flights", 600), ({}, None, 180), ({"lock_wait_seconds": 7}, "flights", 7)):

@@ -133,7 +133,7 @@ def test_empty_transactions_may_commit_and_abort(ms: MetastoreClient) -> None:
             conn.begin_transaction()
             conn.abort_transaction()
             with conn.transaction():
-                conn.write(b"")
+                conn.write([])
         assert ids(ms, f"web.{table}") == []
 
 

@@ -288,8 +288,10 @@ def test_dropping_removes_no_folder_that_holds_something_else(
     """Tables made by earlier versions may lie in each other's folders."""
     inner = metastore.create_table("inner", columns=COLUMNS)
     engine = sa.create_engine(metastore_uri)
-    for name, location in (("a", tmp_path / "warehouse"), ("b", tmp_path), ("c", folder(inner.location))):
+    locations = {"a": tmp_path / "warehouse", "b": tmp_path, "c": folder(inner.location)}
+    for name in locations:
         metastore.create_table(name, columns=COLUMNS, location=str(tmp_path / "elsewhere" / name))
+    for name, location in locations.items():
         with engine.begin() as sql:
             statement = sa.text('UPDATE "TBLS" SET "LOCATION" = :location WHERE "TBL_NAME" = :name')
             sql.execute(statement, {"location": f"file:{location}", "name": name})

@@ -58,7 +58,6 @@ def register(client, tables, key):
     name = f"h.{key.partition('/')[2]}"
     table = client.create_table(name, columns=spec["columns"], partition_keys=spec["partition_keys"])
     location = folder_of(table)
-    shutil.copytree(tables / key, location, dirs_exist_ok=True)
     committed = 0
     for i in range(max(spec["write_ids"], spec["visibility_txn"])):
         (txn_id,) = client.open_txns()
@@ -68,8 +67,10 @@ def register(client, tables, key):
         committed = txn_id
     assert committed >= spec["visibility_txn"]
     if spec["partition_keys"]:
-        leaves = {p.parent.parent.relative_to(location).as_posix() for p in location.rglob("bucket_*")}
+        source = tables / key
+        leaves = {p.parent.parent.relative_to(source).as_posix() for p in source.rglob("bucket_*")}
         client.add_partitions(name, [list(parse_partition_name(leaf).values()) for leaf in leaves])
+    shutil.copytree(tables / key, location, dirs_exist_ok=True)
     return name
 
 
