@@ -56,8 +56,16 @@ def _guarantees() -> str:
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text("utf-8")):
-        assert (page.parent / target).exists(), target
+    for target, heading in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)", page.read_text("utf-8")):
+        found = page.parent / target if target else page
+        assert found.exists(), target
+        assert not heading or heading in _anchors(found), f"{target}#{heading}"
+
+
+def _anchors(page: Path) -> set[str]:
+    """What GitHub makes of the headings."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_every_public_name_is_there() -> None:
