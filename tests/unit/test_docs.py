@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from pathlib import Path
 
@@ -14,6 +15,8 @@ import hive_ingest.metastore_client
 import hive_ingest.record_writer
 from hive_ingest.config import StreamingSettings
 from hive_ingest.metastore_client.embedded.options import EmbeddedOptions
+from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
+from hive_ingest.streaming.spark.target import HiveTarget
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -21,16 +24,31 @@ DOCS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 @pytest.mark.parametrize("options", [StreamingSettings, EmbeddedOptions])
 def test_every_option_is_in_the_limits_with_its_default(options: type) -> None:
-    text = (ROOT / "docs" / "limits.md").read_text("utf-8")
-    table = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", text, re.MULTILINE))
     for option in dataclasses.fields(options):
-        shown, value = table[option.name].strip(), option.default
-        if option.name == "writer_threads":
-            continue  # depends on the machine
-        if shown.endswith(" MiB"):
-            assert int(shown.split()[0]) << 20 == value, option.name
-        else:
-            assert shown.replace(",", "") == str(value), option.name
+        if option.name != "writer_threads":  # depends on the machine
+            _check_default(option.name, option.default)
+
+
+@pytest.mark.parametrize("writer", [StrictJsonWriter, StrictDelimitedInputWriter])
+def test_the_sizes_of_text_are_in_the_limits_with_their_defaults(writer: type) -> None:
+    parameters = inspect.signature(writer).parameters
+    for name in ("max_record_bytes", "block_bytes"):
+        _check_default(name, parameters[name].default)
+
+
+def test_the_sizes_of_spark_are_in_the_limits_with_their_defaults() -> None:
+    options = {option.name: option.default for option in dataclasses.fields(HiveTarget)}
+    for name in ("target_file_bytes", "task_buffer_bytes", "shared_filesystem"):
+        _check_default(name, options[name])
+
+
+def _check_default(name: str, value: object) -> None:
+    text = (ROOT / "docs" / "limits.md").read_text("utf-8")
+    [shown] = re.findall(rf"^\| `{name}` \| ([^|]+) \|", text, re.MULTILINE)
+    if shown.endswith(" MiB"):
+        assert int(shown.split()[0]) << 20 == value, name
+    else:
+        assert shown.replace(",", "") == str(value), name
 
 
 def test_every_test_that_the_guarantees_name_is_there() -> None:
