@@ -7,32 +7,64 @@ A value comes from the first of: the argument, the environment (`HIVE_INGEST_<NA
 from __future__ import annotations
 
 import dataclasses
+import math
+import operator
 import os
 import re
 import tomllib
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 from hive_ingest.errors import ConfigurationError
 
 MIB = 1 << 20
-
-
 #: How long a transaction waits for its lock, unless the user says.
 DEFAULT_LOCK_WAIT_SECONDS = 180.0
 #: An owner that died unseen holds its sources until its transaction times out, and housekeeping comes a little later.
 _TIMEOUTS_TO_WAIT_FOR_A_SINK = 1.5
 
+T = TypeVar("T")
 
-def _option(
-    default: Any, about: str, *, kind: type | None = None, at_least: float = 0, hive_key: str | None = None
+
+def option(
+    default: Any,
+    about: str,
+    *,
+    kind: type | None = None,
+    at_least: float | None = None,
+    above: float | None = None,
+    choices: Sequence[str] = (),
+    hive_key: str | Sequence[str] | None = None,
+    secret: bool = False,
 ) -> Any:
-    """`kind` is the type of an option whose default is None, to be derived where it is used."""
-    metadata = {"about": about, "kind": kind or type(default), "at_least": at_least, "hive_key": hive_key}
-    return dataclasses.field(default=default, metadata=metadata)
+    """A field of a class of options, which `check_options` checks.
+
+    Args:
+        default: Its type is that of the option: bool, int, float or str. None: to be derived where it is used.
+        about: What it limits or chooses, for the message about a wrong value.
+        kind: The type of an option whose default is None.
+        at_least: The lowest number.
+        above: What a number has to exceed.
+        choices: The texts that are possible, if not any.
+        hive_key: The key, or keys, in `hive-site.xml`.
+        secret: Whether the value is shown nowhere.
+    """
+    keys = (hive_key,) if isinstance(hive_key, str) else tuple(hive_key or ())
+    about_it = {
+        "kind": kind or type(default),
+        "about": about,
+        "at_least": at_least,
+        "above": above,
+        "choices": tuple(choices),
+        "hive_keys": keys,
+    }
+    return dataclasses.field(default=default, repr=not secret, metadata={**about_it, "secret": secret})
+
+
+_option = option
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +92,16 @@ class StreamingSettings:
         "how long a transaction waits for its lock. None: 180, and with a sink at least 1.5 times the time-out of "
         "transactions, so that it outlasts an owner that died",
         kind=float,
+        at_least=0,
     )
-    begin_retries: int = _option(20, "how often a transaction overtaken by an overwrite is begun anew", at_least=1)
-    max_idle_seconds: float = _option(60.0, "after which transactions fetched ahead are given back")
-    commit_retry_seconds: float = _option(60.0, "how long the answer to a commit is asked for again")
+    begin_retries: int = _option(20, "how often a transaction overtaken by an overwrite is begun again", at_least=1)
+    max_idle_seconds: float = _option(60.0, "after which transactions fetched ahead are given back", at_least=0)
+    commit_retry_seconds: float = _option(60.0, "how long the answer to a commit is asked for again", at_least=0)
     fsync: bool = _option(True, "whether files are on the device before their transaction commits")
     shared_write: bool = _option(False, "lock the data table SHARED_WRITE instead of SHARED_READ")
 
     def __post_init__(self) -> None:
-        for option in dataclasses.fields(self):
-            object.__setattr__(self, option.name, _coerce(option, getattr(self, option.name), "the argument"))
+        check_options(self)
 
     def with_lock_wait(self, txn_timeout_seconds: float, *, has_sink: bool) -> Self:
         """The same with `lock_wait_seconds` as a number; an owner that died holds its sources until the time-out."""
@@ -80,43 +112,112 @@ class StreamingSettings:
 
     @classmethod
     def load(cls, arguments: Mapping[str, Any] | None = None, *, environ: Mapping[str, str] | None = None) -> Self:
-        """Settings from all sources. Raises ConfigurationError for an unknown name or an impossible value."""
+        """Settings from all sources. Raises ConfigurationError for an unknown name or an invalid value."""
         environ = os.environ if environ is None else environ
-        options = {option.name: option for option in dataclasses.fields(cls)}
-        values: dict[str, Any] = dict(_from_hive_site(options, environ))
-        for source, found in (
+        return options_from(
+            cls,
+            ("hive-site.xml", from_hive_site(cls, environ)),
             ("the TOML file", _from_toml(environ)),
-            ("the environment", _from_environment(options, environ)),
-            ("the arguments", dict(arguments or {})),
-        ):
-            unknown = sorted(set(found) - set(options))
-            if unknown:
-                raise ConfigurationError(f"{source} name unknown options {unknown}: known are {sorted(options)}")
-            values |= {name: _coerce(options[name], value, source) for name, value in found.items()}
-        return cls(**values)
+            ("the environment", from_environment(cls, "HIVE_INGEST_", environ)),
+            ("the arguments", arguments or {}),
+        )
 
 
-def _coerce(option: dataclasses.Field[Any], value: Any, source: str) -> Any:
-    kind: Any = option.metadata["kind"]
-    if value is None and option.default is None:
+# -- options in general: checked the same way, wherever they come from ---------------------------------
+
+
+def options_from(kind: type[T], *sources: tuple[str, Mapping[str, Any]]) -> T:
+    """Options of a class, from several named sources; a later one wins.
+
+    Raises:
+        ConfigurationError: An unknown name or an invalid value; the message names the source.
+    """
+    known = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for source, found in sources:
+        unknown = sorted(set(found) - set(known))
+        if unknown:
+            raise ConfigurationError(f"unknown option {unknown[0]!r} in {source}: known are {', '.join(known)}")
+        values |= {name: _checked(known[name], value, source) for name, value in found.items()}
+    return kind(**values)
+
+
+def check_options(options: Any) -> None:
+    """For `__post_init__`: each value is of its type and in its range. Raises ConfigurationError."""
+    for field in dataclasses.fields(options):
+        object.__setattr__(options, field.name, _checked(field, getattr(options, field.name), "the arguments"))
+
+
+def _checked(field: dataclasses.Field[Any], value: Any, source: str) -> Any:
+    about = field.metadata
+    kind = about["kind"]
+    if value is None and field.default is None:
         return None
     try:
-        if kind is bool:
-            made: Any = value if isinstance(value, bool) else {"true": True, "false": False}[str(value).strip().lower()]
-        else:
-            made = kind(value)
+        made = _CONVERTERS[kind](value)
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigurationError(
-            f"{option.name}={value!r} from {source} is no {kind.__name__} ({option.metadata['about']})"
-        ) from error
-    if kind is not bool and made < option.metadata["at_least"]:
-        raise ConfigurationError(f"{option.name}={made} from {source} is below {option.metadata['at_least']}")
+        raise _invalid(field, value, source) from error
+    too_low = about["at_least"] is not None and made < about["at_least"]
+    if too_low or (about["above"] is not None and made <= about["above"]):
+        raise _invalid(field, value, source)
+    if about["choices"] and made not in about["choices"]:
+        raise _invalid(field, value, source)
     return made
 
 
-def _from_environment(options: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
-    names = {f"HIVE_INGEST_{name.upper()}": name for name in options}
+def _invalid(field: dataclasses.Field[Any], value: Any, source: str) -> ConfigurationError:
+    about = field.metadata
+    shown = "***" if about["secret"] else repr(value)
+    wanted = f"one of {', '.join(about['choices'])}" if about["choices"] else _WANTED[about["kind"]]
+    if about["at_least"] is not None:
+        wanted += f", {about['at_least']:g} or more"
+    if about["above"] is not None:
+        wanted += f" above {about['above']:g}"
+    return ConfigurationError(f"{field.name}={shown} from {source}: give {wanted} ({about['about']})")
+
+
+def _to_bool(value: Any) -> bool:
+    return value if isinstance(value, bool) else {"true": True, "false": False}[str(value).strip().lower()]
+
+
+def _to_int(value: Any) -> int:
+    if isinstance(value, bool):
+        raise TypeError(value)
+    return int(value) if isinstance(value, str) else operator.index(value)
+
+
+def _to_float(value: Any) -> float:
+    number = float(value)
+    if isinstance(value, bool) or not math.isfinite(number):
+        raise ValueError(value)
+    return number
+
+
+def _to_str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+_CONVERTERS: Mapping[type, Callable[[Any], Any]] = {bool: _to_bool, int: _to_int, float: _to_float, str: _to_str}
+_WANTED = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+
+def from_environment(kind: type, prefix: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Those options of a class that the environment sets, by name."""
+    names = {f"{prefix}{field.name.upper()}": field.name for field in dataclasses.fields(kind)}
     return {names[key]: value for key, value in environ.items() if key in names}
+
+
+def from_hive_site(kind: type, environ: Mapping[str, str]) -> dict[str, str]:
+    """Those options of a class that `hive-site.xml` sets, by name; of several keys the first wins."""
+    properties = hive_site_properties(environ)
+    found: dict[str, str] = {}
+    for field in dataclasses.fields(kind):
+        values = [properties[key] for key in field.metadata["hive_keys"] if key in properties]
+        if values:
+            found[field.name] = values[0]
+    return found
 
 
 def _from_toml(environ: Mapping[str, str]) -> dict[str, Any]:
@@ -131,12 +232,6 @@ def _from_toml(environ: Mapping[str, str]) -> dict[str, Any]:
     if not isinstance(section, dict):
         raise ConfigurationError(f"{path!r}: write the options below a line [streaming]")
     return section
-
-
-def _from_hive_site(options: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
-    by_key = hive_site_properties(environ)
-    wanted = {name: option.metadata["hive_key"] for name, option in options.items() if option.metadata["hive_key"]}
-    return {name: _coerce(options[name], by_key[key], "hive-site.xml") for name, key in wanted.items() if key in by_key}
 
 
 def hive_site_properties(environ: Mapping[str, str]) -> dict[str, str]:
@@ -173,5 +268,5 @@ def parse_seconds(text: str) -> float:
     found = _TIME.fullmatch(text.strip().lower())
     unit = found[2] if found and found[2] in _SECONDS_OF_UNIT else (found[2].removesuffix("s") if found else None)
     if found is None or unit not in _SECONDS_OF_UNIT:
-        raise ConfigurationError(f"{text!r} is no time: write it as Hive does, as in 300s")
+        raise ConfigurationError(f"{text!r} is not a time: write it as Hive does, as in 300s")
     return int(found[1]) * _SECONDS_OF_UNIT[unit]

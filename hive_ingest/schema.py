@@ -1,4 +1,4 @@
-"""Hive type strings and Arrow types, each made from the other.
+"""Conversion between Hive type strings and Arrow types.
 
 | Hive                                   | Arrow                          |
 |----------------------------------------|--------------------------------|
@@ -59,7 +59,7 @@ class HiveType:
 
     @property
     def arrow(self) -> pa.DataType:
-        """The Arrow type that carries it."""
+        """The Arrow type of its values."""
         if self.kind in _SIMPLE:
             return _SIMPLE[self.kind]
         if self.kind == "decimal":
@@ -79,7 +79,7 @@ class _Parser:
         self.text, self.at = text, 0
 
     def fail(self, why: str) -> ConfigurationError:
-        return ConfigurationError(f"{self.text!r} is no Hive type: {why} at position {self.at}")
+        return ConfigurationError(f"{self.text!r} is not a Hive type: {why} at position {self.at}")
 
     def word(self, stop: str) -> str:
         start = self.at
@@ -99,7 +99,7 @@ class _Parser:
         kind = self.word("<>(),:")
         kind = _ALIASES.get(kind, kind)
         if kind in _UNSUPPORTED:
-            raise UnsupportedFeature(f"type {kind!r} cannot be written or read here; see docs/limits.md")
+            raise UnsupportedFeature(f"type {kind!r} is not supported; see docs/limits.md")
         if kind == "decimal":
             return self.decimal()
         if kind in MAX_LENGTH:
@@ -127,7 +127,7 @@ class _Parser:
     def decimal(self) -> HiveType:
         numbers = self.numbers() or (10,)  # Hive's default is decimal(10,0)
         if len(numbers) > 2:
-            raise self.fail("decimal wants a precision and a scale")
+            raise self.fail("decimal requires a precision and a scale")
         precision, scale = (*numbers, 0)[:2]
         if not (1 <= precision <= MAX_DECIMAL_PRECISION and 0 <= scale <= precision):
             raise self.fail(f"decimal({precision},{scale}) is out of range (precision 1 to 38, scale 0 to precision)")
@@ -136,7 +136,7 @@ class _Parser:
     def characters(self, kind: str) -> HiveType:
         numbers = self.numbers()
         if len(numbers) != 1 or not 1 <= numbers[0] <= MAX_LENGTH[kind]:
-            raise self.fail(f"{kind} wants one length, 1 to {MAX_LENGTH[kind]}")
+            raise self.fail(f"{kind} requires one length, 1 to {MAX_LENGTH[kind]}")
         return HiveType(kind, numbers)
 
     def children(self, kind: str) -> tuple[tuple[str, HiveType], ...]:
@@ -151,7 +151,7 @@ class _Parser:
             name = self.word(":<>(),")
             self.expect(":")
             if not name or name in {n for n, _ in found}:
-                raise self.fail(f"a struct field's name is empty or there twice ({name!r})")
+                raise self.fail(f"a struct field's name is empty or occurs twice ({name!r})")
             found.append((name, self.type()))
             if self.peek() != ",":
                 return tuple(found)
@@ -159,9 +159,11 @@ class _Parser:
 
 
 def parse_type(text: str) -> HiveType:
-    """`"map<string,array<decimal(10,2)>>"` as a tree.
+    """Parse a type such as `"map<string,array<decimal(10,2)>>"`.
 
-    Raises ConfigurationError (no such type) or UnsupportedFeature (a type of Hive that is not supported here).
+    Raises:
+        ConfigurationError: There is no such type.
+        UnsupportedFeature: Hive has the type, but it is not supported here.
     """
     parser = _Parser(text.strip())
     found = parser.type()

@@ -1,4 +1,15 @@
-"""The stages of `scripts/test`, one after another, each to its end also when one before it failed.
+"""The stages of `scripts/test`, each to its end also when another one failed.
+
+Stages that mostly wait run beside each other, and so do the runs of pytest within a stage; each line of their output
+begins with the name of its stage then. What the gate leaves to the stages that do not gate, and why:
+
+    what                                                 runs in      because
+    tests/spark/test_restarts.py                         soak         every step is killed in test_killed_driver; soak
+                                                                      has fifty restarts
+    tests/spark/test_killed_driver.py on PostgreSQL      metastores   spark has it on SQLite, thrift on both of Hive's
+    tests/crash: errors at any step on PostgreSQL        metastores   kills at any step have it in acceptance
+    tests/interop/test_versus_java.py                    harness      it tests a benchmark
+    tests/kafka/test_services.py                         harness      it tests the broker that tests/kafka stands on
 
 Every stage runs with a PATH that leads to Python, git, bash and coreutils alone and without JAVA_HOME: what it
 needs beyond these it has to bring, or the gate fails on every machine and not only on a bare one. (Bash is what
@@ -8,21 +19,28 @@ needs beyond these it has to bring, or the gate fails on every machine and not o
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 _ROOT = Path(__file__).resolve().parent.parent
 _BIN = Path(sys.executable).parent
+_NOT_FROM_OUTSIDE = ("JAVA_HOME", "PYTHONDONTWRITEBYTECODE")
 _NO_TESTS = 5  # pytest's exit status when it collected nothing
+_NOTHING = (0, 1, "failed: no tests were found")
+_MEMORY = Path("/dev/shm")
+_ROOM_BYTES = 6 << 30  # tests of Spark leave a quarter of a gigabyte, those of memory take more
 
 _COREUTILS = """
     [ b2sum base32 base64 basename basenc cat chcon chgrp chmod chown chroot cksum comm cp csplit cut date dd df
@@ -36,12 +54,20 @@ _COREUTILS = """
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Commands that run until one fails, then tests, if it has any."""
+    """Commands that run until one fails, then tests, if it has any.
+
+    Attributes:
+        runs: The arguments of runs of pytest, which go side by side.
+        beside: It starts together with the stage before it.
+        on_disk: Its tests work on a real disk, not in memory.
+    """
 
     name: str
     commands: tuple[tuple[str, ...], ...] = ()
-    tests: tuple[str, ...] = ()
+    runs: tuple[tuple[str, ...], ...] = ()
     gates: bool = True
+    beside: bool = False
+    on_disk: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +85,11 @@ def _python(*arguments: str) -> tuple[str, ...]:
     return (sys.executable, *arguments)
 
 
-# Many tests wait: for the device to sync, for a lock, for a JVM, for a time-out.
+# Many tests wait: for a lock, for a JVM, for a time-out.
 _TWO_AT_A_TIME = ("-n", "2")
+_THREE_AT_A_TIME = ("-n", "3")
+
+_NO_BENCHMARK = ("--ignore=tests/interop/test_versus_java.py",)
 
 #: A kill while a lock is waited for, and on either side of the commit; tests/crash has all points.
 _CRASHES_ON_REAL_METASTORES = (
@@ -73,44 +102,58 @@ _CRASHES_ON_REAL_METASTORES = (
     "tests/crash/test_kill.py::test_a_writer_stopped_between_two_renames_past_its_time_out_publishes_nothing",
 )
 
+
+def _modules(folder: str, *, first: Sequence[str], without: Sequence[str]) -> list[str]:
+    """The modules of tests in `folder`, in the order in which processes shall take them."""
+    found = sorted(path.stem.removeprefix("test_") for path in (_ROOT / folder).glob("test_*.py"))
+    rest = [name for name in found if name not in (*first, *without)]
+    return [f"{folder}/test_{name}.py" for name in (*first, *rest)]
+
+
+def _for_each_hive(*arguments: str) -> tuple[tuple[str, ...], ...]:
+    """A run for each version: a process that has both starts, and keeps in memory, every server twice."""
+    return tuple((*arguments, f"--hive={version}") for version in ("3.1.3", "4.0.1"))
+
+
 STAGES = (
     Stage("lint", (_python("-m", "ruff", "check", "."),)),
-    Stage("format", (_python("-m", "ruff", "format", "--check", "."),)),
-    Stage("types", (_python("-m", "mypy"),)),
-    Stage("imports", ((str(_BIN / "lint-imports"), "--no-cache"),)),
-    Stage("unit", tests=("tests/unit", "tests/services", "tests/support")),
-    Stage("acceptance", tests=(*_TWO_AT_A_TIME, "tests/acceptance", "tests/crash", "tests/property")),
-    Stage("packaging", tests=("tests/packaging",)),
-    Stage(
-        "spark",
-        (_python("-m", "tests.services.spark_versions"), _python("-m", "tests.spark.class_archive")),
-        # A module stays in one process: what its tests share is made once.
-        tests=(*_TWO_AT_A_TIME, "--dist=loadfile", "tests/spark", "--ignore=tests/spark/test_harness.py"),
-    ),
+    Stage("format", (_python("-m", "ruff", "format", "--check", "."),), beside=True),
+    Stage("types", (_python("-m", "mypy"),), beside=True),
+    Stage("imports", ((str(_BIN / "lint-imports"), "--no-cache"),), beside=True),
+    Stage("unit", runs=(("tests/unit", "tests/services", "tests/support"),), beside=True, on_disk=True),
+    Stage("acceptance", runs=((*_THREE_AT_A_TIME, "tests/acceptance", "tests/crash", "tests/property"),)),
+    Stage("packaging", runs=(("tests/packaging",),), beside=True),
     Stage(
         "kafka",
         (_python("-m", "tests.services.fetch", "kafka", "spark-kafka"), _python("-m", "tests.services.spark_versions")),
-        tests=("tests/kafka",),
+        runs=(("tests/kafka/test_kafka_to_hive.py",),),
+        beside=True,
     ),
     Stage(
-        "interop",
-        (_python("-m", "tests.services.fetch"),),
-        # One process has Hive 3.1.3 and its metastore, the other 4.0.1.
-        tests=(*_TWO_AT_A_TIME, "--dist=loadgroup", "tests/interop"),
+        "spark",
+        (_python("-m", "tests.services.spark_versions"), _python("-m", "tests.spark.class_archive")),
+        # A module stays in one process: what its tests share is made once. The longest modules come first.
+        runs=(
+            (
+                *(*_TWO_AT_A_TIME, "--dist=loadfile", "--no-loadscope-reorder"),
+                *_modules(
+                    "tests/spark",
+                    first=("data_source_stream", "quickstart", "killed_tasks", "two_drivers", "killed_driver"),
+                    without=("harness", "restarts"),
+                ),
+            ),
+        ),
     ),
-    # Real metastores: their own room, and of the suites that take any metastore what fits into six minutes.
+    Stage("interop", (_python("-m", "tests.services.fetch"),), runs=_for_each_hive("tests/interop", *_NO_BENCHMARK)),
+    # Real metastores: tests of their own, and of the suites that take any metastore what fits into the time.
     Stage(
         "thrift",
         (
             _python("-m", "tests.services.fetch", "compiler", "hive-3.1.3", "hive-4.0.1", "metastore"),
             _python("-m", "tests.spark.class_archive"),
         ),
-        # A process starts its own metastores, once for all its modules. The longest module comes first.
-        tests=(
-            *(*_TWO_AT_A_TIME, "--dist=loadfile", "--no-loadscope-reorder"),
-            "tests/spark/test_killed_driver.py",
-            "tests/thrift",
-            *_CRASHES_ON_REAL_METASTORES,
+        runs=_for_each_hive(
+            *("tests/spark/test_killed_driver.py", "tests/thrift", *_CRASHES_ON_REAL_METASTORES),
             *(f"tests/acceptance/metastore/test_{name}.py" for name in ("transactions", "write_ids")),
             *(f"tests/acceptance/connection/test_{name}.py" for name in ("outcomes", "progress")),
             "--metastores=real",
@@ -123,25 +166,41 @@ STAGES = (
             _python("-m", "tests.services.spark_versions"),
             _python("-m", "tests.spark.class_archive"),
         ),
-        tests=(
-            *(*_TWO_AT_A_TIME, "--dist=loadfile"),
-            *("tests/unit/reader", "tests/acceptance", "tests/crash", "tests/spark", "tests/kafka"),
-            "--metastores=real",
+        runs=(
+            (
+                *(*_TWO_AT_A_TIME, "--dist=loadfile"),
+                *("tests/unit/reader", "tests/acceptance", "tests/crash", "tests/spark", "tests/kafka"),
+                "--metastores=all",
+            ),
         ),
         gates=False,
+        on_disk=True,
     ),
-    # What the tests of Spark stand on: to be run when that is changed.
-    Stage("harness", tests=("tests/spark/test_harness.py",), gates=False),
-    Stage("soak", tests=("tests/soak",), gates=False),
+    # What other tests stand on: to be run when that is changed.
+    Stage(
+        "harness",
+        (_python("-m", "tests.services.fetch"), _python("-m", "tests.services.spark_versions")),
+        runs=(("tests/spark/test_harness.py", "tests/kafka/test_services.py", "tests/interop/test_versus_java.py"),),
+        gates=False,
+    ),
+    Stage("soak", runs=(("tests/soak", "tests/spark/test_restarts.py"),), gates=False, on_disk=True),
 )
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the stages named, or all that gate; 0 when everything passed."""
     stages, pytest_arguments = _parse(arguments)
+    results: list[Result] = []
+    _free_memory()
     with tempfile.TemporaryDirectory(prefix="hive-ingest-gate-") as scratch:
         environment = _bare_environment(Path(scratch) / "bin")
-        results = [_run(stage, pytest_arguments, environment, Path(scratch)) for stage in stages]
+        for together in _side_by_side(stages):
+            output = Output(is_shared=len(together) > 1)
+            with ThreadPoolExecutor(len(together)) as pool:
+                running = [
+                    pool.submit(_run, stage, pytest_arguments, environment, Path(scratch), output) for stage in together
+                ]
+                results += [each.result() for each in running]
     _summarise(results)
     return int(any(result.reason for result in results))
 
@@ -162,39 +221,117 @@ def _partition(items: list[str], separator: str) -> tuple[list[str], list[str], 
     return items[:at], items[at : at + 1], items[at + 1 :]
 
 
-def _run(stage: Stage, pytest_arguments: list[str], environment: dict[str, str], scratch: Path) -> Result:
-    print(f"\n==== {stage.name}", flush=True)
+def _side_by_side(stages: Iterable[Stage]) -> list[list[Stage]]:
+    groups: list[list[Stage]] = []
+    for stage in stages:
+        if stage.beside and groups:
+            groups[-1].append(stage)
+        else:
+            groups.append([stage])
+    return groups
+
+
+class Output:
+    """Standard output, whole lines at a time; with the writer's name where several write."""
+
+    def __init__(self, *, is_shared: bool) -> None:
+        self.is_shared = is_shared
+        self._lock = threading.Lock()
+
+    def write(self, name: str, text: str) -> None:
+        """Write one line."""
+        with self._lock:
+            print(f"{name:10} | {text}" if self.is_shared and "==== " not in text[:6] else text, flush=True)
+
+    def run(self, name: str, command: Sequence[str], environment: dict[str, str]) -> int:
+        """Run `command` to its end with its output shown here; its exit status."""
+        if not self.is_shared:
+            return subprocess.run(command, cwd=_ROOT, env=environment, check=False).returncode
+        with subprocess.Popen(
+            command, cwd=_ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                self.write(name, line.rstrip("\n"))
+        return process.returncode
+
+
+def _run(
+    stage: Stage, pytest_arguments: list[str], environment: dict[str, str], scratch: Path, output: Output
+) -> Result:
+    output.write(stage.name, f"\n==== {stage.name}")
     started = time.monotonic()
-    passed, failed, reason = _run_commands(stage, environment)
-    if not reason and stage.tests:
-        tests_passed, failed, reason = _run_tests(stage, pytest_arguments, environment, scratch)
+    passed, failed, reason = _run_commands(stage, environment, output)
+    if not reason and stage.runs:
+        tests_passed, failed, reason = _run_tests(stage, pytest_arguments, environment, scratch, output)
         passed += tests_passed
     seconds = time.monotonic() - started
-    print(f"==== {stage.name}: {reason or 'passed'} ({seconds:.0f} s)", flush=True)
+    output.write(stage.name, f"==== {stage.name}: {reason or 'passed'} ({seconds:.0f} s)")
     return Result(stage.name, passed, failed, seconds, reason)
 
 
-def _run_commands(stage: Stage, environment: dict[str, str]) -> tuple[int, int, str]:
+def _run_commands(stage: Stage, environment: dict[str, str], output: Output) -> tuple[int, int, str]:
     for done, command in enumerate(stage.commands):
-        if subprocess.run(command, cwd=_ROOT, env=environment, check=False).returncode:
+        if output.run(stage.name, command, environment):
             return done, 1, f"failed: {shlex.join(command[1:] or command)}"
     return len(stage.commands), 0, ""
 
 
 def _run_tests(
-    stage: Stage, pytest_arguments: list[str], environment: dict[str, str], scratch: Path
+    stage: Stage, pytest_arguments: list[str], environment: dict[str, str], scratch: Path, output: Output
 ) -> tuple[int, int, str]:
-    report = scratch / f"{stage.name}.xml"
-    command = _python("-m", "pytest", "-q", f"--junit-xml={report}", *stage.tests, *pytest_arguments)
-    status = subprocess.run(command, cwd=_ROOT, env=environment, check=False).returncode
-    passed, failed, skipped = _count(report)
+    if len(stage.runs) > 1:
+        output = Output(is_shared=True)
+
+    def run(number: int) -> tuple[int, int, str]:
+        name = f"{stage.name} {number + 1}" if len(stage.runs) > 1 else stage.name
+        with _folder_for_tests(scratch, on_disk=stage.on_disk) as folder:
+            report = folder / "report.xml"
+            where = ("--basetemp", str(folder / "tests"), f"--junit-xml={report}")
+            command = _python("-m", "pytest", "-q", *where, *stage.runs[number], *pytest_arguments)
+            return _judge(report, output.run(name, command, environment))
+
+    with ThreadPoolExecutor(len(stage.runs)) as pool:
+        found = list(pool.map(run, range(len(stage.runs))))
+    if pytest_arguments:  # they may leave tests in some of the runs only
+        found = [each for each in found if each != _NOTHING] or [_NOTHING]
+    reasons = [reason for _, _, reason in found if reason]
+    return sum(passed for passed, _, _ in found), sum(failed for _, failed, _ in found), "; ".join(reasons)
+
+
+def _judge(report: Path, status: int) -> tuple[int, int, str]:
+    """Tests that passed, tests that failed, and the reason why the stage does."""
     if status == _NO_TESTS:
-        return passed, failed + 1, "failed: no tests were found"
+        return _NOTHING
+    passed, failed, skipped = _count(report)
     if skipped:
         return passed, failed + skipped, f"failed: {skipped} tests were skipped, which shows nothing"
     if status:
         return passed, max(failed, 1), f"failed: {failed} of {passed + failed} tests, pytest ended with {status}"
     return passed, failed, ""
+
+
+@contextlib.contextmanager
+def _folder_for_tests(scratch: Path, *, on_disk: bool) -> Iterator[Path]:
+    """A folder in memory, where waiting for the device to sync takes no time; on disk where there is no room."""
+    parent = scratch if on_disk or not _has_room(_MEMORY) else _MEMORY
+    prefix = f"hive-ingest-gate-{os.getpid()}-"
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def _free_memory() -> None:
+    """Remove the folders in memory of gates that were killed."""
+    for folder in _MEMORY.glob("hive-ingest-gate-*-*"):
+        if not Path("/proc", folder.name.split("-")[3]).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _has_room(folder: Path) -> bool:
+    if not os.access(folder, os.W_OK):
+        return False
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize >= _ROOM_BYTES and not found.f_flag & os.ST_NOEXEC
 
 
 def _count(report: Path) -> tuple[int, int, int]:
@@ -217,8 +354,9 @@ def _bare_environment(folder: Path) -> dict[str, str]:
     for name in ["git", "bash", *_COREUTILS.split()]:
         if found := shutil.which(name):
             (folder / name).symlink_to(found)
-    environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
-    return {**environment, "PATH": str(folder)}
+    environment = {key: value for key, value in os.environ.items() if key not in _NOT_FROM_OUTSIDE}
+    # Tests start hundreds of processes; compiling the modules again takes each of them more than a second.
+    return {**environment, "PATH": str(folder), "PYTHONPYCACHEPREFIX": str(folder.with_name("pycache"))}
 
 
 def _summarise(results: Sequence[Result]) -> None:

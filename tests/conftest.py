@@ -89,9 +89,15 @@ def hive401_uri(hive401_metastore: RealMetastore) -> str:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--metastores",
-        choices=["embedded", "real"],
+        choices=["embedded", "real", "all"],
         default="embedded",
-        help="what the suites that take any metastore run on: SQLite and PostgreSQL, or Hive's own 3.1.3 and 4.0.1",
+        help="what the suites that take any metastore run on: SQLite and PostgreSQL, or Hive's own 3.1.3 and 4.0.1; "
+        "with all, what the embedded ones leave out too",
+    )
+    parser.addoption(
+        "--hive",
+        choices=["3.1.3", "4.0.1"],
+        help="only the tests of this version of Hive; those that name none belong to 4.0.1",
     )
 
 
@@ -101,7 +107,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    chosen = [item for item in items if _is_wanted(item, config.getoption("--metastores"))]
+    metastores, hive = config.getoption("--metastores"), config.getoption("--hive")
+    chosen = [item for item in items if _is_wanted(item, metastores) and hive in (None, _hive_of(item))]
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = chosen
 
@@ -119,16 +126,26 @@ def _is_wanted(item: pytest.Item, metastores: str) -> bool:
     return only is None or kind in only.args[0]
 
 
+def _hive_of(item: pytest.Item) -> str:
+    parameters = item.callspec.id if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ""
+    names = [parameters, *getattr(item, "fixturenames", ())]
+    return "3.1.3" if any("hive313" in name or "3.1.3" in name for name in names) else "4.0.1"
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "metastore_kind" in metafunc.fixturenames:
         metafunc.parametrize("metastore_kind", _kinds(metafunc))
 
 
 def _kinds(metafunc: pytest.Metafunc) -> list[Any]:
-    if metafunc.config.getoption("--metastores") == "real":
-        return list(REAL)
+    postgres = pytest.param("postgres", marks=pytest.mark.postgres)
     is_one_enough = metafunc.definition.get_closest_marker("one_embedded") is not None
-    return ["sqlite"] if is_one_enough else ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+    match metafunc.config.getoption("--metastores"):
+        case "real":
+            return list(REAL)
+        case "all":
+            return [*REAL, postgres] if is_one_enough else list(REAL)
+    return ["sqlite"] if is_one_enough else ["sqlite", postgres]
 
 
 @pytest.fixture

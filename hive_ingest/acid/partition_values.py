@@ -1,7 +1,7 @@
 """How Hive names the partition of a value: the text in its folder's name and in the catalog.
 
-A value has one name only, or one partition would have two folders: `int` 1 is `1`, never `01`. Hive normalises what
-a statement gives for a partition key the same way (`BaseSemanticAnalyzer.validatePartColumnType`).
+A value has one name only, or one partition would have two folders: `int` 1 is `1`, never `01`. Hive normalises the
+partition values of a statement in the same way (`BaseSemanticAnalyzer.validatePartColumnType`).
 
 | Type                   | Text                                                                |
 |------------------------|---------------------------------------------------------------------|
@@ -52,7 +52,7 @@ def text_of_value(value: Any, type_: HiveType) -> str:
 
 
 def normalised_text(text: str, type_: HiveType) -> str:
-    """The one text of the value that `text` stands for; the default partition's name, and no text at all, stay.
+    """The text of the value that `text` denotes. The default partition's name and an empty text stay as they are.
 
     Raises:
         ConfigurationError: `text` is not a value of the type.

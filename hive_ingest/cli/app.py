@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Callable
-from typing import Annotated
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -19,9 +23,37 @@ def run() -> None:
     """Never a traceback, unless it is asked for by `--debug` or HIVE_INGEST_DEBUG=1."""
     asked = [os.environ.get("HIVE_INGEST_DEBUG", "") not in ("", "0")]
     try:
-        make_app(lambda: asked.append(True))()
+        with _exit_on_signals():
+            make_app(lambda: asked.append(True))()
     except Exception as error:  # noqa: BLE001 (the last stop of every error: it is told, and the exit code is 1)
         sys.exit(report(error, with_traceback=any(asked)))
+
+
+@contextmanager
+def _exit_on_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP become SystemExit, so that an open transaction is aborted on the way out.
+
+    Python's default ends the process at once, and the transaction would hold its locks until its time-out. A second
+    signal does that.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    changed = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]  # nohup ignores SIGHUP
+    for number in changed:
+        signal.signal(number, _exit_on_signal)
+    try:
+        yield
+    finally:
+        for number in changed:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _exit_on_signal(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(number, signal.SIG_DFL)
+    print(f"ended by {signal.Signals(number).name}: what is committed stays", file=sys.stderr)
+    raise SystemExit(128 + number)
 
 
 def make_app(on_debug: Callable[[], None]) -> typer.Typer:

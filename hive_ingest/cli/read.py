@@ -35,7 +35,9 @@ def read(
     where: Annotated[
         str | None,
         typer.Option(
-            "--where", metavar="FILTER", help="Comparisons joined by 'and': \"month = 3 and origin = 'JFK'\"."
+            "--where",
+            metavar="FILTER",
+            help="A condition in SQL: \"month = 3 and (origin like 'JF%' or dest is not null)\".",
         ),
     ] = None,
     limit: Annotated[
@@ -48,21 +50,18 @@ def read(
     """Print rows of a table, as one snapshot sees it. Without --limit, json and csv give all of them."""
     from hive_ingest.cli.rows import write_rows
     from hive_ingest.reader import scan
-    from hive_ingest.reader.where import parse_where
-    from hive_ingest.schema import arrow_schema
 
     names = [name.strip() for name in columns.split(",")] if columns is not None else None
     is_cut = limit is None and output is Output.TABLE
     most = _DEFAULT_ROWS_SHOWN if is_cut else limit
-    with connected(metastore, warehouse) as client:
-        found = client.get_table(table)
-        known = arrow_schema((*found.columns, *found.partition_keys))
-        condition = parse_where(where, known, "--where") if where else None
-        with scan(client, table, columns=names, filter=condition, row_ids=row_ids) as batches:
-            rows = _rows(batches)
-            write_rows(batches.schema.names, itertools.islice(rows, most), output)
-            if is_cut and next(rows, None) is not None:
-                typer.echo(f"the first {most} rows; --limit N shows more", err=True)
+    with (
+        connected(metastore, warehouse) as client,
+        scan(client, table, columns=names, where=where, row_ids=row_ids) as batches,
+    ):
+        rows = _rows(batches)
+        write_rows(batches.schema.names, itertools.islice(rows, most), output)
+        if is_cut and next(rows, None) is not None:
+            typer.echo(f"the first {most} rows; --limit N shows more", err=True)
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[list[Any]]:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-#: A table that goes to a file or a pipe is not fitted to any screen.
+#: A table that is written to a file or a pipe is not fitted to a screen.
 _UNLIMITED_WIDTH = 100_000
-#: With less than this for a column, on average, a table too wide for the screen is told row by row.
+#: With less than this for a column, on average, a table too wide for the screen is printed row by row.
 _LEAST_COLUMN_WIDTH = 12
 
 

@@ -125,7 +125,7 @@ def _check_sink(client: MetastoreClient, progress_table: TableName, sink: str) -
     except NoSuchObject as error:
         raise NoSuchObject(
             f"database {progress_table.database} has no sink {sink!r}, there is no table {progress_table}: "
-            f"`hive-ingest sinks list {progress_table.database}` tells which there are"
+            f"`hive-ingest sinks list {progress_table.database}` lists those there are"
         ) from error
 
 
@@ -210,7 +210,7 @@ def _batch(batch_id: int) -> str:
 
 
 def _what_to_know(adoption: Adoption, checkpoint: Checkpoint | None) -> Iterator[str]:
-    """What may double rows or leave some out."""
+    """What may duplicate rows or leave some out."""
     next_batch = adoption.batch_id + 1
     if adoption.before is not None and adoption.is_changed and adoption.last_written is None and next_batch == 0:
         yield (

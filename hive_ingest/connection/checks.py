@@ -1,4 +1,4 @@
-"""What must hold of a table before anything is streamed into it: said at connect, not at the first commit."""
+"""Checks of a table before anything is streamed into it: at connect, not at the first commit."""
 
 from __future__ import annotations
 
@@ -13,13 +13,32 @@ from hive_ingest.delta.routing import check_partition_type
 from hive_ingest.errors import (
     ConfigurationError,
     InvalidTable,
+    NoSuchObject,
     StreamingConnectionError,
     StreamingError,
     UnsupportedFeature,
 )
-from hive_ingest.model import ORC_OUTPUT_FORMAT, Column, Table
+from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.model import ORC_OUTPUT_FORMAT, Column, Table, TableName
 from hive_ingest.orc.acid_writer import COMPRESSIONS
 from hive_ingest.schema import arrow_schema, parse_type
+
+
+def existing_table(client: MetastoreClient, name: TableName) -> Table:
+    """Raises InvalidTable, which says whether the table is missing or its database."""
+    try:
+        return client.get_table(name)
+    except NoSuchObject as error:
+        missing = f"table {name}" if _has_database(client, name.database) else f"database {name.database!r}"
+        raise InvalidTable(f"there is no {missing} in {client.uri}: create it first, or correct the name") from error
+
+
+def _has_database(client: MetastoreClient, name: str) -> bool:
+    try:
+        client.get_database(name)
+    except NoSuchObject:
+        return False
+    return True
 
 
 def check_table(table: Table) -> None:
@@ -129,9 +148,9 @@ def checked_partition_name(table: Table, static_values: Sequence[str], name: str
 
 
 def check_still_fits(bound: Table, now: Table) -> None:
-    """Of a table that was read again: an added column is fine. Raises InvalidTable for anything else."""
+    """Check a table that was read again: columns may have been added. Raises InvalidTable for other changes."""
     if now.id != bound.id:
-        raise InvalidTable(f"{bound.name} was dropped and made again since connect: open a new connection")
+        raise InvalidTable(f"{bound.name} was dropped and created again since connect: open a new connection")
     if now.location != bound.location:
         raise InvalidTable(f"{bound.name} was moved to {now.location} since connect: open a new connection")
     _check_columns(bound, bound.columns, now.columns)
@@ -141,7 +160,7 @@ def check_still_fits(bound: Table, now: Table) -> None:
         bound.num_buckets,
     )
     if not same:
-        raise InvalidTable(f"{bound.name} is partitioned or bucketed otherwise than at connect: open a new connection")
+        raise InvalidTable(f"{bound.name} is partitioned or bucketed differently since connect: open a new connection")
 
 
 def _check_columns(table: Table, before: Sequence[Column], after: Sequence[Column]) -> None:

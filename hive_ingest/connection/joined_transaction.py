@@ -21,7 +21,7 @@ from typing import Self
 
 from hive_ingest.acid.bucket_codec import encode_bucket
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.one_owner import OneOwner
+from hive_ingest.connection.thread_affinity import ThreadAffinity
 from hive_ingest.connection.transaction import Action, TransactionState, next_state
 from hive_ingest.delta.delta_writer import DeltaTarget
 from hive_ingest.delta.transaction_writer import TransactionWriter
@@ -116,7 +116,7 @@ class JoinedTransaction:
     ) -> None:
         self._transaction = transaction
         self._state = TransactionState.OPEN
-        self._owner = OneOwner(f"the writer in transaction {transaction.txn_id}")
+        self._owner = ThreadAffinity(f"the writer in transaction {transaction.txn_id}")
         self._pool: ThreadPoolExecutor | None = None
         self._settings = settings or transaction.settings
         encode_bucket(writer_bucket, statement_id)  # refuses what has no room in it before the first row

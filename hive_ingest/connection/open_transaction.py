@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hive_ingest.acid.names import partition_name
-from hive_ingest.config import StreamingSettings
+from hive_ingest.connection.context import ConnectionContext
 from hive_ingest.connection.joined_transaction import PreparedWrite, SharedTransaction, files_to_commit
-from hive_ingest.connection.progress import SinkProgress, SourceProgress
+from hive_ingest.connection.progress import SourceProgress
 from hive_ingest.delta.delta_writer import DeltaTarget, DeltaWriter
 from hive_ingest.delta.transaction_writer import TransactionWriter, WriteCounts
-from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import CommitKeyValue, DataOperationType, Table, TableName, TxnId, WriteId
 from hive_ingest.record_writer.writer import RecordWriter
 from hive_ingest.transactions.committer import Committer, log_failure
-from hive_ingest.transactions.heartbeat import Heartbeater
 from hive_ingest.transactions.opener import LockedTransaction
 from hive_ingest.transactions.staging import new_staging, remove_staging
 from hive_ingest.transactions.table_write import TableWrite
@@ -41,24 +38,12 @@ class CommitInfo:
     file_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What all transactions of a connection share."""
-
-    client: MetastoreClient
-    settings: StreamingSettings
-    heartbeater: Heartbeater
-    pool: Callable[[], ThreadPoolExecutor]
-    progress: SinkProgress | None
-    is_overwrite: bool
-
-
 class OpenTransaction:
     """Writes, then commits or is undone, once."""
 
     def __init__(
         self,
-        around: Surroundings,
+        around: ConnectionContext,
         table: Table,
         locked: LockedTransaction,
         record_writer: RecordWriter,

@@ -79,7 +79,8 @@ def progress_table_name(database: str, sink: str) -> TableName:
     """Raises ConfigurationError for a name that no table can have."""
     if not _SINK_NAME.fullmatch(sink):
         raise ConfigurationError(
-            f"{sink!r} is no sink name: small letters, digits and _ only, a letter first, at most 100 characters"
+            f"{sink!r} is not a valid sink name: lower-case letters, digits and _ only, a letter first, at most 100 "
+            "characters"
         )
     return TableName(database, sink + PROGRESS_TABLE_SUFFIX)
 
@@ -162,7 +163,7 @@ class SinkProgress:
     def read(self, write_id: WriteId, snapshot: ValidWriteIdList) -> bool:
         """Fill `latest` from a snapshot that was taken after the locks were ACQUIRED.
 
-        False when a newer commit of these sources has a higher write id than ours: begin anew, or the newest
+        False when a newer commit of these sources has a higher write id than ours: begin again, or the newest
         delta would not be the latest row. Raises SinkConflict when the sink belongs to another table.
         """
         self._exceptions = frozenset((*snapshot.open, *snapshot.aborted)) - {write_id}
@@ -221,7 +222,7 @@ class SinkProgress:
     ) -> dict[str, SourceProgress]:
         """A row for every source owned: the new position, or the old one again, so that the newest delta has all.
 
-        Raises SinkConflict for a source that is not owned, ConfigurationError for a position that is no JSON.
+        Raises SinkConflict for a source that is not owned, ConfigurationError for a position that is not JSON.
         """
         strangers = sorted(set(positions) - set(self.sources))
         if strangers:
@@ -262,7 +263,7 @@ def _to_dict(row: SourceProgress) -> dict[str, Any]:
     try:
         position = json.dumps(row.position, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"the position of source {row.source!r} is no JSON value: {error}") from error
+        raise ConfigurationError(f"the position of source {row.source!r} is not a JSON value: {error}") from error
     return dataclasses.asdict(row) | {"position": position, "version": PROGRESS_VERSION}
 
 

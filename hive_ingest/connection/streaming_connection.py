@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType, TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.checks import check_still_fits, check_table, checked_partition_name, static_texts
+from hive_ingest.connection.checks import (
+    check_still_fits,
+    check_table,
+    checked_partition_name,
+    existing_table,
+    static_texts,
+)
+from hive_ingest.connection.context import ConnectionContext
 from hive_ingest.connection.joined_transaction import PreparedWrite, SharedTransaction
 from hive_ingest.connection.lock_plan import plan_locks
-from hive_ingest.connection.one_owner import OneOwner
 from hive_ingest.connection.open_transaction import CommitInfo, OpenTransaction
 from hive_ingest.connection.progress import SinkProgress, SourceProgress
-from hive_ingest.connection.resources import Resources, abandon
 from hive_ingest.connection.stats import ConnectionStats
+from hive_ingest.connection.thread_affinity import ThreadAffinity
 from hive_ingest.connection.transaction import Action, TransactionState, next_state
 from hive_ingest.delta.transaction_writer import WriteCounts
 from hive_ingest.errors import (
     ConfigurationError,
     ConnectionMisuse,
-    InvalidTable,
-    NoSuchObject,
     StreamingConnectionError,
     StreamingError,
     TxnAborted,
@@ -44,10 +50,13 @@ from hive_ingest.record_writer.writer import RecordSchema, RecordWriter
 from hive_ingest.storage import Location
 from hive_ingest.transactions.committer import log_failure
 from hive_ingest.transactions.opener import LockedTransaction, newest_overwrite
+from hive_ingest.transactions.reaper import Guard
 from hive_ingest.transactions.staging import remove_leftovers
 
 _log = logging.getLogger(__name__)
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 _Progress: TypeAlias = Mapping[str, SourceProgress | None]
 
 _OPEN = TransactionState.OPEN
@@ -55,11 +64,24 @@ _OPEN = TransactionState.OPEN
 _writers_in_use: weakref.WeakValueDictionary[int, StreamingConnection] = weakref.WeakValueDictionary()
 
 
+def _one_call(
+    method: Callable[Concatenate[StreamingConnection, _P], _R],
+) -> Callable[Concatenate[StreamingConnection, _P], _R]:
+    """A method that another thread's `close` must not come into."""
+
+    @functools.wraps(method)
+    def call(self: StreamingConnection, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with self._resources.calls:
+            return method(self, *args, **kwargs)
+
+    return call
+
+
 class StreamingConnection:
     """Streams records into one transactional table. Make it by `connect`; one thread owns it.
 
-    A call from another thread or after a fork raises ConnectionMisuse. Left unclosed, it warns and aborts when
-    it is collected or the interpreter exits.
+    A call from another thread (but for `close`) or after a fork raises ConnectionMisuse. Left unclosed, it warns and
+    aborts when it is collected or the interpreter exits.
     """
 
     def __init__(
@@ -88,13 +110,22 @@ class StreamingConnection:
         self._stats = ConnectionStats()
         self._partitions: tuple[str, ...] = ()
         self._warned_columns = False
+        self._is_writing = False
         self._write_records: Callable[[object], None] = _nobody_writes
-        self._owner = OneOwner(f"the connection to {table.name}")
+        self._owner = ThreadAffinity(f"the connection to {table.name}")
         self._bind(table)
         plan = plan_locks(table, progress, settings, agent_info, is_overwrite=overwrite)
-        self._resources = Resources(client, plan, settings, transaction_batch_size, progress, is_overwrite=overwrite)
+        self._resources = ConnectionContext(
+            client, plan, settings, transaction_batch_size, progress, is_overwrite=overwrite
+        )
         _writers_in_use[id(record_writer)] = self
-        self._finalizer = weakref.finalize(self, abandon, self._resources, str(table.name), os.getpid())
+        self._guard = Guard(
+            self,
+            client,
+            self._resources.end,
+            what=f"the connection to {table.name}",
+            warning=f"the connection to {table.name} was not closed; its transaction is aborted",
+        )
 
     @classmethod
     def connect(
@@ -134,7 +165,7 @@ class StreamingConnection:
         if not isinstance(settings, StreamingSettings):
             settings = StreamingSettings.load(settings)
         settings = settings.with_lock_wait(client.txn_timeout_seconds, has_sink=sink is not None)
-        found = _get_table(client, TableName.of(table, database))
+        found = existing_table(client, TableName.of(table, database))
         check_table(found)
         _refuse_shared_writer(record_writer)
         values = static_texts(found, static_partition_values)
@@ -157,6 +188,7 @@ class StreamingConnection:
 
     # -- transactions ------------------------------------------------------------------------------
 
+    @_one_call
     def begin_transaction(self) -> None:
         """Open the next transaction: id, write id, lock, progress; the table is read again.
 
@@ -169,9 +201,7 @@ class StreamingConnection:
         locked = self._resources.opener.begin(self._is_overtaken)
         try:
             self._read_table_again()
-            current = OpenTransaction(
-                self._resources.around, self._table, locked, self._record_writer, self._static_values
-            )
+            current = OpenTransaction(self._resources, self._table, locked, self._record_writer, self._static_values)
         except BaseException as error:
             self._resources.opener.abort(locked.txn_id, "begin failed", first_error=error)
             raise
@@ -185,20 +215,28 @@ class StreamingConnection:
         An error in a record may be raised here, by a later call, or by commit; the transaction is then FAILED,
         and nothing of it will be visible.
         """
-        if self._state is not _OPEN or not self._owner.is_caller() or self._resources.heartbeater.lost:
-            self._refuse_or_get(Action.WRITE)
+        if not self._owner.is_caller():
+            self._owner.check()
+        self._is_writing = True  # a lock costs more, and this is the call that is made for each record
         try:
+            if self._state is not _OPEN or self._resources.heartbeater.lost:
+                self._refuse_or_get(Action.WRITE)
             self._write_records(records)
         except BaseException:
-            self._state = next_state(self._state, Action.FAIL)
+            if self._state is _OPEN:
+                self._state = next_state(self._state, Action.FAIL)
             raise
+        finally:
+            self._is_writing = False
 
+    @_one_call
     def flush(self) -> None:
         """Parse and spill all that was written. Nothing becomes visible before the commit."""
         current = self._refuse_or_get(Action.FLUSH)
         with self._failing():
             current.flush()
 
+    @_one_call
     def share_transaction(self) -> SharedTransaction:
         """The open transaction as a value, for writers in other processes (`JoinedTransaction`).
 
@@ -207,6 +245,7 @@ class StreamingConnection:
         """
         return self._refuse_or_get(Action.WRITE).share()
 
+    @_one_call
     def commit_transaction(
         self,
         partitions: Iterable[str] = (),
@@ -236,6 +275,7 @@ class StreamingConnection:
         """
         return self._commit(partitions, key, value, positions or {}, prepared, is_seek=False)
 
+    @_one_call
     def seek(self, positions: Mapping[str, Any] | Callable[[_Progress], Mapping[str, Any]]) -> None:
         """In a transaction of its own, set the positions of sources on purpose, also back: a new epoch begins.
 
@@ -293,6 +333,7 @@ class StreamingConnection:
             log_failure(lambda: on_commit(info), f"on_commit, after transaction {info.txn_id} was committed,")
         reach("after_commit_answer")
 
+    @_one_call
     def abort_transaction(self) -> None:
         """Give the transaction up: nothing of it is or becomes visible."""
         self._check_owner()
@@ -349,7 +390,7 @@ class StreamingConnection:
         self._record_writer.bind(RecordSchema(table.columns, keys))
 
     def _read_table_again(self) -> None:
-        table = _get_table(self._client, self._table.name)
+        table = existing_table(self._client, self._table.name)
         if table == self._table:
             return
         check_table(table)
@@ -400,7 +441,7 @@ class StreamingConnection:
         return current
 
     def _check_owner(self) -> None:
-        if not self._finalizer.alive:
+        if not self._guard.is_active:
             raise ConnectionMisuse(f"the connection to {self._table.name} is closed: open another one")
         self._owner.check()
 
@@ -471,19 +512,54 @@ class StreamingConnection:
     # -- life --------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Abort what is open and give everything back. Idempotent."""
-        if not self._finalizer.alive:
+        """Abort what is open and give everything back. Idempotent.
+
+        Any thread of the process may call it. While the owner's thread is inside a call, another one is refused.
+
+        Raises:
+            ConnectionMisuse: The owner's thread is inside a call, or the connection came through a fork.
+            StreamingError: The metastore did not abort the transaction, which will time out.
+        """
+        if not self._guard.is_active:
             return
-        self._check_owner()
+        if not self._owner.is_caller():
+            self._close_from_another_thread()
+            return
+        with self._resources.calls:
+            self._close()
+
+    def _close(self) -> None:
         try:
             if self._state in (TransactionState.OPEN, TransactionState.FAILED):
                 self.abort_transaction()
             elif self._resources.current is not None:
                 self._forget_current()
         finally:
-            self._finalizer.detach()
+            self._guard.release()
             _writers_in_use.pop(id(self._record_writer), None)
-            self._resources.close()
+            self._resources.close(self._client)
+
+    def _close_from_another_thread(self) -> None:
+        self._owner.check_process()
+        if self._is_writing or not self._resources.calls.acquire(blocking=False):
+            raise ConnectionMisuse(
+                f"the connection to {self._table.name} is inside a call on its own thread: close it when that returns"
+            )
+        try:
+            self._guard.release()  # refuses every further call
+            if self._state in (TransactionState.OPEN, TransactionState.FAILED):
+                self._stats.transactions_aborted += 1
+                self._state = TransactionState.ABORTED
+            _writers_in_use.pop(id(self._record_writer), None)
+        finally:
+            self._resources.calls.release()
+        self._wait_for_write()
+        self._guard.end_now()
+
+    def _wait_for_write(self) -> None:
+        """For a `write` that began just before the state changed."""
+        while self._is_writing:
+            time.sleep(0.001)
 
     def __enter__(self) -> Self:
         return self
@@ -497,13 +573,6 @@ class StreamingConnection:
             if exc is None:
                 raise
             _log.warning("closing the connection to %s failed: %s", self._table.name, error)
-
-
-def _get_table(client: MetastoreClient, name: TableName) -> Table:
-    try:
-        return client.get_table(name)
-    except NoSuchObject as error:
-        raise InvalidTable(f"there is no table {name} in {client.uri}: create it first") from error
 
 
 def _refuse_shared_writer(record_writer: RecordWriter) -> None:

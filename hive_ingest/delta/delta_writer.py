@@ -1,7 +1,7 @@
-"""A group of rows to one ACID file: spills while records come in, one joined file at the end.
+"""Writing a group of rows to one ACID file: spills while records arrive, one joined file at the end.
 
-Write id, bucket and statement id are given, and no metastore is asked: an executor of somebody else's
-transaction writes its share by the same code.
+Write id, bucket and statement id are given, and no metastore is used, so that an executor which takes part in
+another process's transaction uses the same code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hive_ingest.schema import arrow_schema
 from hive_ingest.storage import FileStore, Location
 from hive_ingest.transactions.staging import StagedFile
 
-#: What `orc.compress` means when a table does not say (Hive's own default is ZLIB, for Hive 3.1 set that).
+#: The compression of a table without `orc.compress`. (Hive's own default is ZLIB; set it for Hive 3.1.)
 DEFAULT_COMPRESSION = "ZSTD"
 #: Batches that are encoded in one call have at most so many rows together. The bytes are far below 2 GiB, where a
 #: column of text would overflow.
@@ -161,7 +161,7 @@ def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     waiting: list[pa.RecordBatch] = []
     rows = nbytes = 0
     for batch in batches:
-        size = batch.get_total_buffer_size()  # all of what it is a slice of: an upper bound, but had in no time
+        size = batch.get_total_buffer_size()  # of the whole of which it is a slice: an upper bound, but cheap
         if waiting and (rows + batch.num_rows > _JOINED_ROWS or nbytes + size > _JOINED_BYTES):
             yield one_batch(waiting)
             waiting, rows, nbytes = [], 0, 0

@@ -1,7 +1,7 @@
-"""Rows to groups: one group for each (partition, bucket) that a batch touches.
+"""Routing of rows to groups: one group for each (partition, bucket) in a batch.
 
-Vectorised: partition values are dictionary-encoded, so Python sees each distinct value once; the rows of a
-batch are brought into group order by a single `take`.
+Vectorised: partition values are dictionary-encoded, so Python sees each distinct value once; a single `take` brings
+the rows of a batch into group order.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PartitionValues = tuple[str | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class GroupKey:
-    """Where rows belong: the texts of all partition keys (None: the default partition), and the bucket."""
+    """The destination of rows: the texts of all partition keys (None: the default partition), and the bucket."""
 
     partition: PartitionValues
     bucket: int
@@ -49,7 +49,7 @@ class RoutedBatch:
 
 
 def check_partition_type(name: str, type_: HiveType) -> None:
-    """Raises UnsupportedFeature for partition keys that have no exact text form."""
+    """Raises UnsupportedFeature for a partition key whose values have no exact text."""
     if type_.kind not in EXACT_KINDS:
         raise UnsupportedFeature(
             f"partition key {name!r} is of type {type_}, which has no exact text form for a folder name: "
@@ -154,7 +154,7 @@ def _group(codes: npt.NDArray[np.int64], cardinality: int) -> tuple[npt.NDArray[
 
 
 def _encode(column: pa.Array, name: str, type_: HiveType) -> tuple[npt.NDArray[np.int64], list[str | None]]:
-    """Codes of a partition column and the distinct texts that they stand for; null and "" are one."""
+    """The codes of a partition column and the distinct texts of the codes; null and "" have the same."""
     encoded = column.dictionary_encode()
     indices = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False).astype(np.int64)
     found = [_folder_value(text_of_value(value, type_), name) for value in encoded.dictionary.to_pylist()]
@@ -166,7 +166,7 @@ def _encode(column: pa.Array, name: str, type_: HiveType) -> tuple[npt.NDArray[n
 
 
 def _folder_value(text: str, name: str) -> str | None:
-    """The text that names the partition; None for the default one, however it is spelt."""
+    """The text that names the partition; None for the default partition."""
     if text in ("", DEFAULT_PARTITION_NAME):
         return None
     folder = f"{escape_path_name(name)}={escape_path_name(text)}"

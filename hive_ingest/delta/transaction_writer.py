@@ -1,4 +1,4 @@
-"""What one writer does in one transaction: records in, finished files with hidden names out.
+"""One writer in one transaction: takes records, returns finished files with hidden names.
 
     record writer -> blocks -> [threads: parse, route] -> row buffer -> [threads: encode] -> files
 
@@ -58,7 +58,7 @@ class TransactionWriter:
     ) -> None:
         records.discard()
         self.counts = WriteCounts()
-        self._records, self._take = records, records.write
+        self._records = records
         self._settings = settings
         self._router = Router(target.table, target.static_values, writer_bucket=target.writer_bucket)
         self._delta = DeltaWriter(target, settings)
@@ -75,13 +75,13 @@ class TransactionWriter:
     # -- records in --------------------------------------------------------------------------------
 
     def write(self, records: object) -> None:
-        """Take records. An error in them may come now, at a later call, or at `finish`."""
-        blocks = self._take(records)
+        """Take records. An error in them may be raised now, by a later call, or by `finish`."""
+        blocks = self._records.write(records)
         if blocks:
             self._submit(blocks)
 
     def flush(self) -> None:
-        """Everything taken so far is parsed, and off the heap: in spills of this transaction."""
+        """Parse everything taken so far and spill it to files, so that it no longer uses memory."""
         self._submit(self._records.drain())
         self._collect_all()
         self._spill()
@@ -101,7 +101,7 @@ class TransactionWriter:
         return parsed, self._router.route(parsed.batch)
 
     def _collect_ready(self) -> None:
-        """Take what is parsed; wait when too much is under way."""
+        """Take parsed blocks; wait if too many are being parsed."""
         most = self._settings.writer_threads + 1
         while self._parsing and (self._parsing[0][1].done() or len(self._parsing) > most or self._is_full()):
             self._collect_one()
@@ -140,7 +140,7 @@ class TransactionWriter:
     # -- spills ------------------------------------------------------------------------------------
 
     def _spill(self) -> None:
-        """Bring the buffer down: large groups as ORC, the largest first; small ones together."""
+        """Empty the buffer: large groups to ORC files, the largest first; small ones to one file."""
         least = self._settings.min_spill_bytes
         groups = sorted(self._buffer.groups.values(), key=lambda group: -group.buffered_bytes)
         self._spill_groups([group for group in groups if group.buffered_bytes >= least])
@@ -172,7 +172,7 @@ class TransactionWriter:
         reach("after_spill")
 
     def _await_encoding(self, most_bytes: int) -> None:
-        """Until at most so many bytes are being encoded. An error of an encoder comes out here."""
+        """Wait until at most so many bytes are being encoded. Raises an encoder's error."""
         while self._encoding:
             for future in [f for f in self._encoding if f.done()]:
                 del self._encoding[future]
@@ -187,7 +187,7 @@ class TransactionWriter:
         """One file for each partition and bucket; nothing has a visible name yet."""
         self._submit(self._records.drain())
         self._collect_all()
-        # What is left of groups with spills is encoded beside the spills that are still under way.
+        # The remaining rows of groups with spills are encoded while other spills are still being encoded.
         self._spill_groups([group for group in self._buffer.groups.values() if group.spills and group.buffered_bytes])
         self._await_encoding(0)
         groups = self._buffer.take_all()
@@ -204,10 +204,10 @@ class TransactionWriter:
         return self._delta.finish(group.key, spills, [*group.take_parts(), *slices(runs)])
 
     def discard(self) -> None:
-        """Forget everything and remove what has a hidden name. Idempotent.
+        """Drop all rows and remove the hidden files. Idempotent.
 
-        May run on another thread while the next transaction is written: so the record writer is not touched, which
-        begins anew with each `TransactionWriter`.
+        May run on another thread while the next transaction is written, so it does not touch the record writer, which
+        each `TransactionWriter` resets.
         """
         under_way: list[Future[Any]] = [*(f for _, f in self._parsing), *self._encoding, *self._finishing]
         for future in under_way:

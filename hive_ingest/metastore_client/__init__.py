@@ -1,12 +1,25 @@
-"""The transaction manager and catalog behind one protocol: `connect_metastore` gives a `MetastoreClient`."""
+"""The catalog and the transaction manager, embedded or real: `connect_metastore` gives a client of both.
+
+Importing this package loads neither sqlalchemy nor a Thrift library; `connect_metastore` loads what the address needs.
+"""
 
 from __future__ import annotations
 
 import os
 
+from hive_ingest.metastore_client.catalog import Catalog
 from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client.locations import local_path, normal_location
+from hive_ingest.metastore_client.transaction_manager import TransactionManager
 
-__all__ = ["MetastoreClient", "connect_metastore"]
+__all__ = [
+    "Catalog",
+    "MetastoreClient",
+    "TransactionManager",
+    "connect_metastore",
+    "local_path",
+    "normal_location",
+]
 
 
 def connect_metastore(
@@ -37,14 +50,12 @@ def connect_metastore(
         MetastoreUnavailable: No connection.
         UnsupportedFeature: A server before Hive 3.
     """
-    # Here, not above: importing the package loads neither sqlalchemy nor a Thrift library.
     place = None if warehouse is None else os.fspath(warehouse)
     if uri.startswith("thrift://"):
-        from hive_ingest.metastore_client.locations import normal_location
         from hive_ingest.metastore_client.thrift import ThriftMetastoreClient
 
         return ThriftMetastoreClient.connect(uri, normal_location(place) if place else "", options)
     from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
-    from hive_ingest.metastore_client.embedded.options import embedded_options
+    from hive_ingest.metastore_client.embedded.options import EmbeddedOptions
 
-    return EmbeddedMetastoreClient.connect(uri, place, embedded_options(options), create=create)
+    return EmbeddedMetastoreClient.connect(uri, place, EmbeddedOptions.load(options), create=create)

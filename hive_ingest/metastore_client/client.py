@@ -1,41 +1,17 @@
-"""The transaction manager and catalog behind one protocol: `IMetaStoreClient`'s calls in snake case.
-
-Every `table` argument is `"database.table"` or a `TableName`. Errors are those of `hive_ingest.errors`;
-each method names the ones that a caller must expect. Threads may share a client; `clone()` gives a client that
-is closed on its own.
-"""
+"""A metastore: the catalog and the transaction manager in one client, embedded or real."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
-from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
-from hive_ingest.model import (
-    Column,
-    CommitKeyValue,
-    Database,
-    DataOperationType,
-    HeartbeatTxnRange,
-    LockId,
-    LockInfo,
-    LockRequest,
-    LockResponse,
-    OpenTxnsInfo,
-    Partition,
-    Table,
-    TableName,
-    TxnId,
-    TxnToWriteId,
-    TxnType,
-    WriteId,
-)
+from hive_ingest.metastore_client.catalog import Catalog
+from hive_ingest.metastore_client.transaction_manager import TransactionManager
 
 
 @runtime_checkable
-class MetastoreClient(Protocol):
-    """One connection to a metastore, embedded or real."""
+class MetastoreClient(Catalog, TransactionManager, Protocol):
+    """A client of one metastore, which threads may share."""
 
     @property
     def uri(self) -> str:
@@ -44,240 +20,11 @@ class MetastoreClient(Protocol):
 
     @property
     def metastore_id(self) -> str:
-        """A UUID that tells this metastore from all others."""
+        """A UUID that distinguishes this metastore from others."""
         ...
-
-    @property
-    def txn_timeout_seconds(self) -> float:
-        """How long a transaction lives without a heartbeat (`hive.txn.timeout`)."""
-        ...
-
-    # -- catalog -----------------------------------------------------------------------------------
-
-    def create_database(
-        self,
-        name: str,
-        *,
-        location: str | None = None,
-        comment: str = "",
-        properties: Mapping[str, str] | None = None,
-        if_not_exists: bool = False,
-    ) -> Database:
-        """Raises AlreadyExists. Without `location` it lies at `<warehouse>/<name>.db`."""
-        ...
-
-    def get_database(self, name: str) -> Database:
-        """Raises NoSuchObject."""
-        ...
-
-    def get_databases(self, pattern: str = "*") -> list[str]:
-        """Names that match Hive's pattern (`*` any text, `|` alternatives), sorted."""
-        ...
-
-    def alter_database(self, name: str, database: Database) -> None: ...
-
-    def drop_database(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
-        """Raises InvalidOperation when it still has tables and `cascade` is false."""
-        ...
-
-    def create_table(
-        self,
-        table: str | TableName,
-        *,
-        columns: Mapping[str, str] | Sequence[Column],
-        partition_keys: Mapping[str, str] | Sequence[Column] | None = None,
-        bucket_columns: Sequence[str] = (),
-        num_buckets: int = -1,
-        properties: Mapping[str, str] | None = None,
-        location: str | None = None,
-        owner: str = "",
-        if_not_exists: bool = False,
-    ) -> Table:
-        """A managed ORC table, transactional unless `properties` say otherwise.
-
-        Raises AlreadyExists, NoSuchObject (the database), InvalidOperation (a column twice, a bad type).
-        """
-        ...
-
-    def get_table(self, table: str | TableName) -> Table:
-        """Raises NoSuchObject."""
-        ...
-
-    def get_tables(self, database: str, pattern: str = "*") -> list[str]: ...
-
-    def alter_table(self, table: str | TableName, new: Table) -> Table:
-        """Replace columns, properties, owner; rename when `new.name` differs. Returns what is stored."""
-        ...
-
-    def drop_table(self, table: str | TableName, *, delete_data: bool = True, if_exists: bool = False) -> None: ...
-
-    def add_partitions(
-        self, table: str | TableName, values: Sequence[Sequence[str]], *, if_not_exists: bool = False
-    ) -> list[Partition]:
-        """Register partitions by their text values, in key order. Raises AlreadyExists; all or none."""
-        ...
-
-    def get_partition(self, table: str | TableName, values: Sequence[str]) -> Partition:
-        """Raises NoSuchObject."""
-        ...
-
-    def get_partitions_by_names(self, table: str | TableName, names: Sequence[str]) -> list[Partition]:
-        """Those of `names` ("k=v/…", escaped) that exist."""
-        ...
-
-    def list_partitions(self, table: str | TableName, *, max_parts: int = -1) -> list[Partition]: ...
-
-    def list_partition_names(self, table: str | TableName, *, max_parts: int = -1) -> list[str]: ...
-
-    def get_partitions_by_filter(self, table: str | TableName, filter: str, *, max_parts: int = -1) -> list[Partition]:
-        """`filter` in the metastore's language: `country = "India" and (month > 3 or day like "1%")`."""
-        ...
-
-    def alter_partition(self, table: str | TableName, partition: Partition) -> None: ...
-
-    def drop_partition(
-        self,
-        table: str | TableName,
-        values: Sequence[str],
-        *,
-        delete_data: bool = True,
-        if_exists: bool = False,
-    ) -> None: ...
-
-    # -- transactions ------------------------------------------------------------------------------
-
-    def open_txns(
-        self,
-        count: int = 1,
-        *,
-        user: str = "",
-        agent_info: str = "Unknown",
-        txn_type: TxnType = TxnType.DEFAULT,
-    ) -> list[TxnId]:
-        """Open up to `count` transactions (fewer above `hive.txn.max.open.batch`). Raises TooManyOpenTxns."""
-        ...
-
-    def allocate_table_write_ids(self, table: str | TableName, txn_ids: Sequence[TxnId]) -> list[TxnToWriteId]:
-        """Idempotent for each transaction. Raises NoSuchTxn, TxnAborted."""
-        ...
-
-    def lock(self, request: LockRequest) -> LockResponse:
-        """Raises NoSuchTxn, TxnAborted."""
-        ...
-
-    def check_lock(self, lock_id: LockId) -> LockResponse:
-        """Try again to acquire a WAITING lock; beats its heart. Raises NoSuchLock, TxnAborted."""
-        ...
-
-    def unlock(self, lock_id: LockId) -> None:
-        """Release a lock outside a transaction, or give up one that is WAITING. Idempotent, as in Hive.
-
-        Raises TxnOpen (it is held inside a transaction).
-        """
-        ...
-
-    def heartbeat(self, *, txn_id: TxnId | None = None, lock_id: LockId | None = None) -> None:
-        """Raises NoSuchTxn, TxnAborted, NoSuchLock."""
-        ...
-
-    def heartbeat_txn_range(self, min_txn: TxnId, max_txn: TxnId) -> HeartbeatTxnRange:
-        """Beat every open transaction of the closed range; raises nothing about those that are gone."""
-        ...
-
-    def add_dynamic_partitions(
-        self,
-        txn_id: TxnId,
-        write_id: WriteId,
-        table: str | TableName,
-        partition_names: Sequence[str],
-        operation_type: DataOperationType = DataOperationType.INSERT,
-    ) -> None:
-        """Name the partitions *written* (HIVE-24020). Raises NoSuchTxn, TxnAborted."""
-        ...
-
-    def commit_txn(
-        self, txn_id: TxnId, *, key_value: CommitKeyValue | None = None, excl_write_enabled: bool = True
-    ) -> None:
-        """Idempotent while the commit is remembered.
-
-        With `excl_write_enabled` false an UPDATE or DELETE is aborted when another one of the same table or partition
-        committed since this transaction opened; true (Hive's default) leaves that to EXCL_WRITE locks.
-        Raises NoSuchTxn, TxnAborted (timed out, aborted, or such a write conflict), InvalidOperation (a key_value
-        that does not fit; the transaction stays open), MetastoreUnavailable (the outcome is unknown).
-        """
-        ...
-
-    def abort_txn(self, txn_id: TxnId, *, reason: str = "") -> None:
-        """Idempotent. Raises NoSuchTxn (never opened, or "already committed")."""
-        ...
-
-    def abort_txns(self, txn_ids: Sequence[TxnId], *, reason: str = "") -> None:
-        """Abort those that are open; says nothing of the others."""
-        ...
-
-    def get_open_txns_info(self) -> OpenTxnsInfo: ...
-
-    def get_valid_txns(self, txn_id: TxnId | None = None) -> ValidTxnList:
-        """A snapshot of now. With `txn_id`, that transaction's own id is left out of the exceptions.
-
-        Unlike Java's `getValidTxns(long)` it does not end at that id: a transaction that waited for a lock must see
-        what the holder committed.
-        """
-        ...
-
-    def raise_write_ids(self, table: str | TableName, at_least: WriteId) -> None:
-        """Hand out no write id below `at_least` from now on; those that are skipped count as committed.
-
-        For a metastore that was restored from an older copy, whose tables hold newer deltas.
-        """
-        ...
-
-    def get_valid_write_ids(
-        self, tables: Sequence[str | TableName], valid_txns: ValidTxnList | None = None
-    ) -> list[ValidWriteIdList]:
-        """One list for each table, in order, as of the snapshot (or of now)."""
-        ...
-
-    def add_write_ids_to_min_history(self, txn_id: TxnId, write_ids: Sequence[ValidWriteIdList]) -> None:
-        """Tell what a reader's snapshot still needs, so that no cleaner takes it (HIVE-24291).
-
-        Does nothing where the metastore remembers it by itself, when the transaction is opened.
-        """
-        ...
-
-    @property
-    def remembers_overtakers(self) -> bool:
-        """Whether the write ids of all that were open beside an open transaction stay in each high-water mark.
-
-        MIN_HISTORY_LEVEL (HIVE-18747) sees to it. Without it the row of one that is older and has ended may be pruned.
-        """
-        ...
-
-    @property
-    def wants_write_notifications(self) -> bool:
-        """Whether `add_write_notification_log` is to be called before each commit."""
-        ...
-
-    def add_write_notification_log(
-        self,
-        txn_id: TxnId,
-        write_id: WriteId,
-        table: str | TableName,
-        files: Sequence[str],
-        partition_values: Sequence[str] = (),
-    ) -> None:
-        """Tell event listeners of the files (URIs) that a transaction brings into one table or partition.
-
-        Java: `HiveStreamingConnection.addWriteNotificationEvents` (HIVE-19267).
-        """
-        ...
-
-    def show_locks(self, table: str | TableName | None = None) -> list[LockInfo]: ...
-
-    # -- life --------------------------------------------------------------------------------------
 
     def clone(self) -> Self:
-        """Another client of the same metastore, for another thread."""
+        """Another client of the same metastore, closed on its own."""
         ...
 
     def close(self) -> None:

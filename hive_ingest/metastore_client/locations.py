@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def local_path(location: str) -> Path | None:
-    """The path behind `file:/abs`, `file:///abs` or a plain path; None for any other scheme.
+    """The path of `file:/abs`, `file:///abs` or a plain path; None for any other scheme.
 
     Nothing is percent-decoded: Hive writes paths as they are, so `%3A` in a location is a `%3A` on the disk.
     """

@@ -1,4 +1,4 @@
-"""What a lock request must be before anybody is asked for it."""
+"""Checks of a lock request before it is sent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hive_ingest.model import DataOperationType, LockComponent, LockLevel, LockR
 
 
 def check_component(request: LockRequest, component: LockComponent) -> None:
-    """Raises ConfigurationError for names that do not go with the level, or an operation that is not said."""
+    """Raises ConfigurationError for names that do not go with the level, or a missing operation."""
     has_table, has_partition = component.table is not None, component.partition_name is not None
     wanted = (component.level >= LockLevel.TABLE, component.level == LockLevel.PARTITION)
     if (has_table, has_partition) != wanted:

@@ -1,4 +1,4 @@
-"""What a table must be before it is written down.
+"""Checks of a table before it is stored.
 
 Sources: Hive's `MetaStoreUtils` and `TransactionalValidationListener`.
 """
@@ -77,7 +77,7 @@ def check_table(table: Table) -> None:
     if table.is_transactional and is_external(table.properties):
         raise InvalidOperation(f"{table.name}: an external table cannot be transactional: leave EXTERNAL out")
     if not table.columns:
-        raise InvalidOperation(f"{table.name}: a table needs at least one column that is no partition key")
+        raise InvalidOperation(f"{table.name}: a table needs at least one column besides its partition keys")
     _check_columns(table, [*table.columns, *table.partition_keys])
     _check_partition_keys(table)
     _check_buckets(table)
@@ -91,13 +91,15 @@ def _check_columns(table: Table, columns: Sequence[Column]) -> None:
         if count > 1:
             raise InvalidOperation(
                 f"{table.name}: column {name!r} is there {count} times (names differ by more than case, "
-                "and a partition key is no column)"
+                "and a partition key cannot be a column too)"
             )
 
 
 def _check_column_name(table: Table, name: str) -> None:
     if not name or name != name.strip() or _NOT_IN_COLUMN_NAMES & set(name):
-        raise InvalidOperation(f"{table.name}: {name!r} is no name of a column: leave out spaces around it and . : , `")
+        raise InvalidOperation(
+            f"{table.name}: {name!r} is not a valid column name: no spaces around it, and no . : , `"
+        )
 
 
 def _check_type(table: Table, column: Column) -> None:
@@ -122,7 +124,7 @@ def _check_buckets(table: Table) -> None:
     known = {column.name for column in table.columns}
     missing = [name for name in (*table.bucket_columns, *table.sort_columns) if name not in known]
     if missing:
-        raise InvalidOperation(f"{table.name}: bucket column {missing[0]!r} is no column of the table")
+        raise InvalidOperation(f"{table.name}: bucket column {missing[0]!r} is not a column of the table")
 
 
 def check_change(old: Table, new: Table) -> None:

@@ -1,6 +1,6 @@
-"""ORC's compressed sections: a run of chunks, each behind a header of three bytes.
+"""ORC's compressed sections: a sequence of chunks, each after a header of three bytes.
 
-The header is little-endian: the lowest bit says that the chunk is stored as it is, the rest is its length.
+The header is little-endian: its lowest bit marks a chunk that is not compressed, the rest is the length.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_BLOCK_SIZE = 1 << 23
 
 
 class Codec(enum.IntEnum):
-    """ORC's `CompressionKind`; LZO and BROTLI can be recognised but not opened here."""
+    """ORC's `CompressionKind`; LZO and BROTLI are recognised, but cannot be decompressed here."""
 
     NONE = 0
     ZLIB = 1
@@ -51,7 +51,7 @@ def _native(chunk: bytes, size: int, codec: str) -> bytes:
 
 
 def _unlz4(chunk: bytes, limit: int) -> bytes:
-    # A raw lz4 block does not say how long it is, and pyarrow wants to know.
+    # pyarrow needs the decompressed size, which a raw lz4 block does not have.
     size = _lz4_size(chunk)
     if size > limit:
         raise WireError("an lz4 chunk is longer than its block")
@@ -122,7 +122,7 @@ def unpack(section: bytes, codec: Codec, block_size: int) -> bytes:
         return section
     decompress = _DECOMPRESSORS.get(codec)
     if decompress is None:
-        raise WireError(f"{codec.name} cannot be opened here")
+        raise WireError(f"{codec.name} cannot be decompressed here")
     chunks, at = [], 0
     while at < len(section):
         header = int.from_bytes(section[at : at + _HEADER_BYTES], "little")
@@ -140,7 +140,7 @@ def _decompressed(decompress: Callable[[bytes, int], bytes], chunk: bytes, block
     try:
         data = decompress(chunk, block_size)
     except (zlib.error, OSError, ValueError, pa.ArrowException) as error:
-        raise WireError(f"a compressed chunk cannot be opened ({error})") from error
+        raise WireError(f"a compressed chunk cannot be decompressed ({error})") from error
     if len(data) > block_size:
         raise WireError("a compressed chunk is longer than its block")
     return data

@@ -13,6 +13,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from hive_ingest.orc.acid_schema import Key
+
 _Int64Array = npt.NDArray[np.int64]
 _Int32Array = npt.NDArray[np.int32]
 _BoolArray = npt.NDArray[np.bool_]
@@ -39,6 +41,25 @@ class RowIds:
 
     def select(self, keep: _BoolArray) -> RowIds:
         return RowIds(self.write_ids[keep], self.buckets[keep], self.row_ids[keep])
+
+    def key(self, index: int) -> Key:
+        return int(self.write_ids[index]), int(self.buckets[index]), int(self.row_ids[index])
+
+    def sorted(self) -> RowIds:
+        """In ascending order of (write id, bucket property, row id), each row once."""
+        order = np.lexsort((self.row_ids, self.buckets, self.write_ids))
+        rows = RowIds(self.write_ids[order], self.buckets[order], self.row_ids[order])
+        return rows.select(np.concatenate([[True], rows._is_after_previous()])) if len(rows) else rows
+
+    def is_ascending(self) -> bool:
+        """Each row comes after the one before it, in that order."""
+        return bool(self._is_after_previous().all())
+
+    def _is_after_previous(self) -> _BoolArray:
+        """For each row but the first."""
+        write_ids, buckets, row_ids = (np.diff(part) for part in (self.write_ids, self.buckets, self.row_ids))
+        later: _BoolArray = (write_ids > 0) | (write_ids == 0) & ((buckets > 0) | (buckets == 0) & (row_ids > 0))
+        return later
 
 
 class DeleteEvents:

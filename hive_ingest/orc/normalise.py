@@ -1,14 +1,14 @@
-"""Arrow data made safe for pyarrow's ORC writer. What was seen with pyarrow 26, Hive 3.1.3 and Hive 4.0.1:
+"""Arrow data made safe for pyarrow's ORC writer. Observed with pyarrow 26, Hive 3.1.3 and Hive 4.0.1:
 
-- **Null structs.** The writer takes a child of a struct at its word: where the struct is null and the child is not,
-  a value too many goes into the child's stream, and every later row of that column reads its neighbour's value. So
+- **Null structs.** Where a struct is null and its child is not, the writer puts one value too many into the
+  child's stream, and every later row of that column reads its neighbour's value. So
   validity is pushed down to the children, at every depth; where nothing is null, nothing is copied.
 - **Timestamps before 1970 with a fraction of a second** get negative nanoseconds. pyarrow reads them back; Hive's
-  query fails. This writer cannot be made to do otherwise, so such a value is refused. Whole seconds are right back
+  query fails. The writer has no option for it, so such a value is refused. Whole seconds are right back
   to 1677-09-21 00:12:44, the first that Arrow's nanoseconds hold, and any fraction from 1970 on to
   2262-04-11 23:47:16.854775807, in every time zone of the reader.
 - **Dates** are right from 0001-01-01 to 9999-12-31, also before 1582-10-15, because the files say that they count
-  in the proleptic Gregorian calendar (see `orc_tail`). Beyond, Hive shows another day or NULL: refused.
+  in the proleptic Gregorian calendar (see `tail`). Beyond, Hive shows another day or NULL: refused.
 
 `unwritable_values` finds what is refused.
 """
@@ -130,7 +130,7 @@ def _holds(type_: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool:
 
 @lru_cache(maxsize=128)
 def _is_safe(schema: pa.Schema) -> bool:
-    """No column could hold anything that needs a look."""
+    """No column can hold a value that must be checked."""
     return not any(_holds(field.type, kind) for field in schema for kind in (pat.is_struct, _is_limited))
 
 
@@ -161,7 +161,7 @@ def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
         return array.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SerializationError(
-            f"column {field.name!r} of type {field.type} cannot hold what it was given as {array.type}: {error}"
+            f"column {field.name!r} of type {field.type} cannot hold the values of type {array.type}: {error}"
         ) from error
 
 

@@ -75,7 +75,7 @@ def _listing(store: FileStore, location: str) -> list[ListedEntry]:
 
 
 def _children(store: FileStore, entry: FileEntry) -> tuple[str, ...]:
-    """Only a base without a `_v` suffix must be looked into: is it a compactor's, or an overwrite's?"""
+    """Only a base without a `_v` suffix must be listed: it is a compactor's or an overwrite's."""
     if not entry.is_folder or not entry.name.startswith(BaseName.PREFIX):
         return ()
     name = parse_folder_name(entry.name)
@@ -147,7 +147,7 @@ def _may_be_open(name: BaseName | DeltaName) -> bool:
 
 
 def _committed_length(store: FileStore, entry: FileEntry, side_file: FileEntry | None) -> int | None:
-    """The last length in the side file: what lies behind it is not committed (Hive: `OrcAcidUtils`)."""
+    """The last length in the side file: what follows it is not committed (Hive: `OrcAcidUtils`)."""
     if side_file is None:
         return None
     with store.open_input(side_file.path) as source:

@@ -1,4 +1,4 @@
-"""The rows of a small unpartitioned table, newest folder first: whoever wants the latest can stop early."""
+"""The rows of a small unpartitioned table, newest folder first: a caller that wants the latest can stop early."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
 from hive_ingest.acid.names import partition_name
@@ -57,7 +56,8 @@ def partition_value(key: Column, text: str) -> Any:
         return pa.scalar(padded(text, parse_type(key.type))).cast(type_)
     except pa.ArrowException as error:
         raise InvalidOperation(
-            f"the partition value {text!r} of {key.name} is no {key.type}: drop the partition, or alter the key's type"
+            f"the partition value {text!r} of {key.name} is not of type {key.type}: drop the partition, or alter the "
+            "key's type"
         ) from error
 
 
@@ -65,8 +65,11 @@ def prune(partitions: Sequence[PartitionToRead], schema: pa.Schema, expression: 
     """Those that may hold a row for which `expression` is true, in order; nothing is listed or opened.
 
     Each partition is made a dataset fragment with what is known of its rows, and Arrow simplifies the expression
-    by that. The fragments' paths are numbers and stand for nothing: no file is ever read through them.
+    by that. The fragments' paths are mere numbers: no file is ever read through them.
     """
+    # Not before it is needed: it loads pandas, where that is installed, for longer than all the rest of this package.
+    import pyarrow.dataset as pads
+
     file_format = pads.IpcFileFormat()
     nowhere = pafs.LocalFileSystem()
     fragments = [

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.acero as acero
 import pyarrow.compute as pc
 
 from hive_ingest.errors import ConfigurationError
 
-#: How an expression prints a reference by position, whose names cannot be told (`pc.field(0)`).
+#: How an expression prints a reference by position (`pc.field(0)`), from which no name can be learned.
 _BY_POSITION = "FieldPath("
 
 
@@ -63,6 +62,9 @@ def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _evaluate(expression: pc.Expression, batch: pa.RecordBatch) -> Any:
+    # Not before it is needed: it loads pandas, where that is installed, for longer than all the rest of this package.
+    import pyarrow.acero as acero
+
     source = acero.TableSourceNodeOptions(pa.Table.from_batches([batch]))
     plan = acero.Declaration.from_sequence(
         [

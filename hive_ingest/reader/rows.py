@@ -30,7 +30,7 @@ _ROW_ID_FIELDS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
 
 
 def full_schema(table: Table) -> pa.Schema:
-    """Data columns, partition keys, then `row__id`: all that a filter may speak of."""
+    """Data columns, partition keys, then `row__id`: all columns that a filter may use."""
     columns = arrow_schema((*table.columns, *table.partition_keys))
     return columns.append(pa.field(ROW_ID_COLUMN, ROW_ID_TYPE))
 
@@ -65,8 +65,8 @@ def read_partition(
 ) -> Iterator[pa.RecordBatch]:
     """One batch for each stripe that has rows left, by file and row; nothing is opened before it is asked for.
 
-    With `newest_first` files and their stripes come in the reverse order, and a folder is listed only when its turn
-    has come: for whoever stops at the latest rows.
+    With `newest_first` files and their stripes come in reverse order, and a folder is not listed before it is reached:
+    for callers that stop at the latest rows.
     """
     store, location = open_store(partition.location)
     folder = FolderToRead.of(store, location, snapshot.valid_write_ids, snapshot.valid_txns)
@@ -94,7 +94,7 @@ def list_files(partition: PartitionToRead, snapshot: Snapshot) -> PartitionFiles
 
 
 def read_files(files: PartitionFiles, projection: Projection, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
-    """As `read_partition`, of files that were listed before: none that came later is looked at."""
+    """As `read_partition`, of files that were listed before; later ones are not read."""
     store, _ = open_store(files.partition.location)
     reading = _PartitionReading(store, files.partition, projection, snapshot.valid_write_ids, files.delete_events)
     for file in files.data:
@@ -182,7 +182,7 @@ class _PartitionReading:
 
 
 def _as_batch(arrays: dict[str, Any], table: Table, count: int) -> pa.RecordBatch:
-    """For a filter: in the table's order, as it may refer to columns by position."""
+    """For a filter: in the table's order, because it may refer to columns by position."""
     schema = full_schema(table)
     return _output(arrays, pa.schema([field for field in schema if field.name in arrays]), count)
 
@@ -202,7 +202,7 @@ def _row_id_array(rows: RowIds) -> pa.StructArray:
 def _load_delete_events(
     store: FileStore, files: Iterable[FileToRead], valid_write_ids: ValidWriteIdList
 ) -> DeleteEvents | None:
-    """All events of the partition that the snapshot sees; None when there is no file of them."""
+    """All events of the partition that the snapshot sees; None if it has no files of them."""
     parts = [part for file in files for part in _delete_events_of(store, file, valid_write_ids)]
     return DeleteEvents(RowIds.concat(parts)) if parts else None
 
@@ -213,6 +213,8 @@ def _delete_events_of(store: FileStore, file: FileToRead, valid_write_ids: Valid
         for stripe in range(reader.num_stripes):
             rows = reader.read(stripe, columns, [])
             if (rows.numbers(OPERATION) != DELETE).any():
-                raise CorruptFile(f"{file.path!r} lies among delete events and holds rows: restore it from a copy")
+                raise CorruptFile(
+                    f"{file.path!r} is in a folder of delete events, but holds rows: restore it from a copy"
+                )
             keep = valid_write_ids.valid_mask(rows.numbers(WRITE_ID))
             yield rows.row_ids().select(keep)

@@ -6,7 +6,8 @@ open or aborted transaction.
 
 from __future__ import annotations
 
-import warnings
+import functools
+import operator
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -21,6 +22,7 @@ from hive_ingest.model import Table, TableName
 from hive_ingest.reader.partitions import PartitionToRead, prune, typed_partitions, whole_table
 from hive_ingest.reader.predicate import Predicate
 from hive_ingest.reader.rows import ROW_ID_COLUMN, Projection, Snapshot, full_schema, read_partition
+from hive_ingest.reader.where import parse_where
 from hive_ingest.transactions.read_transaction import ReadTransaction
 
 DEFAULT_BATCH_ROWS = 131_072
@@ -33,6 +35,7 @@ def scan(
     table: str | TableName,
     *,
     columns: Sequence[str] | None = None,
+    where: str | None = None,
     filter: pc.Expression | None = None,
     row_ids: bool = False,
     batch_rows: int = DEFAULT_BATCH_ROWS,
@@ -43,8 +46,9 @@ def scan(
     """Read a table batch by batch, in the memory of one ORC stripe and of the delete events of one partition.
 
     `columns`: names in the order wanted, partition keys among them; all by default, partition keys last.
-    `filter`: a boolean expression over any columns, partition keys and `row__id`; rows for which it is null are left
-    out, and partitions for which it cannot be true are not even listed.
+    `where`: a condition as text, in SQL: `"month = 3 and (origin like 'JF%' or dest is not null)"` (docs/filters.md).
+    `filter`: the same as a boolean Arrow expression, over any columns, partition keys and `row__id`. Rows are read for
+    which both are true; partitions for which one cannot be are not even listed.
     `row_ids` appends `row__id struct<writeid: int64, bucketid: int32, rowid: int64>`, Hive's ROW__ID.
     `batch_rows`: most rows in a batch. `agent_info` is what SHOW LOCKS says of the reader.
     `verify_checksums`: verify what is read of files that have checksums (all that were written here), before it is
@@ -62,7 +66,7 @@ def scan(
     name = TableName.of(table)
     transaction = ReadTransaction(client, name, lock_wait_seconds=lock_wait_seconds, agent_info=agent_info)
     try:
-        projection, partitions = what_to_read(client, name, columns, filter, row_ids, verify_checksums)
+        projection, partitions = what_to_read(client, name, columns, where, filter, row_ids, verify_checksums)
     except BaseException as error:
         transaction.abort(error)
         raise
@@ -74,6 +78,7 @@ def read_table(
     table: str | TableName,
     *,
     columns: Sequence[str] | None = None,
+    where: str | None = None,
     filter: pc.Expression | None = None,
     row_ids: bool = False,
     verify_checksums: bool = True,
@@ -85,6 +90,7 @@ def read_table(
         client,
         table,
         columns=columns,
+        where=where,
         filter=filter,
         row_ids=row_ids,
         verify_checksums=verify_checksums,
@@ -112,6 +118,7 @@ class Scan:
         self._transaction = transaction
         self._schema = projection.schema
         self._batches = _batches(transaction, projection, partitions, batch_rows)
+        transaction.end_with(self, f"a scan of {projection.table.name}")
 
     @property
     def schema(self) -> pa.Schema:
@@ -124,7 +131,7 @@ class Scan:
         return next(self._batches)
 
     def read_next_batch(self) -> pa.RecordBatch:
-        """The next batch. Raises StopIteration behind the last one, as pyarrow's readers do."""
+        """The next batch. Raises StopIteration after the last one, as pyarrow's readers do."""
         return next(self)
 
     def read_all(self) -> pa.Table:
@@ -136,7 +143,7 @@ class Scan:
         return reader.__arrow_c_stream__(requested_schema)
 
     def close(self) -> None:
-        """End the transaction; what was not read is given up. Idempotent."""
+        """End the transaction, and read no further. Idempotent."""
         self._batches.close()
         self._transaction.close()
 
@@ -149,13 +156,6 @@ class Scan:
         if exc is not None:
             self._transaction.abort(exc)
         self.close()
-
-    def __del__(self) -> None:
-        transaction = getattr(self, "_transaction", None)
-        if transaction is None or not transaction.is_open:
-            return
-        warnings.warn(f"{self!r} was not read to its end or closed", ResourceWarning, stacklevel=2, source=self)
-        self._transaction.abort()
 
 
 def _batches(
@@ -184,6 +184,7 @@ def what_to_read(
     client: MetastoreClient,
     table: TableName,
     columns: Sequence[str] | None,
+    where: str | None,
     filter: pc.Expression | None,
     row_ids: bool,
     verify_checksums: bool,
@@ -191,7 +192,10 @@ def what_to_read(
     """Asked within the read transaction. Raises NoSuchObject, ConfigurationError, UnsupportedFeature."""
     found = client.get_table(table)
     check_readable(found)
-    projection = replace(_projection(found, columns, filter, row_ids), verify_checksums=verify_checksums)
+    conditions = [parse_where(where, (*found.columns, *found.partition_keys))] if where is not None else []
+    conditions += [filter] if filter is not None else []
+    condition = functools.reduce(operator.and_, conditions) if conditions else None
+    projection = replace(_projection(found, columns, condition, row_ids), verify_checksums=verify_checksums)
     return projection, _partitions(client, found, projection)
 
 

@@ -49,6 +49,7 @@ def plan_scan(
     table: str | TableName,
     *,
     columns: Sequence[str] | None = None,
+    where: str | None = None,
     filter: pc.Expression | None = None,
     row_ids: bool = False,
     split_bytes: int = DEFAULT_SPLIT_BYTES,
@@ -63,7 +64,7 @@ def plan_scan(
     name = TableName.of(table)
     transaction = ReadTransaction(client, name, lock_wait_seconds=lock_wait_seconds, agent_info=agent_info)
     try:
-        projection, partitions = what_to_read(client, name, columns, filter, row_ids, verify_checksums)
+        projection, partitions = what_to_read(client, name, columns, where, filter, row_ids, verify_checksums)
         snapshot = Snapshot(transaction.valid_write_ids, transaction.valid_txns)
         listed = [list_files(partition, snapshot) for partition in partitions]
     except BaseException as error:

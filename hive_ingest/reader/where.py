@@ -1,93 +1,187 @@
-"""A filter as text: comparisons joined by `and`, such as `month = 3 and origin = 'JFK'`, as an Arrow expression."""
+"""A filter as text, such as `month = 3 and origin like 'JF%'`, as an Arrow expression.
+
+The syntax is that of `filter_syntax`. Conditions are those of SQL: a comparison with a null value is neither true nor
+false, and a row is kept where the filter is true. Literals are read as values of the column's type.
+"""
 
 from __future__ import annotations
 
-import functools
-import operator
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal, InvalidOperation
+from operator import and_, eq, ge, gt, le, lt, ne, or_
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hive_ingest.errors import ConfigurationError
+from hive_ingest.filter_syntax import (
+    And,
+    Between,
+    ColumnName,
+    Comparison,
+    Condition,
+    FilterSyntaxError,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Or,
+    parse_condition,
+)
+from hive_ingest.model import Column
+from hive_ingest.schema import HiveType, parse_type
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
+    "=": eq,
+    "!=": ne,
+    "<>": ne,
+    "<": lt,
+    "<=": le,
+    ">": gt,
+    ">=": ge,
 }
-_LITERAL = r"'(?P<text>(?:[^']|'')*)'|(?P<bare>[+-]?[\w.][\w.+-]*)"
-_COMPARISON = re.compile(
-    rf"\s*(?P<column>[^\W\d]\w*)\s*(?:(?P<operator><=|>=|!=|<>|=|<|>)\s*(?:{_LITERAL})"
-    r"|\s+is\s+(?P<not>not\s+)?null\b)\s*",
-    re.IGNORECASE,
-)
-_AND = re.compile(r"and\b", re.IGNORECASE)
+_TEXTS = ("string", "char", "varchar", "binary")
+#: Kinds of literals that each other type takes; texts are tried for all of them.
+_LITERALS = {
+    "boolean": ("text", "boolean"),
+    "date": ("text", "date"),
+    "timestamp": ("text", "timestamp", "date"),
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "float", "double", "decimal"), ("text", "number")),
+    **dict.fromkeys(_TEXTS, ("text",)),
+}
+_EXAMPLE = """"month = 3 and (origin like 'JF%' or dest is not null)\""""
 
 
-def parse_where(text: str, schema: pa.Schema, option: str = "where") -> pc.Expression:
-    """Columns are matched without regard to case; a literal is read as a value of its column's type.
+def parse_where(text: str, columns: Iterable[Column]) -> pc.Expression:
+    """The expression of a filter over these columns.
 
-    Grammar: `column OP literal` or `column is [not] null`, joined by `and`. OP is one of = != <> < <= > >=;
-    texts stand in single quotes, doubled inside. Raises ConfigurationError, which calls the text by `option`.
+    A char is compared as Hive does, without regard to blanks at its end.
+
+    Raises:
+        ConfigurationError: The filter cannot be read, names a column that is not there, or compares a column with a
+            value that is not of its type.
     """
     try:
-        return _expression(text, schema)
-    except _NotUnderstood as error:
-        raise ConfigurationError(f"{option} {error}") from error
+        return _Compiler(columns).expression(parse_condition(text))
+    except FilterSyntaxError as error:
+        raise ConfigurationError(error.describe(text, _EXAMPLE)) from error
 
 
-class _NotUnderstood(Exception):
-    """Why; becomes a ConfigurationError."""
+class _Compiler:
+    def __init__(self, columns: Iterable[Column]) -> None:
+        self._types = {column.name: parse_type(column.type) for column in columns}
+
+    def expression(self, condition: Condition) -> pc.Expression:
+        match condition:
+            case Or(conditions):
+                return _joined(or_, [self.expression(part) for part in conditions])
+            case And(conditions):
+                return _joined(and_, [self.expression(part) for part in conditions])
+            case Not(inner):
+                return ~self.expression(inner)
+            case Comparison(column, sign, value):
+                return _OPERATORS[sign](_field(column), _scalar(value, column, self._type(column)))
+            case Between():
+                return self._between(condition)
+            case In(column, values):
+                return self._in(column, values)
+            case Like():
+                return self._like(condition)
+            case IsNull(column):
+                self._type(column)
+                return _field(column).is_null()
+
+    def _type(self, column: ColumnName) -> HiveType:
+        type_ = self._types.get(column.path[0])
+        if type_ is None:
+            known = ", ".join(self._types)
+            raise FilterSyntaxError(f"there is no column {column.path[0]!r} (the columns are {known})", column.position)
+        for name in column.path[1:]:
+            fields = dict(type_.children) if type_.kind == "struct" else {}
+            if name not in fields:
+                raise FilterSyntaxError(f"{str(column)!r} does not name a field of {type_}", column.position)
+            type_ = fields[name]
+        return type_
+
+    def _between(self, condition: Between) -> pc.Expression:
+        column, type_ = condition.column, self._type(condition.column)
+        field = _field(column)
+        low, high = _scalar(condition.low, column, type_), _scalar(condition.high, column, type_)
+        found = (field >= low) & (field <= high)
+        return ~found if condition.negated else found
+
+    def _in(self, column: ColumnName, values: Sequence[Literal]) -> pc.Expression:
+        type_ = self._type(column)
+        scalars = [_scalar(value, column, type_) for value in values]
+        found = _field(column).isin(pa.array(scalars, type_.arrow))
+        # Arrow says that null is not in the list, SQL that it is not known, which matters below a "not".
+        return pc.if_else(_field(column).is_valid(), found, pa.scalar(None, pa.bool_()))
+
+    def _like(self, condition: Like) -> pc.Expression:
+        type_, field = self._type(condition.column), _field(condition.column)
+        if type_.kind not in ("string", "char", "varchar"):
+            raise FilterSyntaxError(
+                f"{condition.column} is {type_}: only texts can be like a pattern", condition.column.position
+            )
+        if type_.kind == "char":
+            field = pc.utf8_rtrim(field, characters=" ")
+        pattern = condition.pattern.value
+        if condition.escape not in pattern and "\\" not in pattern:
+            return pc.match_like(field, pattern)
+        # Arrow takes an escape for a character of the text where the pattern begins or ends with %.
+        return pc.match_substring_regex(field, _regular_expression(condition))
 
 
-def _expression(text: str, schema: pa.Schema) -> pc.Expression:
-    found: list[pc.Expression] = []
-    at = 0
-    while True:
-        match = _COMPARISON.match(text, at)
-        if match is None:
-            raise _refusal(text, at)
-        found.append(_comparison(match, schema))
-        at = match.end()
-        if at == len(text):
-            return functools.reduce(operator.and_, found)
-        joined = _AND.match(text, at)
-        if joined is None:
-            raise _refusal(text, at)
-        at = joined.end()
+def _field(column: ColumnName) -> pc.Expression:
+    return pc.field(*column.path)
 
 
-def _comparison(match: re.Match[str], schema: pa.Schema) -> pc.Expression:
-    field = _field(match["column"], schema)
-    column = pc.field(field.name)
-    if match["operator"] is None:
-        return column.is_valid() if match["not"] else column.is_null()
-    literal = match["bare"] if match["text"] is None else match["text"].replace("''", "'")
+def _joined(operator: Callable[[Any, Any], Any], parts: Sequence[pc.Expression]) -> pc.Expression:
+    """As a balanced tree: Arrow descends into it by recursion."""
+    if len(parts) == 1:
+        return parts[0]
+    middle = len(parts) // 2
+    return operator(_joined(operator, parts[:middle]), _joined(operator, parts[middle:]))
+
+
+def _scalar(literal: Literal, column: ColumnName, type_: HiveType) -> pa.Scalar:
+    """The literal as a value of the column's type. Raises FilterSyntaxError."""
+    if type_.children:
+        raise FilterSyntaxError(f"{column} is {type_}: only 'is null' can be asked of it", column.position)
+    text = literal.value
+    if type_.kind in _TEXTS and literal.kind != "text":
+        raise FilterSyntaxError(f"{column} is {type_}: put the value in quotes", literal.position)
     try:
-        value = pa.scalar(literal).cast(field.type)
-    except (pa.ArrowException, NotImplementedError) as error:
-        raise _NotUnderstood(
-            f"compares {field.name}, which is {field.type}, with {literal!r}: give a value of that type"
+        if literal.kind not in _LITERALS[type_.kind]:
+            raise ValueError
+        if type_.kind == "char":
+            text = text.rstrip(" ").ljust(type_.parameters[0])
+        elif type_.kind == "decimal":
+            return pa.scalar(Decimal(text), type_.arrow)
+        elif literal.kind == "number":
+            text = text.removeprefix("+")
+        return pa.scalar(text).cast(type_.arrow)
+    except (ValueError, InvalidOperation, pa.ArrowException) as error:
+        raise FilterSyntaxError(
+            f"{literal.value!r} is not a value of type {type_}, the type of {column}", literal.position
         ) from error
-    return _OPERATORS[match["operator"]](column, value)
 
 
-def _field(name: str, schema: pa.Schema) -> pa.Field:
-    for field in schema:
-        if field.name == name.lower():
-            return field
-    raise _NotUnderstood(f"names {name!r}, which is no column: there are {', '.join(schema.names)}")
-
-
-def _refusal(text: str, at: int) -> _NotUnderstood:
-    return _NotUnderstood(
-        f"cannot be read at {text[at : at + 30]!r}: write comparisons joined by 'and', such as "
-        '"month = 3 and origin = \'JFK\'" or "dest is not null"'
-    )
+def _regular_expression(condition: Like) -> str:
+    """In the syntax of RE2. Raises FilterSyntaxError."""
+    pattern, escape = condition.pattern.value, condition.escape
+    found, characters = [], iter(pattern)
+    for character in characters:
+        if character == escape:
+            escaped = next(characters, "")
+            if escaped not in ("%", "_", escape):
+                raise FilterSyntaxError(
+                    f"in the pattern {pattern!r} the escape {escape!r} must stand before %, _ or itself",
+                    condition.pattern.position,
+                )
+            found.append(f"\\x{{{ord(escaped):x}}}")
+        else:
+            found.append({"%": ".*", "_": "."}.get(character, f"\\x{{{ord(character):x}}}"))
+    return rf"(?s)\A{''.join(found)}\z"

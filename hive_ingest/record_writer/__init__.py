@@ -1,4 +1,4 @@
-"""Records to ACID deltas: the writers that parse, and the protocol for one of your own."""
+"""Record writers, which convert records to Arrow rows, and the protocol for custom ones."""
 
 from hive_ingest.record_writer.arrow_writer import ArrowWriter, MissingColumns, ZonedTimestamps
 from hive_ingest.record_writer.bad_records import OnError

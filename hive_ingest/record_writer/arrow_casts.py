@@ -1,7 +1,7 @@
-"""Arrow arrays cast to the types of a table: what a type cannot hold exactly is refused, not bent.
+"""Casts of Arrow arrays to the types of a table. A value that the type cannot hold exactly is rejected.
 
-Which Arrow types a Hive type takes is decided once for each schema (`cast_to`); the values are checked for
-each batch. Only double to float rounds, as it does in Hive.
+Which Arrow types a Hive type accepts is decided once for each schema (`cast_to`); the values are checked in each
+batch. Only double to float rounds, as in Hive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hive_ingest.schema import HiveType
 
 #: Makes an array of the table's type. Raises Doubt if a value does not fit.
 Cast = Callable[[pa.Array], pa.Array]
-#: Called with the dotted path of a field that the table does not have, and of one that the data does not have.
+#: Called with the dotted path of a field that only the data, or only the table, has.
 FieldRule = Callable[[str], None]
 
 _TEXT: Final = (pat.is_string, pat.is_large_string, pat.is_string_view)
@@ -42,9 +42,12 @@ _LISTS: Final = (pat.is_list, pat.is_large_list, pat.is_fixed_size_list, pat.is_
 
 
 class Casts:
-    """Chooses the casts of one table; two rules say what becomes of fields that only one side has.
+    """Chooses the casts of one table.
 
-    With `local_instants` a timestamp with a time zone is what clocks in that zone show, else it is refused.
+    Args:
+        missing: Called for each field of the table that the data lacks.
+        unknown: Called for each field of the data that the table lacks.
+        local_instants: Whether a timestamp with a time zone becomes the local time of that zone; else it is rejected.
     """
 
     def __init__(self, *, missing: FieldRule, unknown: FieldRule, local_instants: bool = False) -> None:
@@ -53,7 +56,7 @@ class Casts:
         self._local_instants = local_instants
 
     def cast_to(self, source: pa.DataType, type_: HiveType, path: str) -> Cast:
-        """Raises BadValue if no value of `source` may enter a column of `type_`."""
+        """The cast from `source` to a column of `type_`. Raises BadValue if there is none."""
         if pat.is_null(source):
             return lambda array: pa.nulls(len(array), type_.arrow)
         if isinstance(source, pa.BaseExtensionType):
@@ -76,8 +79,8 @@ class Casts:
     def _instant_cast(self, source: pa.DataType, type_: HiveType) -> Cast:
         if not self._local_instants:
             raise BadValue(
-                f"Arrow's {source} has a time zone, Hive's timestamp has none: let it be the local time by "
-                "zoned_timestamps='local', or cast it to UTC without a zone"
+                f"Arrow's {source} has a time zone, Hive's timestamp has none: set zoned_timestamps='local' "
+                "for the local time, or cast it to UTC without a zone"
             )
         inner = _simple(type_)
         return lambda array: inner(pc.local_timestamp(array))
@@ -97,14 +100,14 @@ class Casts:
 
         def cast(array: pa.Array) -> pa.Array:
             mask = array.is_null() if array.null_count else None
-            # flatten() minds the struct's own nulls and slice, field() does not.
+            # flatten() applies the struct's own nulls and slice, field() does not.
             arrays = cast_fields(fields, array.flatten(), len(array))
             return pa.StructArray.from_arrays(arrays, fields=list(type_.arrow), mask=mask)
 
         return cast
 
     def fields(self, sources: list[pa.Field], targets: Any, path: str = "") -> list[FieldCast]:
-        """For each target (name, type), which of the source fields it is made of, and how. Raises BadValue."""
+        """For each target (name, type), its source field and cast. Raises BadValue."""
         places = _places(sources)
         names = {name for name, _ in targets}
         for name in places:
@@ -124,7 +127,7 @@ class Casts:
 
 @dataclass(frozen=True, slots=True)
 class FieldCast:
-    """How one field of a table is made of the fields of the data; `place` is None where they lack it."""
+    """How one field of the table is made from the fields of the data; `place` is None if they lack it."""
 
     name: str
     place: int | None
@@ -133,7 +136,7 @@ class FieldCast:
 
 
 def cast_fields(fields: list[FieldCast], arrays: list[pa.Array], length: int) -> list[pa.Array]:
-    """The columns of a table, made of those of the data. Raises BadValue if a value does not fit."""
+    """The columns of the table, made from those of the data. Raises BadValue if a value does not fit."""
     return [
         pa.nulls(length, field.type) if field.place is None else _cast_field(field, arrays[field.place])
         for field in fields
@@ -154,21 +157,21 @@ def _places(fields: list[pa.Field]) -> dict[str, int]:
     for place, field in enumerate(fields):
         name = field.name.lower()
         if name in found:
-            raise BadValue(f"{field.name!r} is there twice, case aside", name)
+            raise BadValue(f"{field.name!r} occurs twice (ignoring case)", name)
         found[name] = place
     return found
 
 
 def _refused(source: pa.DataType, type_: HiveType) -> BadValue:
-    return BadValue(f"Arrow's {source} does not go into {type_} without a guess: cast it first")
+    return BadValue(f"Arrow's {source} cannot be converted to {type_} without a guess: cast it first")
 
 
 def _simple(type_: HiveType) -> Cast:
     def cast(array: pa.Array) -> pa.Array:
         if type_.kind == "decimal" and pat.is_integer(array.type):
-            # Arrow wants room for every number of the integer's type, not only for those that are there.
+            # Arrow requires a precision for every number of the integer's type, not only for those in the array.
             array = array.cast(pa.decimal256(76, type_.parameters[1]))
-        # Only double to float is rounded; whole numbers must still be exact in it.
+        # Only double to float rounds; integers must stay exact.
         if pat.is_date64(array.type):
             strict_arrays.valid(array)  # a time of day would be cut off
         rounds = type_.kind == "float" and pat.is_floating(array.type)
@@ -195,7 +198,7 @@ def _checked(found: pa.Array, source: pa.Array, type_: HiveType) -> pa.Array:
 
 def _list_cast(element: Cast, type_: HiveType) -> Cast:
     def cast(array: pa.Array) -> pa.Array:
-        # By lengths, so that slices and all kinds of lists come out alike (Arrow 26 casts list views wrongly).
+        # By lengths, so that slices and all kinds of lists give the same result (Arrow 26 casts list views wrongly).
         lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
         offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
         mask = array.is_null() if array.null_count else None

@@ -1,4 +1,4 @@
-"""Records that are Arrow rows already."""
+"""Records that are Arrow rows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 
-from hive_ingest.errors import ConfigurationError, SerializationError
+from hive_ingest.errors import SerializationError
 from hive_ingest.record_writer.arrow_casts import Casts, FieldCast, cast_fields
 from hive_ingest.record_writer.arrow_copies import Copy, copy_of, owned_type
 from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
 from hive_ingest.record_writer.json_records import UnknownFields
+from hive_ingest.record_writer.options import check_choice, check_positive
 from hive_ingest.record_writer.record_by_record import to_batch
 from hive_ingest.record_writer.typed_columns import TypedColumn, not_bound, typed_columns
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
@@ -59,18 +60,23 @@ class ArrowBlock:
 
 
 class ArrowWriter:
-    """Arrow data, one row a record; its columns match the table's by name, without regard to case.
+    """Records that are rows of Arrow data, whose columns match the table's by name, without regard to case.
 
-    `write()` takes a RecordBatch, a Table, a RecordBatchReader, anything with the Arrow interface
+    `write()` takes a RecordBatch, a Table, a RecordBatchReader, anything with the Arrow PyCapsule interface
     (`__arrow_c_stream__`, `__arrow_c_array__`: data frames of pandas, polars and others), or an iterable of
-    those. The data is copied, so the caller may reuse its memory after `write()`. Types are cast where every value
-    stays what it is; docs/records.md lists them.
+    those. The data is copied, so the caller may reuse its memory after `write()`. Types are cast if every value
+    stays the same; docs/records.md lists them.
 
-    - `missing_columns`: "fail" or "null", for columns (and fields of structs) that the data lacks.
-    - `unknown_fields`: "ignore" (named once in the log) or "fail", for those that the table lacks.
-    - `zoned_timestamps`: "fail" or "local" (what clocks in the zone of the Arrow type show), as Hive's have no zone.
-    - `on_error`: "fail" (a value that does not fit fails the transaction) or "skip" (its row is left out).
-    - `block_bytes`: Arrow data that is cast in one call, in bytes.
+    Args:
+        on_error: "fail" (a bad record fails the transaction) or "skip" (it is skipped and counted).
+        missing_columns: "fail" or "null", for columns (and fields of structs) that the data lacks.
+        unknown_fields: "ignore" (logged once for each field) or "fail", for those that the table lacks.
+        zoned_timestamps: "fail" or "local" (local time in the zone of the Arrow type), because Hive's timestamps have
+            no time zone.
+        block_bytes: Size of the Arrow data that is cast in one call.
+
+    Raises:
+        ConfigurationError: An option is not valid.
     """
 
     def __init__(
@@ -82,14 +88,10 @@ class ArrowWriter:
         zoned_timestamps: ZonedTimestamps = "fail",
         block_bytes: int = DEFAULT_BLOCK_BYTES,
     ) -> None:
-        if missing_columns not in ("fail", "null"):
-            raise ConfigurationError(f"missing_columns={missing_columns!r} is unknown: use 'fail' or 'null'")
-        if unknown_fields not in ("ignore", "fail"):
-            raise ConfigurationError(f"unknown_fields={unknown_fields!r} is unknown: use 'ignore' or 'fail'")
-        if zoned_timestamps not in ("fail", "local"):
-            raise ConfigurationError(f"zoned_timestamps={zoned_timestamps!r} is unknown: use 'fail' or 'local'")
-        if block_bytes < 1:
-            raise ConfigurationError(f"block_bytes={block_bytes} is not positive")
+        check_choice("missing_columns", missing_columns, ("fail", "null"))
+        check_choice("unknown_fields", unknown_fields, ("ignore", "fail"))
+        check_choice("zoned_timestamps", zoned_timestamps, ("fail", "local"))
+        check_positive("block_bytes", block_bytes)
         self._bad_records = BadRecords(on_error)
         self._missing_columns = missing_columns
         self._unknown_fields = unknown_fields
@@ -101,31 +103,39 @@ class ArrowWriter:
         self.discard()
 
     def bind(self, schema: RecordSchema) -> None:
-        """Raises StreamingConnectionError for two columns that differ only by case."""
+        """Prepare for a table's schema.
+
+        Raises:
+            StreamingConnectionError: The names of two columns differ only in case.
+        """
         self._columns = typed_columns(schema.all_columns)
         self._arrow_schema = schema.arrow
         self._plan = None
 
     def discard(self) -> None:
-        """Forget all that is kept; record numbers start at 0 again."""
-        self._forget_batches()
+        """Drop all kept records; record numbers start at 0 again."""
+        self._drop_batches()
         self._next_record = 0
 
-    def _forget_batches(self) -> None:
+    def _drop_batches(self) -> None:
         self._batches: list[pa.RecordBatch] = []
         self._kept_bytes = 0
         self._kept_plan: ArrowPlan
 
     def write(self, records: object) -> Iterator[ArrowBlock]:
-        """Raises SerializationError, as the answer is iterated, for data whose columns do not fit the table's."""
+        """Keep a copy of the rows; yield the blocks that are ready to be parsed.
+
+        Raises:
+            SerializationError: The columns do not fit the table's, or the data is not valid.
+        """
         for batch in _batches(records):
             if batch.num_rows:
                 yield from self._keep(batch)
 
     def drain(self) -> Iterator[ArrowBlock]:
-        """Give up all that is kept."""
+        """Yield all kept records as a block."""
         batches = self._batches
-        self._forget_batches()
+        self._drop_batches()
         if batches:
             first_record = self._next_record
             self._next_record += sum(batch.num_rows for batch in batches)
@@ -195,13 +205,13 @@ class ArrowWriter:
 
     def _column_missing(self, path: str) -> None:
         if self._missing_columns == "fail":
-            raise BadValue(f"{path!r} is missing: add it, or let it be null by missing_columns='null'")
+            raise BadValue(f"{path!r} is missing: add it, or set missing_columns='null'")
 
     def _check_unknown(self, unknown: set[str]) -> None:
         if unknown and self._unknown_fields == "fail":
             names = ", ".join(sorted(unknown))
             raise SerializationError(
-                f"the Arrow data does not fit the table: it has no column for {names}. Drop them, or let them pass by "
+                f"the Arrow data does not fit the table: it has no column for {names}. Drop them, or set "
                 "unknown_fields='ignore'",
                 record=self._records_written(),
             )
@@ -210,7 +220,11 @@ class ArrowWriter:
         self._named |= unknown
 
     def parse(self, block: Any) -> Parsed:
-        """Parse a block of this writer. Raises SerializationError, which names its first row that does not fit."""
+        """Cast a block of this writer.
+
+        Raises:
+            SerializationError: For the first row that does not fit, unless bad records are skipped.
+        """
         found: list[pa.RecordBatch] = []
         first = block.first_record
         for batch in block.batches:
@@ -233,7 +247,7 @@ class ArrowWriter:
             ) from error
 
     def _cast(self, batch: pa.RecordBatch, plan: ArrowPlan, first_record: int) -> Iterable[pa.RecordBatch]:
-        """The batch in as few pieces as have no bad row, found by halving, in order."""
+        """Cast a batch; without its bad rows, which are found by halving, in several pieces."""
         try:
             arrays = cast_fields(plan.fields, batch.columns, batch.num_rows)
         except BadValue as bad:
@@ -247,7 +261,7 @@ class ArrowWriter:
 
 
 def _batches(records: Any) -> Iterator[pa.RecordBatch]:
-    """The batches of anything that is Arrow data, lazily."""
+    """The batches of Arrow data of any kind, lazily."""
     if isinstance(records, pa.RecordBatch):
         yield records
     elif isinstance(records, pa.Table):

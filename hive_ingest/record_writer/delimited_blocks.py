@@ -1,8 +1,8 @@
-"""A block of delimited lines parsed in one call, with proof that each line became one row as the rules want.
+"""A block of delimited lines parsed in one call, with proof that each line became the row that the rules require.
 
-Without quotes, escapes and lone carriage returns, `pyarrow.csv` makes one row of each line, refuses a wrong
-number of fields and unreadable values. What is left is what it takes more liberally: blanks around numbers,
-hexadecimal numbers, names of infinities, an empty line as a row of empty fields, a byte order mark.
+Without quotes, escapes and lone carriage returns, `pyarrow.csv` makes one row of each line, and rejects a wrong
+number of fields and invalid values. It accepts more than the rules in some cases, which are checked here: blanks
+around numbers, hexadecimal numbers, names of infinities, an empty line as a row of empty fields, a byte order mark.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MIN_RECORDS: Final = 32
 _MAX_BLOCK_BYTES: Final = (1 << 31) - 2
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _NUMBERS: Final = (*strict_arrays.INTEGERS, "float", "double", "decimal")
-#: Bytes that are looked through at once: temporary arrays stay in the processor's cache.
+#: Bytes that are scanned at once: temporary arrays stay in the processor's cache.
 _SCAN_BYTES: Final = 1 << 20
 _TRUE, _FALSE = ["true", "TRUE", "True"], ["false", "FALSE", "False"]
 
@@ -44,7 +44,7 @@ class DelimitedBlocks:
         self._has_numbers = any(type_.kind in _NUMBERS for _, type_ in columns)
 
     def parse(self, block: TextBlock) -> pa.RecordBatch | None:
-        """All rows of the block, or None: then it must go record by record."""
+        """All rows of the block, or None if it must be parsed record by record."""
         if block.items is not None or block.records < MIN_RECORDS or len(block.lines) > _MAX_BLOCK_BYTES:
             return None
         try:
@@ -65,7 +65,7 @@ class DelimitedBlocks:
         return self._batch(table, numbers_as_text)
 
     def _width(self, text: bytes) -> int:
-        """The number of fields in each line, if the first is like the others; the reader finds out if not."""
+        """The number of fields in the first line; the reader fails if another line has a different one."""
         width = len(self._order)
         if self._format.is_lenient:
             width = text.count(self._format.field_delimiter, 0, text.index(b"\n")) + 1
@@ -78,7 +78,7 @@ class DelimitedBlocks:
         try:
             return pa_csv.read_csv(
                 pa.BufferReader(text),
-                # One chunk, one thread: blocks run beside each other.
+                # One chunk, one thread: blocks are parsed in parallel.
                 read_options=pa_csv.ReadOptions(
                     use_threads=False, block_size=len(text) + 1, column_names=[*names, *further]
                 ),
@@ -104,7 +104,7 @@ class DelimitedBlocks:
             raise Doubt(str(error)) from error
 
     def _check_escapes(self, text: bytes, table: pa.Table) -> None:
-        """Escapes may stand in the text only as a part of nulls, such as the one of \\N."""
+        """Raises Doubt for an escape that is not part of a null, as the one of \\N is."""
         escape, null = self._format.escape, self._format.null_format
         if not escape or escape not in text:
             return
@@ -124,7 +124,7 @@ class DelimitedBlocks:
 
 
 def _plain_lines(text: bytes) -> bytes:
-    """The lines without a carriage return at their end. One elsewhere would end a row."""
+    """The lines without carriage returns at their ends. Raises Doubt for one elsewhere, which would end a row."""
     if text.startswith(_BYTE_ORDER_MARK):
         raise Doubt("a byte order mark, which the reader drops")
     if b"\r" in text:
@@ -135,7 +135,7 @@ def _plain_lines(text: bytes) -> bytes:
 
 
 def _has_loose_numbers(text: bytes, delimiter: int) -> bool:
-    """Whether a field starts or ends with a blank, or starts with 0x: a number may stand there."""
+    """Whether a field starts or ends with a blank, or starts with 0x; it may be a number."""
     data = np.frombuffer(text, np.uint8)
     return any(
         _is_loose(data[max(at - 2, 0) : at + _SCAN_BYTES + 1], delimiter) for at in range(0, len(data), _SCAN_BYTES)

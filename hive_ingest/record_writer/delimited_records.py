@@ -1,4 +1,4 @@
-"""One delimited line, one row: the definition that the fast way must agree with (Hive: LazySimpleSerDe)."""
+"""One delimited line to one row: the definition that parsing whole blocks must agree with (Hive: LazySimpleSerDe)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from hive_ingest.record_writer import values
 from hive_ingest.record_writer.bad_records import BadValue
 from hive_ingest.record_writer.typed_columns import TypedColumn
 
-#: Types whose text is unescaped; the others are read as they stand (Hive: LazyString, LazyHiveChar, LazyHiveVarchar).
+#: Types whose text is unescaped; others are read as is (Hive: LazyString, LazyHiveChar, LazyHiveVarchar).
 _ESCAPED_KINDS: Final = ("string", "char", "varchar")
 _LETTERS: Final = {b"r": b"\r", b"n": b"\n"}
 
 
 @dataclass(frozen=True, slots=True)
 class DelimitedFormat:
-    """How the fields of a line are told apart. `escape` is empty where there is none."""
+    """How the fields of a line are separated. `escape` is empty if there is none."""
 
     field_delimiter: bytes
     null_format: bytes
     escape: bytes = b""
-    #: Whether missing fields at the end are null and further ones are ignored, as in Hive.
+    #: Whether missing fields at the end are null and additional ones are ignored, as in Hive.
     is_lenient: bool = False
 
 
@@ -39,10 +39,10 @@ class DelimitedRecords:
         self._split = _splitter(format_)
 
     def row(self, record: bytes) -> tuple[Any, ...]:
-        """The values in the order of the table's columns, as `pyarrow.array` takes them. Raises BadValue."""
+        """The values in the order of the table's columns, as `pyarrow.array` accepts them. Raises BadValue."""
         texts = self._split(record)
         if len(texts) != len(self._fields) and not self._format.is_lenient:
-            raise BadValue(f"the line has {len(texts)} field(s), the table's columns need {len(self._fields)}")
+            raise BadValue(f"the line has {len(texts)} field(s), the table's columns require {len(self._fields)}")
         row: list[Any] = [None] * self._width
         for (name, place, read), text in zip(self._fields, texts, strict=False):
             if text == self._format.null_format:
@@ -81,7 +81,7 @@ def _splitter(format_: DelimitedFormat) -> Callable[[bytes], list[bytes]]:
 
 
 def _split_escaped(record: bytes, delimiter: int, escape: int) -> list[bytes]:
-    """Split at delimiters that no escape stands before (Hive: LazyStruct)."""
+    """Split at delimiters that are not escaped (Hive: LazyStruct)."""
     fields, start, at = [], 0, 0
     while at < len(record):
         if record[at] == delimiter:

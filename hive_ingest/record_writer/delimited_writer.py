@@ -9,6 +9,7 @@ from hive_ingest.errors import ConfigurationError, StreamingConnectionError, Uns
 from hive_ingest.record_writer.bad_records import BadRecords, OnError
 from hive_ingest.record_writer.delimited_blocks import DelimitedBlocks
 from hive_ingest.record_writer.delimited_records import DelimitedFormat, DelimitedRecords
+from hive_ingest.record_writer.options import check_choice
 from hive_ingest.record_writer.record_by_record import parse_halving, parse_records
 from hive_ingest.record_writer.text_blocks import (
     DEFAULT_BLOCK_BYTES,
@@ -23,22 +24,26 @@ MissingFields = Literal["fail", "null"]
 
 
 class StrictDelimitedInputWriter(TextRecordWriter):
-    """One line a record, in Hive's text format: no quotes (Java: `StrictDelimitedInputWriter`).
+    """Records that are lines of Hive's text format, without quotes (Java: `StrictDelimitedInputWriter`).
 
-    `write()` takes bytes, str, buffers, files opened for reading and paths, split at `line_delimiter`; any
-    other iterable, each item one record, newlines and all. What each type accepts stands in docs/records.md.
+    `write()` takes bytes, str, buffers, files opened for reading and paths, which are split at `line_delimiter`; and
+    any other iterable of records, which may contain newlines. docs/records.md lists the values that each type accepts.
 
-    - `field_delimiter`, `line_delimiter`: one ASCII character each.
-    - `null_format`: the field that stands for null (`serialization.null.format`).
-    - `escape`: the character before a delimiter that is data (`escape.delim`), or None.
-    - `columns`: the columns in the order of the fields; the table's order, then the partition columns, if None.
-      Columns that are not named are null.
-    - `missing_fields`: "fail" (a line must have exactly the fields) or "null" (Hive's rule: those missing at
-      the end are null, further ones are ignored).
-    - `on_error`: "fail" (a bad record fails the transaction) or "skip" (it is left out and counted).
-    - `block_bytes`: text that is parsed in one call, in bytes.
-    - `max_record_bytes`: the longest record that is accepted; a longer one fails the transaction, whatever `on_error`
-      says, and at most about that much of a record that never ends is read.
+    Args:
+        field_delimiter: The ASCII character between fields.
+        line_delimiter: The ASCII character between records.
+        null_format: The text of a field that is null (`serialization.null.format`).
+        escape: The character before a delimiter that is data (`escape.delim`), or None.
+        columns: The columns in the order of the fields. Columns that are not named are null. Default: the table's
+            columns, then its partition columns.
+        missing_fields: "fail" (a line must have exactly these fields) or "null" (as in Hive: fields missing at the
+            end are null, additional ones are ignored).
+        on_error: "fail" (a bad record fails the transaction) or "skip" (it is skipped and counted).
+        block_bytes: Size of the text that is parsed in one call.
+        max_record_bytes: Size of the longest record. A longer one fails the transaction, also with on_error="skip".
+
+    Raises:
+        ConfigurationError: An option is not valid.
     """
 
     def __init__(
@@ -55,8 +60,7 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
     ) -> None:
         super().__init__(line_delimiter=line_delimiter, block_bytes=block_bytes, max_record_bytes=max_record_bytes)
-        if missing_fields not in ("fail", "null"):
-            raise ConfigurationError(f"missing_fields={missing_fields!r} is unknown: use 'fail' or 'null'")
+        check_choice("missing_fields", missing_fields, ("fail", "null"))
         _check_characters(field_delimiter, line_delimiter, null_format, escape)
         self._format = DelimitedFormat(
             field_delimiter.encode(), null_format.encode(), (escape or "").encode(), missing_fields == "null"
@@ -66,7 +70,12 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         self._schema: RecordSchema | None = None
 
     def bind(self, schema: RecordSchema) -> None:
-        """Raises StreamingConnectionError for `columns` that the table lacks, UnsupportedFeature for nested types."""
+        """Prepare for a table's schema.
+
+        Raises:
+            StreamingConnectionError: `columns` names a column that the table does not have, or one twice.
+            UnsupportedFeature: A column has a nested type.
+        """
         columns = typed_columns(schema.all_columns)
         order = self._field_order(columns)
         types = dict(columns)
@@ -83,7 +92,11 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         self._schema = schema
 
     def parse(self, block: Any) -> Parsed:
-        """Parse a block of this writer. Raises SerializationError, which names its first bad record."""
+        """Parse a block of this writer.
+
+        Raises:
+            SerializationError: For the first bad record, unless bad records are skipped.
+        """
         if self._schema is None:
             raise not_bound(self)
         return parse_halving(block, self._parse_at_once, self._parse_records)

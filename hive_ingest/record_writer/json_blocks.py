@@ -34,7 +34,7 @@ _OPENING, _CLOSING = ord("{"), ord("}")
 
 @dataclass(frozen=True, slots=True)
 class ParsedBlock:
-    """The rows of a block, as the table's types, and what its keys told."""
+    """The rows of a block in the table's types, and which columns its keys matched."""
 
     batch: pa.RecordBatch
     matched_columns: frozenset[str]
@@ -56,7 +56,7 @@ class JsonBlocks:
         self._shape = Shape()
 
     def parse(self, block: TextBlock) -> ParsedBlock | None:
-        """All rows of the block, or None: then it must go record by record."""
+        """All rows of the block, or None if it must be parsed record by record."""
         if block.items is not None or block.records < MIN_RECORDS:
             return None
         if not (is_one_object_a_line(block.lines) and is_utf8(block.lines)):
@@ -77,7 +77,7 @@ class JsonBlocks:
         raise Doubt("no shape that was learned from a sample fits")
 
     def _shapes(self, block: TextBlock) -> Iterator[Shape]:
-        """The last shape that was right; then what a sample of this block teaches."""
+        """The last shape that fit; then those that a sample of this block suggests."""
         last = self._shape
         yield last
         learned, _ = learn(_sample(block), self._columns)
@@ -106,7 +106,7 @@ class JsonBlocks:
         try:
             return pa_json.read_json(
                 pa.BufferReader(lines),
-                # One chunk, one thread: blocks run beside each other.
+                # One chunk, one thread: blocks are parsed in parallel.
                 read_options=pa_json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
                 parse_options=pa_json.ParseOptions(
                     explicit_schema=pa.schema(fields),
@@ -115,13 +115,13 @@ class JsonBlocks:
                 ),
             )
         except pa.ArrowException as error:
-            # The text only decides whether a second try is worth while, never what is right.
+            # The text only decides whether a second attempt is worthwhile, never the result.
             if "unexpected field" in str(error):
                 raise UnknownKey(str(error)) from error
             raise Doubt(str(error)) from error
 
     def _matched(self, batch: pa.RecordBatch, lines: bytes, shape: Shape) -> frozenset[str]:
-        """Columns that a key named. One that is null throughout counts if its key stands in the text at all."""
+        """Columns that a key matched. A column of nulls counts if its key occurs in the text at all."""
         return frozenset(
             name
             for (name, _), array in zip(self._columns, batch.columns, strict=True)
@@ -130,7 +130,7 @@ class JsonBlocks:
 
 
 def is_one_object_a_line(lines: bytes) -> bool:
-    """Whether every line begins with { and ends with }, one carriage return aside."""
+    """Whether every line begins with { and ends with }, not counting one carriage return."""
     if len(lines) > _MAX_BLOCK_BYTES or b"\0" in lines:
         return False
     text = np.frombuffer(lines, np.uint8)
@@ -142,7 +142,7 @@ def is_one_object_a_line(lines: bytes) -> bool:
 
 
 def is_utf8(text: bytes) -> bool:
-    """Whether the text as a whole is UTF-8, without a Python string made of it."""
+    """Whether the text as a whole is UTF-8; makes no Python string of it."""
     offsets = pa.py_buffer(np.array([0, len(text)], np.int32))
     try:
         pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(text)]).validate(full=True)
@@ -156,7 +156,7 @@ def _single_chunk(column: Any) -> pa.Array:
 
 
 def _sample(block: TextBlock) -> list[bytes]:
-    """Some records from all over the block."""
+    """Records from all parts of the block."""
     lines = block.lines
     if block.records <= SAMPLE_RECORDS:
         return block.split()

@@ -1,7 +1,7 @@
-"""One JSON record, one row: the definition that the fast way must agree with.
+"""One JSON record to one row: the definition that parsing whole blocks must agree with.
 
-The record is read by the standard library. Numbers stay the text that they were, so nothing is rounded
-before the column's type is known; an object is a tuple of its pairs, so a key that is there twice is seen.
+The record is decoded by the standard library. Numbers stay text, so nothing is rounded before the column's type is
+known; an object is a tuple of its pairs, so that a duplicate key is noticed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BinaryFormat = Literal["base64", "rawstring"]
 UnknownFields = Literal["ignore", "fail"]
 JsonConverter = Callable[[Any], Any]
 
-#: Keys that a struct remembers the spelling of; beyond, each is looked up anew.
+#: Keys whose spelling a struct remembers; further ones are looked up each time.
 _MAX_SPELLINGS: Final = 10_000
 _ABSENT: Final = object()
 
@@ -45,7 +45,8 @@ _scan_once: Final[Callable[[str, int], tuple[Any, int]]] = _DECODER.scan_once  #
 def decode(record: bytes) -> Any:
     """The record as str, NumberText, bool, None, list (array) or tuple of pairs (object).
 
-    Raises BadValue: not UTF-8, not JSON, more than one value, nothing at all.
+    Raises:
+        BadValue: The record is not UTF-8, not JSON, empty, or more than one value.
     """
     try:
         return _scan(record.decode("utf-8"))
@@ -53,8 +54,8 @@ def decode(record: bytes) -> Any:
         raise BadValue(f"not UTF-8: {error.reason} at byte {error.start} of the record") from error
     except json.JSONDecodeError as error:
         if not record.strip():
-            raise BadValue("an empty line is no JSON object") from error
-        raise BadValue(f"no JSON object: {error.msg} at character {error.pos} of {shown(error.doc)}") from error
+            raise BadValue("an empty line is not a JSON object") from error
+        raise BadValue(f"not a JSON object: {error.msg} at character {error.pos} of {shown(error.doc)}") from error
     except RecursionError as error:
         raise BadValue("nested too deeply") from error
 
@@ -65,19 +66,19 @@ def _scan(text: str) -> Any:
             value, end = _scan_once(text, 0)
             if end == len(text):
                 return value
-    return _DECODER.decode(text)  # minds blanks around the value, and says what is wrong
+    return _DECODER.decode(text)  # accepts blanks around the value, and reports what is wrong
 
 
 @dataclass(slots=True)
 class SeenKeys:
-    """What the keys of some records matched: columns, and dotted lower-case paths that are no column or field."""
+    """What keys have matched: columns, and dotted lower-case paths that are not a column or field."""
 
     columns: set[str] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
 
 
 class JsonRecords:
-    """Rows of one schema, and what keys were seen on the way. Made anew for each block: threads share nothing."""
+    """Converts the records of one block and collects the keys seen. Threads share nothing: each block has its own."""
 
     def __init__(
         self,
@@ -95,21 +96,21 @@ class JsonRecords:
         """The values of the columns, as `pyarrow.array` takes them. Raises BadValue."""
         value = decode(record)
         if type(value) is not tuple:
-            raise BadValue(f"{_described(value)}, a JSON object is needed")
+            raise BadValue(f"{_described(value)}, a JSON object is required")
         return self._row.convert(value)
 
     def key_seen(self, path: tuple[str, ...], key: str, known: bool) -> None:
-        """A key is met for the first time in a struct (or once more, when its spelling was not remembered)."""
+        """A key is seen for the first time in a struct (or again, if its spelling was not remembered)."""
         if known:
             if not path:
                 self.seen.columns.add(key.lower())
             return
         if self._unknown_fields == "fail":
-            raise BadValue(f"field {shown(key)} is unknown: add a column, or let it pass by unknown_fields='ignore'")
+            raise BadValue(f"field {shown(key)} is unknown: add a column, or set unknown_fields='ignore'")
         self.seen.unknown.add(".".join((*path, key.lower())))
 
     def converter(self, type_: HiveType, path: tuple[str, ...]) -> JsonConverter:
-        """What makes a value of `type_` of a decoded JSON value other than null. It raises BadValue."""
+        """The converter of decoded JSON values other than null to `type_`. It raises BadValue."""
         if type_.kind == "struct":
             return _Struct(type_.children, self, path).convert_value
         if type_.kind == "array":
@@ -131,7 +132,7 @@ class JsonRecords:
 
 
 class _Struct:
-    """Pairs of a JSON object to the values of fields, matched without regard to case."""
+    """Converts the pairs of a JSON object to the values of fields, matched without regard to case."""
 
     def __init__(self, fields: Any, records: JsonRecords, path: tuple[str, ...] = ()) -> None:
         self._records = records
@@ -143,7 +144,7 @@ class _Struct:
 
     def convert_value(self, value: Any) -> tuple[Any, ...]:
         if type(value) is not tuple:
-            raise BadValue(f"{_described(value)}, a JSON object is needed")
+            raise BadValue(f"{_described(value)}, a JSON object is required")
         return self.convert(value)
 
     def convert(self, pairs: tuple[tuple[str, Any], ...]) -> tuple[Any, ...]:
@@ -153,7 +154,7 @@ class _Struct:
             if place is None:
                 continue
             if row[place] is not _ABSENT:
-                raise BadValue(f"{shown(key)} names it a second time in one object", self._names[place])
+                raise BadValue(f"{shown(key)} occurs a second time in one object", self._names[place])
             row[place] = value
         place = 0
         try:
@@ -174,7 +175,7 @@ class _Struct:
 def _array(element: JsonConverter) -> JsonConverter:
     def convert(value: Any) -> list[Any]:
         if type(value) is not list:
-            raise BadValue(f"{_described(value)}, a JSON array is needed")
+            raise BadValue(f"{_described(value)}, a JSON array is required")
         return [None if item is None else element(item) for item in value]
 
     return convert
@@ -183,12 +184,12 @@ def _array(element: JsonConverter) -> JsonConverter:
 def _map(key_of: Callable[[str], object], value_of: JsonConverter) -> JsonConverter:
     def convert(value: Any) -> list[tuple[object, Any]]:
         if type(value) is not tuple:
-            raise BadValue(f"{_described(value)}, a JSON object is needed")
+            raise BadValue(f"{_described(value)}, a JSON object is required")
         found: dict[object, Any] = {}
         for name, item in value:
             key = key_of(_utf8(name))
             if key in found:
-                raise BadValue(f"key {shown(name)} is there twice")
+                raise BadValue(f"key {shown(name)} occurs twice")
             found[key] = None if item is None else value_of(item)
         return list(found.items())
 
@@ -198,7 +199,7 @@ def _map(key_of: Callable[[str], object], value_of: JsonConverter) -> JsonConver
 def _number(convert_text: values.Converter, kind: str) -> JsonConverter:
     def convert(value: Any) -> object:
         if type(value) is not NumberText:
-            raise BadValue(f"{_described(value)}, {kind} wants a JSON number")
+            raise BadValue(f"{_described(value)}, {kind} requires a JSON number")
         return convert_text(value)
 
     return convert
@@ -207,7 +208,7 @@ def _number(convert_text: values.Converter, kind: str) -> JsonConverter:
 def _decimal(convert_text: values.Converter, kind: str) -> JsonConverter:
     def convert(value: Any) -> object:
         if type(value) is not NumberText and type(value) is not str:
-            raise BadValue(f"{_described(value)}, {kind} wants a JSON number, or one as a string")
+            raise BadValue(f"{_described(value)}, {kind} requires a JSON number, or one in a string")
         return convert_text(value)
 
     return convert
@@ -216,7 +217,7 @@ def _decimal(convert_text: values.Converter, kind: str) -> JsonConverter:
 def _string(convert_text: Callable[[str], object], kind: str) -> JsonConverter:
     def convert(value: Any) -> object:
         if type(value) is not str:
-            raise BadValue(f"{_described(value)}, {kind} wants a JSON string")
+            raise BadValue(f"{_described(value)}, {kind} requires a JSON string")
         return convert_text(value if value.isascii() else _utf8(value))
 
     return convert
@@ -224,7 +225,7 @@ def _string(convert_text: Callable[[str], object], kind: str) -> JsonConverter:
 
 def _boolean(value: Any) -> object:
     if value is not True and value is not False:
-        raise BadValue(f"{_described(value)}, boolean wants true or false")
+        raise BadValue(f"{_described(value)}, boolean requires true or false")
     return value
 
 
@@ -232,18 +233,18 @@ def _utf8(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise BadValue(f"{shown(text)} has half a surrogate pair, which UTF-8 cannot hold") from error
+        raise BadValue(f"{shown(text)} has half a surrogate pair, which UTF-8 cannot encode") from error
     return text
 
 
 def _described(value: Any) -> str:
-    """The JSON kind of a decoded value, with the value where it is short to say."""
+    """The JSON kind of a decoded value, with the value if it is short."""
     if value is None:
-        return "null"
+        return "the value is null"
     if isinstance(value, bool):
-        return "true" if value else "false"
+        return f"the value is {'true' if value else 'false'}"
     if isinstance(value, NumberText):
         return f"{shown(str(value)).strip(chr(39))} is a number"
     if isinstance(value, str):
         return f"{shown(value)} is a string"
-    return "an object is there" if isinstance(value, tuple) else "an array is there"
+    return "the value is an object" if isinstance(value, tuple) else "the value is an array"

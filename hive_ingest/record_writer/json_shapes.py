@@ -1,8 +1,8 @@
-"""How the keys of a block are spelled: learned from a sample, proved by the parse itself.
+"""The spelling of keys in a block: learned from a sample, proved by the parse itself.
 
-Arrow's reader matches keys exactly. A shape says under which keys it looks for the columns; read with
-"unexpected field is an error", a block that parses has no other key. Where unknown fields are let pass, the
-reader skips them unseen, so every quoted word that stands before a colon is compared instead.
+Arrow's reader matches keys exactly. A shape maps columns to the keys of the input; read with "unexpected field is an
+error", a block that parses has no other key. Where unknown fields are ignored, the reader skips them without a trace,
+so every quoted word before a colon is compared instead.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from hive_ingest.schema import HiveType
 _QUOTE: Final = ord('"')
 #: What may follow the closing quote of a key.
 _AFTER_KEY: Final = np.isin(np.arange(256), np.frombuffer(b": \t\r\n", np.uint8))
-#: What stands around a bare word; the i is that of Infinity.
+#: The characters around a bare word; the i is that of Infinity.
 _BEFORE_WORD: Final = np.isin(np.arange(256), np.frombuffer(b":,[- \t\r\n", np.uint8))
 _AFTER_WORD: Final = np.isin(np.arange(256), np.frombuffer(b"i,]} \t\r\n", np.uint8))
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The keys of the columns and struct fields, by path of names; a path that is missing is spelled as named."""
+    """The keys of columns and struct fields, by path of names; a key that is missing is spelled like its column."""
 
     spelling: Mapping[Path, str] = field(default_factory=dict)
     #: Whether fields that match no column are skipped, rather than an error.
@@ -42,30 +42,31 @@ class Shape:
 
 
 def learn(records: Iterable[bytes], fields: Any) -> tuple[Shape, frozenset[str]]:
-    """The shape of a sample, and the fields in it that are unknown (dotted, in lower case).
+    """The shape of a sample, and its unknown fields (dotted, in lower case).
 
-    Raises Doubt if a column is spelled in two ways, or a record is none.
+    Raises:
+        Doubt: A column is spelled in two ways, or a record is not valid.
     """
-    lesson = _Lesson()
+    spellings = _Spellings()
     try:
         for record in records:
-            lesson.look(decode(record), fields, ())
+            spellings.collect(decode(record), fields, ())
     except BadValue as bad:
         raise Doubt(str(bad)) from bad
-    return Shape(lesson.spelling, bool(lesson.unknown)), frozenset(lesson.unknown)
+    return Shape(spellings.spelling, bool(spellings.unknown)), frozenset(spellings.unknown)
 
 
 class UnknownKey(Doubt):
-    """The block has a key that the shape does not know: another shape may fit."""
+    """The block has a key that the shape does not have: another shape may fit."""
 
 
-class _Lesson:
+class _Spellings:
     def __init__(self) -> None:
         self.spelling: dict[Path, str] = {}
         self.unknown: set[str] = set()
 
-    def look(self, value: Any, fields: Any, path: Path) -> None:
-        """Every key of an object that should hold `fields`. Values of another kind are not of interest here."""
+    def collect(self, value: Any, fields: Any, path: Path) -> None:
+        """Note every key of an object that should hold `fields`; ignore values of other kinds."""
         if type(value) is not tuple:
             return
         types = dict(fields)
@@ -76,18 +77,18 @@ class _Lesson:
                 continue
             if self.spelling.setdefault((*path, name), key) != key:
                 raise Doubt("two spellings of one column")
-            self.look_inside(item, types[name], (*path, name))
+            self._collect_inside(item, types[name], (*path, name))
 
-    def look_inside(self, value: Any, type_: HiveType, path: Path) -> None:
+    def _collect_inside(self, value: Any, type_: HiveType, path: Path) -> None:
         if type_.kind == "struct":
-            self.look(value, type_.children, path)
+            self.collect(value, type_.children, path)
         elif type_.kind == "array" and type(value) is list:
             for item in value:
-                self.look_inside(item, type_.children[0][1], path)
+                self._collect_inside(item, type_.children[0][1], path)
 
 
 class UnknownGuard:
-    """Proves that a block whose unknown fields are skipped hides no other spelling of a column among them."""
+    """Proves that the unknown fields of a block, which are skipped, include no other spelling of a column."""
 
     def __init__(self, shape: Shape, fields: Any) -> None:
         keys: dict[str, str] = {}
@@ -121,7 +122,7 @@ def _paths(fields: Any, above: Path) -> Iterable[Path]:
 
 
 def _has_word(data: Any, word: bytes) -> bool:
-    """Whether a bare word starts where a JSON value may start (or a string has the like of it inside)."""
+    """Whether a bare word starts where a JSON value may start (or a string contains something similar)."""
     at = np.flatnonzero(data[1 : -len(word)] == word[0]) + 1
     at = at[_BEFORE_WORD[data[at - 1]]]
     for offset in range(1, len(word)):
@@ -130,7 +131,7 @@ def _has_word(data: Any, word: bytes) -> bool:
 
 
 def _words_before_colons(text: bytes, data: Any) -> list[bytes]:
-    """Each distinct text between two quotes of which the second may end a key."""
+    """Each distinct text between two quotes, the second of which may end a key."""
     quotes = np.flatnonzero(data == _QUOTE)
     if len(quotes) < 2:
         return []
@@ -143,5 +144,5 @@ def _words_before_colons(text: bytes, data: Any) -> list[bytes]:
 def _unescaped(word: bytes) -> bytes:
     try:
         return str(json.loads(b'"%s"' % word)).encode("utf-8", "replace")
-    except ValueError:  # the word starts or ends inside an escape, so it is no whole key
+    except ValueError:  # the word starts or ends inside an escape, so it is not a whole key
         return word

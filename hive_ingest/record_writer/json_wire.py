@@ -1,6 +1,6 @@
-"""Columns as `pyarrow.json` reads them, and how the strict values are made of them, whole arrays at a time.
+"""The types that `pyarrow.json` reads columns as, and the conversion to the table's types, a whole array at a time.
 
-What Arrow's reader takes more liberally than the rules allow is read as a plainer type and checked here.
+Where Arrow's reader accepts more than the rules allow, a column is read as a simpler type and checked here.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _READ_AS |= {"timestamp": pa.string(), "binary": pa.string()}
 
 
 def can_be_read(type_: HiveType) -> bool:
-    """Whether Arrow's reader knows the type: maps it does not."""
+    """Whether Arrow's reader supports the type. It does not support maps."""
     return type_.kind != "map" and all(can_be_read(child) for _, child in type_.children)
 
 
 def wire_type(type_: HiveType, path: Path, spelling: Mapping[Path, str]) -> pa.DataType:
-    """The Arrow type to read a column as, its struct fields under the keys that the input uses."""
+    """The Arrow type to read a column as, with struct fields named by the keys of the input."""
     if type_.kind == "array":
         return pa.list_(wire_type(type_.children[0][1], path, spelling))
     if type_.kind == "struct":
@@ -35,14 +35,14 @@ def wire_type(type_: HiveType, path: Path, spelling: Mapping[Path, str]) -> pa.D
 
 
 def wire_fields(fields: Any, path: Path, spelling: Mapping[Path, str]) -> list[pa.Field]:
-    """One Arrow field for each (name, type), under its spelling."""
+    """One Arrow field for each (name, type), named by its spelling in the input."""
     return [
         pa.field(spelling.get((*path, name), name), wire_type(type_, (*path, name), spelling)) for name, type_ in fields
     ]
 
 
 def from_wire(array: pa.Array, type_: HiveType, binary_format: str) -> pa.Array:
-    """The values as the table's type. Raises Doubt if one may not be allowed."""
+    """The values as the table's type. Raises Doubt if a value may break a rule."""
     if type_.kind == "array":
         return _list_from_wire(array, type_, binary_format)
     if type_.kind == "struct":

@@ -10,10 +10,11 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from hive_ingest.errors import ConfigurationError, SerializationError, UnsupportedFeature
+from hive_ingest.errors import SerializationError, UnsupportedFeature
 from hive_ingest.record_writer.bad_records import BadRecords, OnError
 from hive_ingest.record_writer.json_blocks import JsonBlocks
 from hive_ingest.record_writer.json_records import BinaryFormat, JsonRecords, UnknownFields
+from hive_ingest.record_writer.options import check_choice
 from hive_ingest.record_writer.record_by_record import parse_halving, parse_records
 from hive_ingest.record_writer.text_blocks import (
     DEFAULT_BLOCK_BYTES,
@@ -32,24 +33,28 @@ MAX_NAMED_FIELDS = 1_000
 
 
 class StrictJsonWriter(TextRecordWriter):
-    """One JSON object a record, one key a column (Java: `StrictJsonWriter`).
+    """Records that are JSON objects, with a key for each column (Java: `StrictJsonWriter`).
 
-    `write()` takes bytes, str, buffers, files opened for reading and paths, split at `line_delimiter`; any
-    other iterable, each item one record: text, or a mapping; and a single mapping as one record.
+    `write()` takes bytes, str, buffers, files opened for reading and paths, which are split at `line_delimiter`; a
+    mapping, which is one record; and any other iterable of records, each of them text or a mapping.
 
-    Keys match columns, and fields of structs, without regard to case. Missing keys are null. What each type
-    accepts stands in docs/records.md.
+    Keys match columns, and fields of structs, without regard to case. Missing keys are null. docs/records.md lists
+    the values that each type accepts.
 
-    - `on_error`: "fail" (a bad record fails the transaction) or "skip" (it is left out and counted).
-    - `unknown_fields`: "ignore" (named once in the log) or "fail" (a record that has one is bad).
-    - `binary_format`: "base64" or "rawstring", as the SerDe property `json.binary.format`.
-    - `block_bytes`: text that is parsed in one call, in bytes.
-    - `max_record_bytes`: the longest record that is accepted; a longer one fails the transaction, whatever `on_error`
-      says, and at most about that much of a record that never ends is read.
+    Args:
+        on_error: "fail" (a bad record fails the transaction) or "skip" (it is skipped and counted).
+        unknown_fields: "ignore" (logged once for each field) or "fail" (the record is bad).
+        binary_format: "base64" or "rawstring", as the SerDe property `json.binary.format`.
+        line_delimiter: The ASCII character between records.
+        block_bytes: Size of the text that is parsed in one call.
+        max_record_bytes: Size of the longest record. A longer one fails the transaction, also with on_error="skip".
+
+    Raises:
+        ConfigurationError: An option is not valid.
     """
 
-    # White space to JSON outside a string, and as forbidden inside: so nothing changes.
-    newline_stand_in = b"\r"
+    # JSON allows both outside strings, as white space, and neither inside: so the meaning stays the same.
+    newline_replacement = b"\r"
 
     def __init__(
         self,
@@ -62,8 +67,8 @@ class StrictJsonWriter(TextRecordWriter):
         max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
     ) -> None:
         super().__init__(line_delimiter=line_delimiter, block_bytes=block_bytes, max_record_bytes=max_record_bytes)
-        _check_option("unknown_fields", unknown_fields, ("ignore", "fail"))
-        _check_option("binary_format", binary_format, ("base64", "rawstring"))
+        check_choice("unknown_fields", unknown_fields, ("ignore", "fail"))
+        check_choice("binary_format", binary_format, ("base64", "rawstring"))
         self._bad_records = BadRecords(on_error)
         self._unknown_fields = unknown_fields
         self._binary_format = binary_format
@@ -71,7 +76,12 @@ class StrictJsonWriter(TextRecordWriter):
         self._schema: RecordSchema | None = None
 
     def bind(self, schema: RecordSchema) -> None:
-        """Raises StreamingConnectionError for two columns that differ only by case, or a map without simple keys."""
+        """Prepare for a table's schema.
+
+        Raises:
+            StreamingConnectionError: The names of two columns differ only in case.
+            UnsupportedFeature: A map has keys that are not primitive.
+        """
         columns = typed_columns(schema.all_columns)
         for name, type_ in columns:
             _check_map_keys(name, type_)
@@ -82,7 +92,11 @@ class StrictJsonWriter(TextRecordWriter):
             self._schema = schema
 
     def parse(self, block: Any) -> Parsed:
-        """Parse a block of this writer. Raises SerializationError, which names its first bad record."""
+        """Parse a block of this writer.
+
+        Raises:
+            SerializationError: For the first bad record, unless bad records are skipped.
+        """
         if self._schema is None:
             raise not_bound(self)
         if not self._blocks.is_possible:
@@ -112,9 +126,9 @@ class StrictJsonWriter(TextRecordWriter):
 
     def _name_unknown(self, fields: frozenset[str]) -> None:
         if new := sorted(fields - self._named):
-            room = max(MAX_NAMED_FIELDS - len(self._named), 0)
-            self._named.update(new[:room])
-            for name in new[:room]:
+            remaining = max(MAX_NAMED_FIELDS - len(self._named), 0)
+            self._named.update(new[:remaining])
+            for name in new[:remaining]:
                 logger.warning("field %s matches no column and is ignored", ascii(name))
 
     def _item_bytes(self, item: object) -> bytes | None:
@@ -124,17 +138,17 @@ class StrictJsonWriter(TextRecordWriter):
             text = json.dumps(item if isinstance(item, dict) else dict(item), allow_nan=False, default=_json_form)
         except (TypeError, ValueError, RecursionError) as error:
             raise SerializationError(
-                f"a record given as a mapping cannot be written as JSON: {error}. Use str, int, float, bool, None, "
+                f"a mapping cannot be converted to JSON: {error}. Use str, int, float, bool, None, "
                 "Decimal, date, datetime without a zone, bytes (as base64), lists and mappings"
             ) from error
         return text.encode()
 
 
 def _json_form(value: Any) -> Any:
-    """The JSON form of Python's values for types that JSON has none for."""
+    """The JSON form of Python values that JSON has no type for."""
     if isinstance(value, dt.datetime):
         if value.tzinfo is not None:
-            raise TypeError(f"{value!r} has a zone, a Hive timestamp has none: convert it first")
+            raise TypeError(f"{value!r} has a time zone, a Hive timestamp has none: convert it first")
         return value.isoformat(" ")
     if isinstance(value, dt.date):
         return value.isoformat()
@@ -144,16 +158,11 @@ def _json_form(value: Any) -> Any:
         return b64encode(value).decode()
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"{type(value).__name__} has no JSON form here")
-
-
-def _check_option(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ConfigurationError(f"{name}={value!r} is unknown: use {' or '.join(map(repr, allowed))}")
+    raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
 def _check_map_keys(name: str, type_: HiveType) -> None:
     if type_.kind == "map" and type_.children[0][1].children:
-        raise UnsupportedFeature(f"column {name!r}: a JSON object has no keys of type {type_.children[0][1]}")
+        raise UnsupportedFeature(f"column {name!r}: a JSON object cannot have keys of type {type_.children[0][1]}")
     for _, child in type_.children:
         _check_map_keys(name, child)

@@ -13,8 +13,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from hive_ingest.errors import ConfigurationError, SerializationError, StreamingError
+from hive_ingest.errors import SerializationError, StreamingError
 from hive_ingest.orc.normalise import unreadable_row
+from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
+from hive_ingest.record_writer.options import check_positive
+from hive_ingest.record_writer.record_by_record import to_batch
 from hive_ingest.record_writer.typed_columns import not_bound
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 
@@ -33,7 +36,7 @@ class ListBlock:
 
     @property
     def nbytes(self) -> int:
-        """A guess: only the writer's user knows what the records hold."""
+        """An estimate, which does not follow references."""
         return sum(record.__sizeof__() for record in self.records)
 
 
@@ -47,44 +50,60 @@ class RecordListWriter(ABC):
                 return pa.RecordBatch.from_arrays(arrays, schema=self.schema.arrow)
 
     `write()` takes one record (text, a buffer, a mapping, or anything that cannot be iterated), or an iterable of
-    records. If `to_batch` fails, the records are converted one by one, and the error names the first that fails.
+    records. If `to_batch` fails for several records, it is called with fewer, until the bad ones are found.
 
     Args:
+        on_error: "fail" (a bad record fails the transaction) or "skip" (it is skipped and counted).
         block_records: Records that are converted in one call.
         copy_records: Whether `write()` copies records that can change (`copy.deepcopy`; a memoryview becomes bytes).
             With False, the caller must not change a record until the transaction has ended.
     """
 
-    def __init__(self, *, block_records: int = 10_000, copy_records: bool = True) -> None:
-        if block_records < 1:
-            raise ConfigurationError(f"block_records={block_records} is not positive")
+    def __init__(self, *, on_error: OnError = "fail", block_records: int = 10_000, copy_records: bool = True) -> None:
+        check_positive("block_records", block_records)
         self._block_records = block_records
         self._copies_records = copy_records
+        self._bad_records = BadRecords(on_error)
         self._schema: RecordSchema | None = None
         self.discard()
 
     @abstractmethod
     def to_batch(self, records: list[Any]) -> pa.RecordBatch:
-        """One row for each record, in order, of `self.schema.arrow`. Any exception means that one is bad."""
+        """Convert records to rows.
+
+        Called from several threads at once.
+
+        Args:
+            records: What was written, copied unless `copy_records` is false.
+
+        Returns:
+            One row for each record, in order, with the schema `self.schema.arrow`.
+
+        Raises:
+            Exception: Any exception means that at least one record is bad.
+        """
 
     @property
     def schema(self) -> RecordSchema:
-        """What the records must become. Raises InvalidTransactionState before `bind`."""
+        """The columns that the rows must have. Raises InvalidTransactionState before `bind`."""
         if self._schema is None:
             raise not_bound(self)
         return self._schema
 
     def bind(self, schema: RecordSchema) -> None:
-        """Override to refuse a schema (StreamingConnectionError); call this first."""
+        """Prepare for a table's schema.
+
+        An override calls this first, and may reject the schema with StreamingConnectionError.
+        """
         self._schema = schema
 
     def discard(self) -> None:
-        """Forget all that is kept; record numbers start at 0 again."""
+        """Drop all kept records; record numbers start at 0 again."""
         self._kept: list[Any] = []
         self._next_record = 0
 
     def write(self, records: object) -> Iterator[ListBlock]:
-        """Keep one record, or each of an iterable."""
+        """Keep one record, or each record of an iterable; yield the blocks that are ready to be parsed."""
         if isinstance(records, str | bytes | bytearray | memoryview | Mapping) or not isinstance(records, Iterable):
             records = (records,)
         for record in records:
@@ -108,7 +127,7 @@ class RecordListWriter(ABC):
             ) from error
 
     def drain(self) -> Iterator[ListBlock]:
-        """Give up all that is kept."""
+        """Yield all kept records as a block."""
         kept, self._kept = self._kept, []
         if kept:
             block = ListBlock(kept, self._next_record)
@@ -116,38 +135,42 @@ class RecordListWriter(ABC):
             yield block
 
     def parse(self, block: Any) -> Parsed:
-        """Parse a block of this writer. Raises SerializationError, which names its first bad record."""
+        """Convert a block of this writer.
+
+        Raises:
+            SerializationError: For the first bad record, unless bad records are skipped; or for a batch that does not
+                fit the records.
+        """
+        batches = self._convert(block.records, block.first_record)
+        if len(batches) == 1:
+            batch = batches[0]
+        else:
+            batch = pa.concat_batches(batches) if batches else to_batch([], self.schema.arrow)
+        records = len(block.records)
+        return Parsed(batch, records, records - batch.num_rows, is_checked=True)
+
+    def _convert(self, records: list[Any], first_record: int) -> list[pa.RecordBatch]:
+        """The rows of the records that are not bad, which are found by halving."""
         try:
-            batch = self.to_batch(block.records)
+            return [self._rows(records)]
         except StreamingError:
             raise
-        except Exception as error:
-            raise self._first_failure(block, error) from error
-        if not batch.schema.equals(self.schema.arrow) or batch.num_rows != len(block.records):
+        except Exception as error:  # noqa: BLE001 - whatever it is, it means that a record is bad
+            if len(records) == 1:
+                bad = error if isinstance(error, BadValue) else BadValue(f"{type(error).__name__}: {error}")
+                self._bad_records.handle(bad, first_record, None)
+                return []
+            half = len(records) // 2
+            first = self._convert(records[:half], first_record)
+            return [*first, *self._convert(records[half:], first_record + half)]
+
+    def _rows(self, records: list[Any]) -> pa.RecordBatch:
+        batch = self.to_batch(records)
+        if not batch.schema.equals(self.schema.arrow) or batch.num_rows != len(records):
             raise SerializationError(
-                f"{type(self).__name__}.to_batch made {batch.num_rows} rows of {len(block.records)} records, of the "
-                f"schema {batch.schema}: one row a record is needed, of the schema {self.schema.arrow}",
-                record=block.first_record,
+                f"{type(self).__name__}.to_batch made {batch.num_rows} rows of {len(records)} records, with "
+                f"the schema {batch.schema}: one row for each record is required, with the schema {self.schema.arrow}"
             )
         if (found := unreadable_row(batch)) is not None:
-            record = block.first_record + found[0]
-            raise SerializationError(
-                f"record {record}: {type(self).__name__}.to_batch made a value that cannot be read: {found[1]}",
-                record=record,
-            )
-        return Parsed(batch, batch.num_rows, is_checked=True)
-
-    def _first_failure(self, block: ListBlock, error: Exception) -> SerializationError:
-        for number, record in enumerate(block.records):
-            try:
-                self.to_batch([record])
-            except Exception as its_own:  # noqa: BLE001 - whatever it is, it says which record is bad
-                return _named(block.first_record + number, its_own)
-        return _named(block.first_record, error)
-
-
-def _named(record: int, error: Exception) -> SerializationError:
-    return SerializationError(
-        f"record {record}: {type(error).__name__}: {error}. Correct the record and write the transaction again",
-        record=record,
-    )
+            raise BadValue(f"to_batch made a value that cannot be read: {found[1]}")
+        return batch

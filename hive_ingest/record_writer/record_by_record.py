@@ -1,6 +1,6 @@
-"""Blocks that cannot be parsed in one call: halved while they are large, then one record at a time.
+"""Blocks that cannot be parsed in one call: halved while they are large, then parsed one record at a time.
 
-One record at a time is many times slower, and it is the definition of what is right.
+Parsing one record at a time is many times slower, and defines the correct result.
 """
 
 from __future__ import annotations
@@ -14,14 +14,18 @@ from hive_ingest.record_writer.bad_records import BadRecords, BadValue
 from hive_ingest.record_writer.text_blocks import TextBlock
 from hive_ingest.record_writer.writer import Parsed
 
-#: A block with doubt is halved down to about this many records, so that one bad record does not slow all others.
+#: Blocks are halved down to about this many records, so that one bad record does not slow down all others.
 MIN_HALVED_RECORDS = 4096
 
 
 def parse_halving(
     block: TextBlock, at_once: Callable[[TextBlock], Parsed | None], one_by_one: Callable[[TextBlock], Parsed]
 ) -> Parsed:
-    """The block, or as much of it as can be, parsed at once. Raises SerializationError for the first bad record."""
+    """Parse a block, as much of it as possible in one call.
+
+    Raises:
+        SerializationError: For the first bad record, unless bad records are skipped.
+    """
     parsed = at_once(block)
     if parsed is not None:
         return parsed
@@ -45,7 +49,11 @@ def _joined(first: Parsed, second: Parsed) -> Parsed:
 def parse_records(
     block: TextBlock, row: Callable[[bytes], tuple[Any, ...]], schema: pa.Schema, bad_records: BadRecords
 ) -> pa.RecordBatch:
-    """The rows of a block, less the records that were skipped. Raises SerializationError for the first bad one."""
+    """The rows of a block without skipped records.
+
+    Raises:
+        SerializationError: For the first bad record, unless bad records are skipped.
+    """
     rows: list[tuple[Any, ...]] = []
     for number, record in enumerate(block.split()):
         try:
@@ -56,7 +64,7 @@ def parse_records(
 
 
 def to_batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    """Rows of converted values as a batch."""
+    """A batch of rows of converted values."""
     columns: list[Any] = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,7 +1,7 @@
-"""Text and its records: kept cheaply on the caller's thread, cut into blocks of whole records.
+"""Text and its records: kept cheaply on the caller's thread, and cut into blocks of whole records.
 
-Every argument of `write()` stands for itself: its end ends the last record, and a delimiter at its end adds
-none. In a block the records stand as lines, each with one newline behind it, whatever they came in as.
+Every argument of `write()` is separate: its end ends the last record, and a delimiter at its end adds none. In a
+block the records are lines, each with one newline at its end, whatever form they were written in.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from typing import Any, Final
 import numpy as np
 
 from hive_ingest.errors import ConfigurationError, SerializationError, StreamingIOFailure
+from hive_ingest.record_writer.options import check_positive
 
-#: So small that a transaction of some ten thousand records keeps several threads busy.
+#: Small enough that a transaction of some ten thousand records keeps several threads busy.
 DEFAULT_BLOCK_BYTES: Final = 2 << 20
 #: Parsing a record on its own takes some twenty times its size in memory.
 DEFAULT_MAX_RECORD_BYTES: Final = 16 << 20
 NEWLINE: Final = 0x0A
 CARRIAGE_RETURN: Final = 0x0D
-#: What an argument without any byte stands for: its end ends a record, which is empty.
+#: An argument without any byte: its end ends a record, which is empty.
 _EMPTY_RECORD: Final = b"\n"
-#: Items of an iterable that are looked at together.
+#: Items of an iterable that are kept together.
 _ITEMS_AT_ONCE: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
 class TextBlock:
-    """Records in a row. `lines` holds them, unless one has a newline inside: then `items` does."""
+    """Consecutive records. `lines` holds them; if one of them contains a newline, `items` does."""
 
     lines: bytes
     records: int
@@ -46,7 +47,7 @@ class TextBlock:
         return list(self.items) if self.items is not None else split_text(self.lines)
 
     def halves(self) -> tuple[TextBlock, TextBlock]:
-        """The block in two of about the same size. It must be of two lines at least."""
+        """The block in two parts of about the same size. It must have at least two lines."""
         middle = self.lines.rfind(b"\n", 0, len(self.lines) // 2) + 1
         middle = middle or self.lines.index(b"\n") + 1
         first = count_lines(self.lines[:middle])
@@ -56,7 +57,7 @@ class TextBlock:
         )
 
     def offset_of(self, record: int) -> int:
-        """The byte at which a record of this block starts, a delimiter counted behind each one before it."""
+        """The byte at which a record of this block starts, counting one delimiter after each record before it."""
         before = self.items if self.items is not None else self.lines.split(b"\n")
         return self.first_offset + sum(len(line) + 1 for line in before[:record])
 
@@ -71,18 +72,18 @@ def split_text(text: bytes) -> list[bytes]:
 
 
 def count_lines(lines: bytes) -> int:
-    """Newlines in a text (several times faster than `bytes.count`)."""
+    """The number of newlines in a text (several times faster than `bytes.count`)."""
     return int(np.count_nonzero(np.frombuffer(lines, np.uint8) == NEWLINE))
 
 
 class TextRecordWriter:
-    """The half of a record writer that keeps text and cuts blocks (Java: AbstractRecordWriter).
+    """The part of a record writer that keeps text and cuts it into blocks (Java: AbstractRecordWriter).
 
-    A subclass sets `newline_stand_in`: what a newline inside an item may be replaced by without changing the
-    record's meaning, or None where there is no such byte.
+    A subclass sets `newline_replacement`: what a newline inside an item may be replaced by without changing the
+    record's meaning, or None if there is no such byte.
     """
 
-    newline_stand_in: bytes | None = None
+    newline_replacement: bytes | None = None
 
     def __init__(self, *, line_delimiter: str, block_bytes: int, max_record_bytes: int) -> None:
         if len(line_delimiter) != 1 or not line_delimiter.isascii():
@@ -90,10 +91,8 @@ class TextRecordWriter:
                 f"line_delimiter={line_delimiter!r} is not one ASCII character "
                 "(for '\\r\\n' leave the default: a carriage return before a newline is removed)"
             )
-        if block_bytes < 1:
-            raise ConfigurationError(f"block_bytes={block_bytes} is not positive")
-        if max_record_bytes < 1:
-            raise ConfigurationError(f"max_record_bytes={max_record_bytes} is not positive")
+        check_positive("block_bytes", block_bytes)
+        check_positive("max_record_bytes", max_record_bytes)
         self._delimiter = line_delimiter.encode()
         self._is_plain = line_delimiter == "\n"
         self._block_bytes = block_bytes
@@ -106,38 +105,43 @@ class TextRecordWriter:
         return self._max_record_bytes
 
     def discard(self) -> None:
-        """Forget all that is kept; record numbers and byte offsets start at 0 again."""
-        self._forget_chunks()
+        """Drop all kept records; record numbers and byte offsets start at 0 again."""
+        self._drop_chunks()
         self._next_record = 0
         self._next_offset = 0
 
-    def _forget_chunks(self) -> None:
+    def _drop_chunks(self) -> None:
         self._chunks: list[bytes] = []
-        #: Bytes that still fit before a block is worth parsing.
-        self._room_bytes = self._block_bytes
-        #: Places in `_chunks` of those that are one record as they are, newlines and all.
+        #: Bytes to come before a block is ready to be parsed.
+        self._missing_bytes = self._block_bytes
+        #: Positions in `_chunks` of those that are one record as they are, including newlines.
         self._whole: set[int] = set()
 
     def write(self, records: object) -> Iterable[TextBlock]:
-        """Keep text (bytes, str, buffers, files, paths) or items (any other iterable) as records."""
-        # The common case comes first and stays flat: it runs up to a million times a second.
+        """Keep text (bytes, str, buffers, files, paths) or items (any other iterable) as records.
+
+        Raises:
+            SerializationError: An argument or item has a wrong type, or a record is longer than `max_record_bytes`.
+            StreamingIOFailure: A file or stream cannot be read.
+        """
+        # The common case comes first and calls nothing: it runs up to a million times a second.
         if type(records) is bytes and self._is_plain:
             if not records:
                 records = _EMPTY_RECORD
             self._chunks.append(records)
-            self._room_bytes -= len(records)
-            return self.drain() if self._room_bytes <= 0 else ()
+            self._missing_bytes -= len(records)
+            return self.drain() if self._missing_bytes <= 0 else ()
         return self._write_any(records)
 
     def drain(self) -> Iterator[TextBlock]:
-        """Give up all that is kept, as blocks of about `block_bytes`."""
+        """Yield all kept records as blocks of about `block_bytes`."""
         chunks, whole = self._chunks, self._whole
-        self._forget_chunks()
+        self._drop_chunks()
         if not chunks:
             return iter(())
         if not whole:
             text = _lines_of(chunks)
-            if self.newline_stand_in is not None or b"\r" not in text or not _has_open_return(chunks):
+            if self.newline_replacement is not None or b"\r" not in text or not _has_open_return(chunks):
                 return self._slices(text)
         return self._items_block(chunks, whole)
 
@@ -147,20 +151,20 @@ class TextRecordWriter:
                 self._keep_text(text)
             else:
                 self._keep_item(text)
-            return self._drain_if_worth()
+            return self._drain_if_ready()
         if isinstance(records, os.PathLike):
             return self._write_path(records)
         if hasattr(records, "read"):
             return self._write_file(records)
         if (item := self._item_bytes(records)) is not None:
             self._keep_item(item)
-            return self._drain_if_worth()
+            return self._drain_if_ready()
         if isinstance(records, Iterable):
             return self._write_items(records)
         raise self._cannot_take(records)
 
-    def _drain_if_worth(self) -> Iterator[TextBlock]:
-        return self.drain() if self._room_bytes <= 0 else iter(())
+    def _drain_if_ready(self) -> Iterator[TextBlock]:
+        return self.drain() if self._missing_bytes <= 0 else iter(())
 
     def _write_items(self, items: Iterable[object]) -> Iterator[TextBlock]:
         part: list[bytes] = []
@@ -173,14 +177,14 @@ class TextRecordWriter:
             if len(part) == _ITEMS_AT_ONCE or part_bytes >= self._block_bytes:
                 self._keep_items(part)
                 part, part_bytes = [], 0
-                yield from self._drain_if_worth()
+                yield from self._drain_if_ready()
         if part:
             self._keep_items(part)
-            yield from self._drain_if_worth()
+            yield from self._drain_if_ready()
 
     def _keep_items(self, items: list[bytes]) -> None:
         lines = b"\n".join([*items, b""])
-        has_returns = self.newline_stand_in is None and b"\r" in lines
+        has_returns = self.newline_replacement is None and b"\r" in lines
         if count_lines(lines) == len(items) and not has_returns:
             self._keep(lines)
             return
@@ -196,7 +200,7 @@ class TextRecordWriter:
         return text
 
     def _item_bytes(self, item: object) -> bytes | None:
-        """The text of an item that is neither text nor a buffer, or None: for subclasses that take more."""
+        """The text of an item that is neither text nor a buffer, or None. For subclasses that accept more types."""
         return None
 
     def _write_path(self, path: os.PathLike[Any]) -> Iterator[TextBlock]:
@@ -214,7 +218,7 @@ class TextRecordWriter:
             if end:
                 self._keep_text(b"".join([*pieces, text[:end]]))
                 pieces, pieces_bytes, text = [], 0, text[end:]
-                yield from self._drain_if_worth()
+                yield from self._drain_if_ready()
             pieces.append(text)
             pieces_bytes += len(text)
             if pieces_bytes > self._max_record_bytes:
@@ -222,7 +226,7 @@ class TextRecordWriter:
                 raise self._too_long(self._next_record, self._next_offset)
         if pieces_bytes:
             self._keep_text(b"".join(pieces))
-            yield from self._drain_if_worth()
+            yield from self._drain_if_ready()
 
     def _read(self, file: Any) -> bytes:
         """The next piece of a stream, empty at its end only."""
@@ -240,14 +244,14 @@ class TextRecordWriter:
 
     def _keep_text(self, text: bytes) -> None:
         if not self._is_plain:
-            self._keep_foreign_text(text)
+            self._keep_delimited_text(text)
         else:
             self._keep(text)
 
-    def _keep_foreign_text(self, text: bytes) -> None:
-        """Text with a delimiter of the user's own: made into lines where that is possible."""
-        if self.newline_stand_in is not None:
-            text = text.replace(b"\n", self.newline_stand_in)
+    def _keep_delimited_text(self, text: bytes) -> None:
+        """Keep text with another delimiter than newline: as lines where that is possible."""
+        if self.newline_replacement is not None:
+            text = text.replace(b"\n", self.newline_replacement)
         if b"\n" not in text and b"\r" not in text:
             if text:
                 self._keep(text.replace(self._delimiter, b"\n"))
@@ -259,17 +263,17 @@ class TextRecordWriter:
             self._keep_item(record)
 
     def _keep_item(self, item: bytes) -> None:
-        if b"\n" in item and self.newline_stand_in is not None:
-            item = item.replace(b"\n", self.newline_stand_in)
+        if b"\n" in item and self.newline_replacement is not None:
+            item = item.replace(b"\n", self.newline_replacement)
         if not item:
             item = _EMPTY_RECORD
-        elif b"\n" in item or (item[-1] == CARRIAGE_RETURN and self.newline_stand_in is None):
+        elif b"\n" in item or (item[-1] == CARRIAGE_RETURN and self.newline_replacement is None):
             self._whole.add(len(self._chunks))
         self._keep(item)
 
     def _keep(self, chunk: bytes) -> None:
         self._chunks.append(chunk)
-        self._room_bytes -= len(chunk)
+        self._missing_bytes -= len(chunk)
 
     def _slices(self, text: bytes) -> Iterator[TextBlock]:
         too_long = _first_longer(text, self._max_record_bytes)
@@ -320,7 +324,7 @@ class TextRecordWriter:
 
 
 def _lines_of(chunks: list[bytes]) -> bytes:
-    """Arguments as lines: each ends in a newline, and one that has it already gets no second."""
+    """Arguments as lines: a newline is added to each that does not end in one."""
     if len(chunks) == 1:
         return chunks[0] if chunks[0][-1] == NEWLINE else chunks[0] + b"\n"
     lines = b"\n".join([*chunks, b""])
@@ -357,7 +361,7 @@ def _name_of(file: Any) -> str:
 
 
 def has_empty_line(lines: bytes) -> bool:
-    """Whether a newline stands first, or behind another."""
+    """Whether a newline is first, or follows another."""
     is_newline = np.frombuffer(lines, np.uint8) == NEWLINE
     return bool(is_newline[0] or (is_newline[1:] & is_newline[:-1]).any())
 
@@ -369,7 +373,7 @@ def _has_open_return(chunks: list[bytes]) -> bool:
 
 def _as_bytes(records: object) -> bytes | None:
     if isinstance(records, str):
-        # A lone surrogate is no UTF-8: its record is found, and named, when the block is parsed.
+        # A lone surrogate is not UTF-8: the record is reported when its block is parsed.
         return records.encode("utf-8", "surrogatepass")
     if isinstance(records, bytes | bytearray | memoryview):
         return bytes(records)

@@ -1,4 +1,4 @@
-"""Columns of a record schema with their types parsed, checked for what no writer can tell apart."""
+"""The columns of a record schema with parsed types, checked for names that differ only in case."""
 
 from __future__ import annotations
 
@@ -12,20 +12,24 @@ TypedColumn = tuple[str, HiveType]
 
 
 def typed_columns(columns: Iterable[Column]) -> list[TypedColumn]:
-    """(lower-case name, type) of each. Raises StreamingConnectionError for names that differ only by case."""
+    """The (lower-case name, type) of each column.
+
+    Raises:
+        StreamingConnectionError: Two names differ only in case.
+    """
     found: dict[str, HiveType] = {}
     for column in columns:
         name = column.name.lower()
         if name in found:
             raise StreamingConnectionError(
-                f"two columns are named {name!r}, case aside: records cannot tell them apart"
+                f"two columns are named {name!r} (ignoring case): records cannot distinguish them; rename one"
             )
         found[name] = parse_type(column.type)
     return list(found.items())
 
 
 def not_bound(writer: object) -> InvalidTransactionState:
-    """The error of a writer that was never told its schema."""
+    """The error of a writer that is used before `bind`."""
     return InvalidTransactionState(
         f"{type(writer).__name__} has no schema yet: pass it to StreamingConnection.connect, or call bind() first"
     )

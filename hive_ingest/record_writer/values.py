@@ -1,8 +1,8 @@
-"""Single values, strictly: a text that its Hive type cannot hold is a BadValue, never a null and never a guess.
+"""Strict conversion of single values: text that its Hive type cannot hold is a BadValue, never a null or a guess.
 
-Dates, timestamps, decimals and base64 look the same in JSON and in delimited text; so do the keys of JSON
-maps and the fields of delimited text. Results are what `pyarrow.array` takes for the Arrow type: days since
-1970 for a date, nanoseconds since 1970 for a timestamp.
+Dates, timestamps, decimals and base64 have the same form in JSON and in delimited text, and so have the keys of JSON
+maps and the fields of delimited text. Results are what `pyarrow.array` accepts for the Arrow type: days since 1970
+for a date, nanoseconds since 1970 for a timestamp.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _float = re.compile(FLOAT).fullmatch
 _date = re.compile(DATE).fullmatch
 _timestamp = re.compile(TIMESTAMP).fullmatch
 _base64 = re.compile(BASE64).fullmatch
-#: Java's names, as Hive writes them into text; no other spelling is read.
+#: Java's names, as Hive writes them to text; no other spelling is accepted.
 _NON_FINITE: Final = {
     sign + name: float(sign + number)
     for name, number in (("NaN", "nan"), ("Infinity", "inf"))
@@ -60,7 +60,7 @@ def integer(kind: str) -> Converter:
     def convert(text: str) -> int:
         digits = _integer(text)
         if not digits:
-            raise BadValue(f"{shown(text)} is no whole number, as {kind} wants")
+            raise BadValue(f"{shown(text)} is not a whole number, as {kind} requires")
         # No bigint has 20 digits, and int() is slow for long texts.
         value = int(digits[1] + digits[2]) if len(digits[2]) < 20 else high + 1
         if not low <= value <= high:
@@ -71,7 +71,7 @@ def integer(kind: str) -> Converter:
 
 
 def floating(kind: str) -> Converter:
-    """A decimal number, rounded to the nearest double (and from there to float), not past its range."""
+    """A decimal number, rounded to the nearest double (and from there to float); out of range is bad."""
     narrow = kind == "float"
 
     def convert(text: str) -> float:
@@ -87,7 +87,7 @@ def floating(kind: str) -> Converter:
 
 
 def floating_text(kind: str) -> Converter:
-    """The same as text: digits first checked, and Java's NaN, Infinity and -Infinity."""
+    """As `floating`, for unchecked text, and with Java's NaN, Infinity and -Infinity."""
     finite = floating(kind)
 
     def convert(text: str) -> object:
@@ -95,7 +95,7 @@ def floating_text(kind: str) -> Converter:
             return finite(text)
         if text in _NON_FINITE:
             return _NON_FINITE[text]
-        raise BadValue(f"{shown(text)} is no number, as {kind} wants")
+        raise BadValue(f"{shown(text)} is not a number, as {kind} requires")
 
     return convert
 
@@ -108,7 +108,7 @@ def decimal_number(precision: int, scale: int) -> Converter:
 
     def convert(text: str) -> decimal.Decimal:
         if not _float(text):
-            raise BadValue(f"{shown(text)} is no decimal number, as {kind} wants")
+            raise BadValue(f"{shown(text)} is not a decimal number, as {kind} requires")
         try:
             value = decimal.Decimal(text).quantize(quantum, context=_EXACT)
         except decimal.DecimalException as error:
@@ -124,35 +124,35 @@ def boolean(text: str) -> bool:
     """`true` or `false` in any case (Hive: LazyBoolean)."""
     word = text.lower() if len(text) <= 5 and text.isascii() else ""
     if word not in ("true", "false"):
-        raise BadValue(f"{shown(text)} is neither true nor false, as boolean wants")
+        raise BadValue(f"{shown(text)} is neither true nor false, as boolean requires")
     return word == "true"
 
 
 def date(text: str) -> int:
     """`yyyy-mm-dd`, years 0001 to 9999, as days since 1970-01-01 in the proleptic Gregorian calendar."""
     if not _date(text):
-        raise BadValue(f"{shown(text)} is no date: yyyy-mm-dd is needed")
+        raise BadValue(f"{shown(text)} is not a date of the form yyyy-mm-dd")
     try:
         return dt.date(int(text[:4]), int(text[5:7]), int(text[8:])).toordinal() - _EPOCH_DAY
     except ValueError as error:
-        raise BadValue(f"{shown(text)} is no date: {error}") from error
+        raise BadValue(f"{shown(text)} is not a date: {error}") from error
 
 
 def timestamp(text: str) -> int:
-    """`yyyy-mm-dd hh:mm:ss[.fffffffff]`, or with a T between, without a zone, as nanoseconds since 1970.
+    """`yyyy-mm-dd hh:mm:ss[.fffffffff]`, or with a T in between, without a zone, as nanoseconds since 1970.
 
     Before 1970 without a fraction: Hive could not read that from ORC files (see `storage.normalise`).
     """
     if not _timestamp(text):
-        raise BadValue(f"{shown(text)} is no timestamp: yyyy-mm-dd hh:mm:ss[.fffffffff] without a zone is needed")
+        raise BadValue(f"{shown(text)} is not a timestamp of the form yyyy-mm-dd hh:mm:ss[.fffffffff], without a zone")
     try:
         seconds = dt.datetime.fromisoformat(text[:19]) - _EPOCH
     except ValueError as error:
-        raise BadValue(f"{shown(text)} is no timestamp: {error}") from error
+        raise BadValue(f"{shown(text)} is not a timestamp: {error}") from error
     nanos = (seconds.days * 86_400 + seconds.seconds) * 10**9 + int(text[20:].ljust(9, "0"))
     if not _MIN_NANOS <= nanos <= _MAX_NANOS:
         raise BadValue(
-            f"{shown(text)} is out of range for a timestamp here (1677-09-21 00:12:44 to 2262-04-11 23:47:16.854775807)"
+            f"{shown(text)} is out of range for a timestamp (1677-09-21 00:12:44 to 2262-04-11 23:47:16.854775807)"
         )
     if nanos < 0 and nanos % 10**9:
         raise BadValue(f"{shown(text)} is before 1970, where Hive reads whole seconds only: round it")
@@ -162,7 +162,7 @@ def timestamp(text: str) -> int:
 def base64_bytes(text: str) -> bytes:
     """Base64 with padding, the standard alphabet, no line breaks."""
     if not _base64(text):
-        raise BadValue(f"{shown(text)} is no base64, as binary wants")
+        raise BadValue(f"{shown(text)} is not base64, as binary requires")
     return base64.b64decode(text)
 
 
@@ -181,7 +181,7 @@ def characters(kind: str, length: int) -> Converter:
 
 
 def from_text(type_: HiveType) -> Converter:
-    """What reads a field of delimited text, or a key of a JSON map, as a simple type."""
+    """The converter of a field of delimited text, or of a key of a JSON map, to a primitive type."""
     kind = type_.kind
     if kind in INTEGER_BITS:
         return integer(kind)

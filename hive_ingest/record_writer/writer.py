@@ -1,9 +1,9 @@
-"""The protocol between what a user passes to `write()` and typed Arrow batches.
+"""The protocol of record writers, which convert what a user passes to `write()` to typed Arrow batches.
 
 A record writer keeps raw records cheaply on the caller's thread and cuts them into blocks; parsing a block
 is a pure function that worker threads run. It knows nothing of transactions, partitions or files.
 
-A writer of your own is easiest on `RecordListWriter`, which leaves one method to write:
+The easiest custom writer is a subclass of `RecordListWriter`, with one method:
 
     class CoordinatesWriter(RecordListWriter):
         def to_batch(self, records):
@@ -11,7 +11,7 @@ A writer of your own is easiest on `RecordListWriter`, which leaves one method t
             arrays = [pa.array([float(point[i]) for point in points]) for i in (0, 1)]
             return pa.RecordBatch.from_arrays(arrays, schema=self.schema.arrow)
 
-Anything with the five methods of `RecordWriter` will do as well.
+Any object with the five methods of `RecordWriter` can be used as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hive_ingest.schema import arrow_schema
 
 @dataclass(frozen=True, slots=True)
 class RecordSchema:
-    """What a record must become: the data columns, then the dynamic partition columns, in table order."""
+    """The columns of a row: the data columns, then the dynamic partition columns, in table order."""
 
     columns: tuple[Column, ...]
     partition_columns: tuple[Column, ...] = ()
@@ -39,27 +39,27 @@ class RecordSchema:
 
     @property
     def arrow(self) -> pa.Schema:
-        """Of the batches that `parse` must return: every field nullable, Arrow types as `schema.arrow_type`."""
+        """The schema of the batches that `parse` must return: nullable fields with the types of `schema.arrow_type`."""
         return arrow_schema(self.all_columns)
 
 
 class Block(Protocol):
-    """A run of raw records that is parsed in one call. Opaque to all but the writer that cut it."""
+    """Consecutive raw records that are parsed in one call. Only the writer that made it knows its contents."""
 
     @property
     def nbytes(self) -> int:
-        """Memory that it holds, in bytes."""
+        """The memory that it holds, in bytes."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """One row for each record of a block, less the skipped ones."""
+    """The rows of a block: one for each record that was not skipped."""
 
     batch: pa.RecordBatch
     records: int
     skipped: int = 0
-    #: Lower-case keys seen that match no column (JSON), and columns that at least one key matched.
+    #: Lower-case keys that match no column, and the columns that at least one key matched.
     unknown_fields: frozenset[str] = field(default_factory=frozenset)
     matched_columns: frozenset[str] | None = None
     #: Whether the writer has checked that every value can be read (`why_unreadable`); if not, the transaction does.
@@ -68,32 +68,40 @@ class Parsed:
 
 @runtime_checkable
 class RecordWriter(Protocol):
-    """Turns records into Arrow batches (Java: `RecordWriter`, its parsing half). Write your own by these calls."""
+    """Converts records to Arrow batches (Java: `RecordWriter`, its parsing half)."""
 
     def bind(self, schema: RecordSchema) -> None:
         """Called before the first record, and again when the table's schema has changed.
 
-        Raises StreamingConnectionError for a combination that cannot be meant.
+        Raises:
+            StreamingConnectionError: The writer cannot write to this schema.
         """
         ...
 
     def write(self, records: object) -> Iterable[Block]:
-        """Keep the records; give the blocks that have become worth parsing (usually none).
+        """Keep the records; return the blocks that are ready to be parsed (usually none).
 
-        The answer may be lazy, so that a file or a generator of any size passes in bounded memory: iterate
-        it to its end before the next call. Called on the owner's thread, once for every `conn.write()`:
-        must be cheap. Raises SerializationError for an argument of a type that it cannot take.
+        Called on the owner's thread, once for every `conn.write()`, so it must be cheap. The result may be lazy, so
+        that a file or a generator of any size is read in bounded memory; it is iterated to its end before the next
+        call. What is kept must not change when the caller changes its objects: copy what can change.
+
+        Raises:
+            SerializationError: The argument is of a type that the writer does not accept.
         """
         ...
 
     def drain(self) -> Iterable[Block]:
-        """Give up all that is kept, as blocks (lazy or not, as for `write`)."""
+        """Return all kept records as blocks (lazily or not, as for `write`)."""
         ...
 
     def discard(self) -> None:
-        """Forget all that is kept; record numbers and byte offsets start at 0 again (a transaction begins)."""
+        """Drop all kept records; record numbers and byte offsets start at 0 again (a transaction begins)."""
         ...
 
     def parse(self, block: Block) -> Parsed:
-        """Parse one block. Pure, and called from several threads at once. Raises SerializationError."""
+        """Parse one block. Pure, and called from several threads at once.
+
+        Raises:
+            SerializationError: For the first bad record.
+        """
         ...

@@ -190,4 +190,11 @@ def _arrow_store(scheme: str, authority: str) -> tuple[FileStore, str]:
             filesystem, root = pafs.FileSystem.from_uri(uri)
         except (ValueError, pa.ArrowInvalid) as error:
             raise ConfigurationError(f"{uri!r} cannot be opened: {error}") from error
+        except OSError as error:
+            if "libjvm" in str(error) or "libhdfs" in str(error):  # followed by all the paths that were tried
+                raise UnsupportedFeature(
+                    f"{uri!r} needs Hadoop's libhdfs and a JVM, and this process finds neither: set HADOOP_HOME, "
+                    "JAVA_HOME and CLASSPATH where it runs, or use a table on a local or shared disk"
+                ) from None
+            raise
     return ArrowStore(filesystem), root

@@ -1,7 +1,7 @@
 """Files of records, one a line, streamed into a table exactly once.
 
 Each file is a source of a sink, and the position in it commits together with its records. So a run that was
-stopped, in whatever way, is simply started again: it goes on behind the last record committed.
+stopped, in whatever way, is simply started again: it continues after the last record committed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def ingest_files(
     it may grow by whole lines, which a later call commits. A last line without a newline counts. Two files of
     one name, or more than MAX_FILES, are an error; so is a file that was cut off, edited or replaced by another
     of its name (SinkConflict). Each transaction takes up to `rows_per_transaction` lines, of several files if
-    they are small, in the order given. The first `header_lines` lines of each file are no records.
+    they are small, in the order given. The first `header_lines` lines of each file are not records.
 
     Raises SerializationError, which names the file and line of a bad record, StreamingIOFailure for a file that
     cannot be read, and whatever `StreamingConnection` raises; all that was committed before stays.
@@ -139,7 +139,7 @@ class _Spans:
         self._spans.append(_Span(file, self._records, self._bytes, line, offset))
 
     def wrote(self, lines: Lines) -> None:
-        """Record writers count a newline behind each record, also where there is none."""
+        """Record writers count a newline after each record, also where there is none."""
         self._records += lines.count
         self._bytes += len(lines.text) + (not lines.text.endswith(b"\n"))
 
@@ -230,7 +230,7 @@ class _Ingestion:
             _log.warning("bad records skipped: %d; numbers of records count from %s", skipped, spans.start)
 
     def _write(self, spans: _Spans) -> dict[str, FilePosition]:
-        """As many lines as a transaction takes. Returns the positions behind them, of every file.
+        """As many lines as a transaction takes. Returns the positions after them, of every file.
 
         Also of files not begun yet: the newest delta of the progress table is then all that a reader needs.
         """

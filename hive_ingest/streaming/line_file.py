@@ -1,4 +1,4 @@
-"""A file of records, one a line, read from any byte on in bounded memory; and how it is known again."""
+"""A file of records, one on each line, read from any offset in bounded memory; and how it is recognised later."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ MAX_LINE_BYTES = 256 << 20
 class FilePosition:
     """How far a file has been committed: the position of its source.
 
-    `offset` is the byte behind the last whole record, `records` how many lie before it (bad ones that were
-    skipped too), `fingerprint` a digest of some of the bytes before it.
+    `offset` is the byte after the last whole record, `records` the number of records before it (including skipped
+    ones), `fingerprint` a digest of some of the bytes before it.
     """
 
     offset: int = 0
@@ -44,21 +44,21 @@ class FilePosition:
         if isinstance(value, Mapping) and value.keys() == {"offset", "records", "fingerprint"}:
             return cls(**value)
         raise SinkConflict(
-            f"the progress of source {source!r} is no position in a file but {value!r}: another pipeline uses the "
+            f"the progress of source {source!r} is not a position in a file but {value!r}: another pipeline uses the "
             "same sink; use another sink name"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Whole lines in a row. Only the last line of a file may lack its newline."""
+    """Consecutive whole lines. Only the last line of a file may lack its newline."""
 
     text: bytes
     count: int
 
 
 class LineFile:
-    """A file of lines at a path or location. Its name, without the folder, is what tells it from others.
+    """A file of lines at a path or location, identified by its name without the folder.
 
     `size_bytes` is that of now. Raises StreamingIOFailure when it cannot be opened.
 
@@ -112,7 +112,7 @@ class LineFile:
         """The byte at which line `number` (from 0) starts; the size of the file when it has no such line."""
         return sum(len(lines.text) for lines in self.lines(0, number)) if number else 0
 
-    # -- known again -------------------------------------------------------------------------------
+    # -- recognised later ----------------------------------------------------------------------------
 
     def position(self, offset: int, records: int) -> FilePosition:
         """With the fingerprint of the file as it is now."""
@@ -126,14 +126,14 @@ class LineFile:
             if size < position.offset:
                 self._conflict(position, f"now it has only {size} bytes: it was cut off or replaced")
             if _fingerprint(file, position.offset) != position.fingerprint:
-                self._conflict(position, "what stands there now is something else: it was replaced or edited")
+                self._conflict(position, "they are different now: it was replaced or edited")
             if size > position.offset > 0 and file.read_at(1, position.offset - 1) != b"\n":
                 self._conflict(position, "its last line, then without a newline, has been continued since")
 
     def _conflict(self, position: FilePosition, why: str) -> None:
         raise SinkConflict(
             f"{self.location!r}: the first {position.offset} bytes ({position.records} records) of a file named "
-            f"{self.name!r} are committed already, but {why}. Give another file another name; to load it anew under "
+            f"{self.name!r} are committed already, but {why}. Give another file another name; to load it again under "
             "this one, use another sink name"
         )
 

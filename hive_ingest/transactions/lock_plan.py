@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from hive_ingest.errors import LockTimeout
-from hive_ingest.model import DataOperationType, LockComponent, LockInfo, LockType, TableName
+from hive_ingest.model import DataOperationType, LockComponent, LockInfo, LockLevel, LockType, TableName
 
 _WRITES = (DataOperationType.INSERT, DataOperationType.UPDATE, DataOperationType.DELETE)
 
@@ -37,6 +37,14 @@ class LockPlan:
         return tuple(
             replace(component, operation_type=DataOperationType.NO_TXN, is_dynamic_partition_write=False)
             for component in self.components
+        )
+
+    @property
+    def turn(self) -> LockComponent:
+        """A lock that overwrites of the data table take, and nobody else: its table exists in locks alone."""
+        database, table = self.tables[0].database, f"{self.tables[0].table}__overwrite"
+        return LockComponent(
+            LockType.EXCLUSIVE, LockLevel.TABLE, database, table, operation_type=DataOperationType.NO_TXN
         )
 
     @property

@@ -37,6 +37,12 @@ class LockWait:
         self.seconds = seconds
         self._deadline = time.monotonic() + seconds
 
+    def on(self, table: TableName) -> LockWait:
+        """The same wait, for a lock on another table."""
+        other = LockWait(self._client, [table], self.seconds)
+        other._deadline = self._deadline
+        return other
+
     @property
     def is_over(self) -> bool:
         return time.monotonic() >= self._deadline

@@ -25,9 +25,11 @@ from hive_ingest.errors import LockTimeout, NoSuchTxn, StreamingError, TxnAborte
 from hive_ingest.faults import reach
 from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import (
+    LockId,
     LockInfo,
     LockRequest,
     LockState,
+    LockType,
     TableName,
     TxnId,
     WriteId,
@@ -84,6 +86,8 @@ class TransactionOpener:
         self._lock = threading.Lock()
         self._ahead: deque[TxnId] = deque()
         self._idle_since = now()
+        #: The transaction that holds the turn of overwrites, where one is needed.
+        self._turn: TxnId | None = None
 
     @property
     def remaining(self) -> int:
@@ -101,6 +105,15 @@ class TransactionOpener:
             TooManyOpenTxns, MetastoreUnavailable: From the metastore.
         """
         wait = LockWait(self._client, self._plan.tables, self._settings.lock_wait_seconds, self._plan.on_blocked)
+        try:
+            if self._plan.is_overwrite and self._client.checks_write_conflicts:
+                self._take_turn(wait)
+            return self._begin(is_overtaken, wait)
+        except BaseException:
+            self._end_turn(self._client)
+            raise
+
+    def _begin(self, is_overtaken: Callable[[LockedTransaction], bool], wait: LockWait) -> LockedTransaction:
         locks_first = self._plan.is_overwrite
         begun_again, reason = 0, ""
         while True:
@@ -113,13 +126,13 @@ class TransactionOpener:
                         return locked
             except (TxnAborted, NoSuchTxn) as error:
                 # Fetched ahead and timed out since (the machine slept), or aborted by an operator: take the next.
-                self.abort(txn_id, "gone before it was begun", first_error=error)
+                self._abort(txn_id, "gone before it was begun", self._client, error)
                 begun_again, reason = begun_again + 1, str(error)
             except BaseException as error:
-                self.abort(txn_id, f"begin failed: {type(error).__name__}", first_error=error)
+                self._abort(txn_id, f"begin failed: {type(error).__name__}", self._client, error)
                 raise
             else:
-                self.abort(txn_id, "its write id may be older than an overwrite's; begun again")
+                self._abort(txn_id, "its write id may be older than an overwrite's; begun again", self._client, None)
                 locks_first = True
                 if locked is not None:
                     begun_again, reason = begun_again + 1, "a transaction with a higher write id committed before it"
@@ -146,8 +159,11 @@ class TransactionOpener:
         answer = self._client.lock(request)
         if answer.state is not LockState.ACQUIRED:
             reach("lock_waiting")
+            writers = self._writers_before(answer.lock_id) if self._turn is not None else ()
             if not wait.acquires(answer):
                 raise self._timeout_error(wait.blockers(answer.lock_id), wait, begun_again)
+            if writers and any(map(self._client.get_valid_txns().is_valid, writers)):
+                raise TxnAborted("another writer committed while it waited, and the server would refuse its commit")
         write_ids = self._allocate_write_ids(txn_id)
         self._register(txn_id)
         return self._with_snapshots(txn_id, write_ids)
@@ -179,6 +195,37 @@ class TransactionOpener:
             error.add_note(f"{times_begun_again(begun_again)} meanwhile")
         return error
 
+    # -- turns of overwrites -----------------------------------------------------------------------
+
+    def _take_turn(self, wait: LockWait) -> None:
+        """Wait until no other overwrite of ours is open, in a transaction whose only purpose that is.
+
+        For servers that check write conflicts: there an overwrite must be opened after the one before it has
+        committed, so it cannot wait for that one with a transaction of its own. Raises LockTimeout.
+        """
+        (txn_id,) = self._client.open_txns(1, agent_info=self._plan.agent_info)
+        self._turn = txn_id
+        self._heartbeater.watch([txn_id])
+        component = self._plan.turn
+        wait = wait.on(TableName(component.database, str(component.table)))
+        answer = self._client.lock(LockRequest((component,), txn_id, agent_info=self._plan.agent_info))
+        if not wait.acquires(answer):
+            raise self._plan.timeout_error(wait.blockers(answer.lock_id), wait.seconds)
+
+    def _end_turn(self, client: MetastoreClient) -> None:
+        txn_id, self._turn = self._turn, None
+        if txn_id is not None:
+            self._heartbeater.forget([txn_id])
+            try:
+                client.abort_txns([txn_id], reason="its overwrite has ended")
+            except StreamingError as error:
+                _log.warning("transaction %d could not be aborted, it will time out: %s", txn_id, error)
+
+    def _writers_before(self, lock_id: LockId) -> set[TxnId]:
+        """Those of others, such as an UPDATE by Hive, whose commit would be a conflict with ours."""
+        locks = self._client.show_locks(self._plan.tables[0])
+        return {lock.txn_id for lock in locks if lock.lock_id < lock_id and lock.type is not LockType.SHARED_READ}
+
     # -- ids ---------------------------------------------------------------------------------------
 
     def _next_txn(self) -> TxnId:
@@ -188,7 +235,9 @@ class TransactionOpener:
                 if txn_id not in self._heartbeater.lost:
                     return txn_id
                 self._heartbeater.forget([txn_id])
-        opened = self._client.open_txns(self._batch_size, agent_info=self._plan.agent_info)
+        # A turn is worth nothing to a transaction that was opened before it.
+        count = 1 if self._turn is not None else self._batch_size
+        opened = self._client.open_txns(count, agent_info=self._plan.agent_info)
         reach("after_open_txns")
         self._heartbeater.watch(opened)
         with self._lock:
@@ -199,14 +248,19 @@ class TransactionOpener:
     def ended(self) -> None:
         """A transaction has ended: from now on the ones ahead are idle."""
         self._idle_since = now()
+        self._end_turn(self._client)
 
     def give_back_idle(self, client: MetastoreClient) -> None:
         """An open transaction holds up all cleaning, so none is kept for long without work."""
         if now() - self._idle_since >= self._settings.max_idle_seconds:
-            self.give_back(client)
+            self._give_back_ahead(client)
 
     def give_back(self, client: MetastoreClient) -> None:
-        """Abort all transactions that were fetched and not begun."""
+        """Abort all transactions that were opened and not begun."""
+        self._end_turn(client)
+        self._give_back_ahead(client)
+
+    def _give_back_ahead(self, client: MetastoreClient) -> None:
         with self._lock:
             idle = list(self._ahead)
             self._ahead.clear()
@@ -214,11 +268,30 @@ class TransactionOpener:
             self._heartbeater.forget(idle)
             client.abort_txns(idle, reason="fetched ahead and not used")
 
-    def abort(self, txn_id: TxnId, reason: str, *, first_error: BaseException | None = None) -> None:
-        """Abort; with `first_error`, an error of this call is logged and does not hide that one."""
+    def abort(
+        self,
+        txn_id: TxnId,
+        reason: str,
+        *,
+        first_error: BaseException | None = None,
+        client: MetastoreClient | None = None,
+    ) -> None:
+        """Abort a transaction that was begun.
+
+        Args:
+            txn_id: Its id.
+            reason: For the metastore's log and SHOW TRANSACTIONS.
+            first_error: What led here. An error of this call is logged then, and does not hide it.
+            client: The calling thread's own, if that is not the owner's.
+        """
+        client = client or self._client
+        self._end_turn(client)
+        self._abort(txn_id, reason, client, first_error)
+
+    def _abort(self, txn_id: TxnId, reason: str, client: MetastoreClient, first_error: BaseException | None) -> None:
         self._heartbeater.forget([txn_id])
         try:
-            self._client.abort_txns([txn_id], reason=reason)
+            client.abort_txns([txn_id], reason=reason)
         except StreamingError as error:
             if first_error is None:
                 raise

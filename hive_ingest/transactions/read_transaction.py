@@ -22,6 +22,7 @@ from hive_ingest.model import (
 from hive_ingest.transactions.heartbeat import Heartbeater
 from hive_ingest.transactions.lock_errors import lock_timeout
 from hive_ingest.transactions.lock_wait import LockWait
+from hive_ingest.transactions.reaper import Guard
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ class ReadTransaction:
         """Raises LockTimeout (nothing stays open then), and what the metastore raises."""
         self._client = client
         self._table = table
+        self._guard: Guard | None = None
         self._heartbeater = Heartbeater(client, name="hive-ingest-reader-heartbeat")
         self.is_open = True
         (self.txn_id,) = client.open_txns(1, agent_info=agent_info, txn_type=TxnType.READ_ONLY)
@@ -47,6 +49,15 @@ class ReadTransaction:
         except BaseException as error:
             self.abort(error)
             raise
+
+    def end_with(self, reader: object, what: str) -> None:
+        """End it when `reader` is collected before it has ended, with a warning that names `what`."""
+        warning = f"{what} was not read to its end or closed"
+        self._guard = Guard(reader, self._client, self._end_forgotten, what, warning)
+
+    def _end_forgotten(self, client: MetastoreClient) -> None:
+        if self._end():
+            client.abort_txn(self.txn_id, reason="reader: was not closed")
 
     def check(self) -> None:
         """Raises TxnAborted when a heartbeat found the transaction gone, because files may go with it."""
@@ -91,6 +102,8 @@ class ReadTransaction:
         """False when it was ended before."""
         was_open, self.is_open = self.is_open, False
         if was_open:
+            if self._guard is not None:
+                self._guard.release()
             self._heartbeater.stop()
         return was_open
 

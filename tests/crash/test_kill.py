@@ -86,6 +86,7 @@ def test_killed_at_any_step_and_restarted_every_row_is_there_once(
     assert ids(ms, TABLE) == list(range(ROWS))
 
 
+@pytest.mark.one_embedded
 @pytest.mark.parametrize("point", FAULT_POINTS)
 def test_an_error_at_any_step_leaves_all_or_nothing_and_the_restart_completes_it(
     ms: MetastoreClient, address: Address, warehouse: Path, point: str

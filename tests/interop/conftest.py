@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,18 +15,6 @@ from tests.spark.fixtures import install_spark, start_driver
 __all__ = ["install_spark", "start_driver"]
 
 _numbers = itertools.count(1)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `--dist=loadgroup` one process has the tests of a version, so that each Hive is started once."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("3.1.3" if _is_of_hive_3(item) else "4.0.1"))
-
-
-def _is_of_hive_3(item: pytest.Item) -> bool:
-    parameters = item.callspec.id if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ""
-    return any(name in parameters for name in ("hive313", "3.1.3")) or "hive313" in getattr(item, "fixturenames", ())
 
 
 Metastores = Callable[[str], RealMetastore]

@@ -10,7 +10,7 @@ from pathlib import Path
 _scratch = tempfile.TemporaryDirectory(prefix="checkpoints-")
 
 
-def plan_batches(folder: Path, query_id: str = "q", batches: int = 20, *, planned_ms: int = 1) -> str:
+def plan_batches(folder: Path, query_id: str = "q", batches: int = 100, *, planned_ms: int = 1) -> str:
     """A checkpoint in which the first batches are planned, at a time of their own; its path."""
     (folder / "offsets").mkdir(parents=True, exist_ok=True)
     (folder / "metadata").write_text(json.dumps({"id": query_id}))

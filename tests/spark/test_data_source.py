@@ -183,3 +183,26 @@ def test_filters_are_not_pushed_unless_asked_for(warehouse: Warehouse, spark: Sp
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     read = warehouse.read(spark, "web.days")
     assert ids(read.where("id = 1").union(read.where("id = 2"))) == [1, 2]
+
+
+# -- errors ------------------------------------------------------------------------------------------
+
+#: Of what Spark shows of an error: its own first line, two of a traceback, the message, and an SQL state.
+MOST_LINES = 7
+
+
+def test_an_error_is_a_message_and_not_the_traceback_of_a_worker(spark: SparkSession, warehouse: Warehouse) -> None:
+    """Bad options and bad values came below 20 lines of a Python worker's frames."""
+    warehouse.client.create_table("web.short", columns={"id": "bigint", "msg": "varchar(3)"})
+    good, bad = (spark.range(5).selectExpr("id", f"'{text}' msg") for text in ("abc", "abcdef"))
+    for message, fails in {
+        "no option 'nonsense' for writing": lambda: warehouse.write(good, "web.short", nonsense=1),
+        "no option 'nonsense' for reading": lambda: warehouse.read(spark, "web.short", nonsense=1),
+        "column 'msg': a text that is too long": lambda: warehouse.write(bad, "web.short"),
+        "there is no database 'nowhere'": lambda: warehouse.write(good, "nowhere.short"),
+        "there is no table web.nowhere": lambda: warehouse.read(spark, "web.nowhere"),
+    }.items():
+        with pytest.raises(PySparkException, match=message) as caught:
+            fails()
+        shown = str(caught.value).partition("JVM stacktrace")[0].strip().splitlines()
+        assert len(shown) <= MOST_LINES, "\n".join(shown)

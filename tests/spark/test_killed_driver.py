@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from hive_ingest.connection import StreamingConnection
@@ -65,6 +66,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.one_embedded
 def test_a_driver_killed_at_any_step_leaves_whole_batches_and_the_restart_every_row_once(
     spark: SparkSession,
     install_spark: Install,

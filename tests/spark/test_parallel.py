@@ -122,6 +122,24 @@ def test_a_partition_larger_than_a_file_goes_to_several_tasks(
     assert len({tuple(row["row__id"].values()) for row in found}) == 80_000
 
 
+def test_a_large_partition_of_a_micro_batch_goes_to_several_tasks(
+    spark: SparkSession, client: MetastoreClient, tables: Tables, tmp_path: Path
+) -> None:
+    """There Spark switches off the adaptive execution that measures rows."""
+    table, text = tables.create("t", "parts"), "concat('row ', id)"
+    rows = spark.range(0, 60_000, 1, 8).selectExpr("id", f"rpad({text}, 60, uuid()) text", "'p0' part")
+    rows.write.json(str(tmp_path / "input"))
+    spark.conf.set("spark.sql.files.maxPartitionBytes", str(MIB))
+    stream = spark.readStream.schema("id bigint, text string, part string").json(str(tmp_path / "input"))
+    sink = HiveSink(metastore=client, table=table, target_file_bytes=MIB)
+    query = sink.start(stream, checkpoint=str(tmp_path / "checkpoint"), trigger={"availableNow": True})
+    query.awaitTermination()
+    assert sink.last_batch is not None
+    assert sink.last_batch.tasks >= 3
+    found = hi.read_table(client, table, columns=["id"])["id"].to_pylist()
+    assert_once(found, list(range(60_000)))
+
+
 def test_many_small_inputs_are_few_files_and_every_input_is_read_by_a_task_of_its_own(
     spark: SparkSession, client: MetastoreClient, tables: Tables
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,9 @@ from hive_ingest.errors import ConfigurationError, SinkConflict, UnsupportedFeat
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.streaming.spark import BatchStats, HiveSink
 from hive_ingest.streaming.spark.progress import SparkPosition
+from tests.services.spark_versions import LOWEST
+from tests.spark.driver import Driver
+from tests.spark.installation import Installation
 from tests.spark.numbers import Tables, assert_once, numbered
 from tests.spark.planned import checkpoint_of
 from tests.spark.streams import Streams, streams_in
@@ -56,6 +59,30 @@ def test_a_batch_that_spark_had_not_noted_as_done_is_skipped_and_told(spark: Spa
 
     assert outcomes(streams.run(spark, stream)) == [(1, 0, True), (2, 40, False)]
     streams.assert_all_once()
+
+
+def test_on_the_lowest_version_of_spark_a_batch_is_recognised_and_another_under_its_number_refused(
+    streams: Streams, install_spark: Callable[..., Installation], start_driver: Callable[..., Driver]
+) -> None:
+    """What identifies a batch lies in Spark's interior, which changes from version to version."""
+    stream = streams.add("t")
+    streams.input.add_batches(2)
+    spark = install_spark(version=LOWEST)
+
+    def drive() -> str:
+        return streams.drive(start_driver, spark).wait().out
+
+    drive()
+    streams.forget_last_commit(stream)
+    out = drive()
+    assert "batch web.t 1 skipped" in out
+    assert "ended web.t" in out
+    streams.assert_all_once()
+
+    forget_batch(Path(streams.checkpoint(stream)), 1)
+    streams.input.add_batches(1)
+    assert "planned again" in drive()
+    assert_once(streams.ids(stream), list(range(80)))
 
 
 def test_at_least_once_doubles_a_replayed_batch_and_must_be_asked_for_by_name(

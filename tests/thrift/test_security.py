@@ -54,7 +54,7 @@ def test_plain_talk_to_a_server_that_wants_tls_ends_in_time(secured_metastore: S
 def test_the_password_is_shown_nowhere(secured_metastore: SecuredMetastore) -> None:
     options = secured_metastore.options()
     with connect_metastore(secured_metastore.server.uri, **options) as client:
-        assert options["password"] not in f"{client!r} {client.uri} {vars(client)} {client._channel.options}"  # type: ignore[attr-defined]
+        assert options["password"] not in f"{client!r} {client.uri} {vars(client)} {client._context.channel.options}"  # type: ignore[attr-defined]
 
 
 def test_the_time_out_is_the_servers_own(secured_metastore: SecuredMetastore) -> None:

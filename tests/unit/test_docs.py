@@ -15,7 +15,7 @@ import hive_ingest.metastore_client
 import hive_ingest.record_writer
 from hive_ingest.config import StreamingSettings
 from hive_ingest.metastore_client.embedded.options import EmbeddedOptions
-from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
+from hive_ingest.record_writer import RecordListWriter, StrictDelimitedInputWriter, StrictJsonWriter
 from hive_ingest.streaming.spark.target import HiveTarget
 
 ROOT = Path(__file__).parents[2]
@@ -29,11 +29,12 @@ def test_every_option_is_in_the_limits_with_its_default(options: type) -> None:
             _check_default(option.name, option.default)
 
 
-@pytest.mark.parametrize("writer", [StrictJsonWriter, StrictDelimitedInputWriter])
-def test_the_sizes_of_text_are_in_the_limits_with_their_defaults(writer: type) -> None:
-    parameters = inspect.signature(writer).parameters
-    for name in ("max_record_bytes", "block_bytes"):
-        _check_default(name, parameters[name].default)
+def test_the_sizes_of_records_are_in_the_limits_with_their_defaults() -> None:
+    for writer in (StrictJsonWriter, StrictDelimitedInputWriter):
+        parameters = inspect.signature(writer).parameters
+        for name in ("max_record_bytes", "block_bytes"):
+            _check_default(name, parameters[name].default)
+    _check_default("block_records", inspect.signature(RecordListWriter).parameters["block_records"].default)
 
 
 def test_the_sizes_of_spark_are_in_the_limits_with_their_defaults() -> None:
@@ -45,8 +46,8 @@ def test_the_sizes_of_spark_are_in_the_limits_with_their_defaults() -> None:
 def _check_default(name: str, value: object) -> None:
     text = (ROOT / "docs" / "limits.md").read_text("utf-8")
     [shown] = re.findall(rf"^\| `{name}` \| ([^|]+) \|", text, re.MULTILINE)
-    if shown.endswith(" MiB"):
-        assert int(shown.split()[0]) << 20 == value, name
+    if size := re.match(r"(\d+) MiB\b", shown):
+        assert int(size[1]) << 20 == value, name
     else:
         assert shown.replace(",", "") == str(value), name
 

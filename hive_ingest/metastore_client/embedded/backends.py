@@ -241,8 +241,12 @@ class PostgresBackend(Backend):
             "statement": _milliseconds(options.statement_timeout_seconds),
             "idle": _milliseconds(options.idle_in_transaction_timeout_seconds),
         }
-        with connection.cursor() as cursor:
-            cursor.execute(_PREPARE_SESSION, limits)
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(_PREPARE_SESSION, limits)
+        except BaseException:
+            connection.close()  # the pool forgets a connection that it could not prepare
+            raise
 
     def failure(self, error: BaseException) -> Failure:
         state = getattr(error, "sqlstate", None) or ""

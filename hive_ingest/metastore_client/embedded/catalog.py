@@ -145,7 +145,7 @@ def _clear_in(table: SqlTable, database_column: str, table_column: str) -> Delet
 
 
 _RENAME = tuple(_rename_in(*named) for named in _NAMED)
-# What a dropped table of the new name left behind.
+# What a dropped table of the new name left.
 _CLEAR_WRITE_IDS = tuple(_clear_in(*named) for named in _NAMED if named[0] in (t.TXN_TO_WRITE_ID, t.NEXT_WRITE_ID))
 
 

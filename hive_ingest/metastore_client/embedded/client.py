@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Self
 
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client.embedded.backends import backend_for
@@ -24,21 +24,9 @@ from hive_ingest.metastore_client.embedded.snapshots import Snapshots
 from hive_ingest.metastore_client.embedded.transactions import Transactions
 from hive_ingest.metastore_client.embedded.uris import MetastoreUri, check_warehouse, parse_uri
 from hive_ingest.metastore_client.embedded.write_ids import WriteIds
+from hive_ingest.metastore_client.forwarding import by
 from hive_ingest.metastore_client.locations import normal_location
 from hive_ingest.model import TableName, TxnId, WriteId
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def _by(part: str, method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[EmbeddedMetastoreClient, P], R]:
-    """A call of the client that one of its parts answers."""
-
-    def call(self: EmbeddedMetastoreClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return method(getattr(self, part), *args, **kwargs)
-
-    functools.update_wrapper(call, method)
-    return call
 
 
 class EmbeddedMetastoreClient:
@@ -62,45 +50,45 @@ class EmbeddedMetastoreClient:
 
     # -- the catalog -------------------------------------------------------------------------------
 
-    create_database = _by("_databases", Databases.create_database)
-    get_database = _by("_databases", Databases.get_database)
-    get_databases = _by("_databases", Databases.get_databases)
-    alter_database = _by("_databases", Databases.alter_database)
-    drop_database = _by("_databases", Databases.drop_database)
-    create_table = _by("_tables", Tables.create_table)
-    get_table = _by("_tables", Tables.get_table)
-    get_tables = _by("_tables", Tables.get_tables)
-    alter_table = _by("_tables", Tables.alter_table)
-    drop_table = _by("_tables", Tables.drop_table)
-    add_partitions = _by("_partitions", Partitions.add_partitions)
-    get_partition = _by("_partitions", Partitions.get_partition)
-    get_partitions_by_names = _by("_partitions", Partitions.get_partitions_by_names)
-    list_partitions = _by("_partitions", Partitions.list_partitions)
-    list_partition_names = _by("_partitions", Partitions.list_partition_names)
-    get_partitions_by_filter = _by("_partitions", Partitions.get_partitions_by_filter)
-    alter_partition = _by("_partitions", Partitions.alter_partition)
-    drop_partition = _by("_partitions", Partitions.drop_partition)
+    create_database = by("_databases", Databases.create_database)
+    get_database = by("_databases", Databases.get_database)
+    get_databases = by("_databases", Databases.get_databases)
+    alter_database = by("_databases", Databases.alter_database)
+    drop_database = by("_databases", Databases.drop_database)
+    create_table = by("_tables", Tables.create_table)
+    get_table = by("_tables", Tables.get_table)
+    get_tables = by("_tables", Tables.get_tables)
+    alter_table = by("_tables", Tables.alter_table)
+    drop_table = by("_tables", Tables.drop_table)
+    add_partitions = by("_partitions", Partitions.add_partitions)
+    get_partition = by("_partitions", Partitions.get_partition)
+    get_partitions_by_names = by("_partitions", Partitions.get_partitions_by_names)
+    list_partitions = by("_partitions", Partitions.list_partitions)
+    list_partition_names = by("_partitions", Partitions.list_partition_names)
+    get_partitions_by_filter = by("_partitions", Partitions.get_partitions_by_filter)
+    alter_partition = by("_partitions", Partitions.alter_partition)
+    drop_partition = by("_partitions", Partitions.drop_partition)
 
     # -- the transaction manager -------------------------------------------------------------------
 
-    open_txns = _by("_transactions", Transactions.open_txns)
-    heartbeat_txn_range = _by("_transactions", Transactions.heartbeat_txn_range)
-    add_dynamic_partitions = _by("_transactions", Transactions.add_dynamic_partitions)
-    abort_txn = _by("_transactions", Transactions.abort_txn)
-    abort_txns = _by("_transactions", Transactions.abort_txns)
-    commit_txn = _by("_commits", Commits.commit_txn)
-    allocate_table_write_ids = _by("_write_ids", WriteIds.allocate_table_write_ids)
-    raise_write_ids = _by("_write_ids", WriteIds.raise_write_ids)
-    get_valid_write_ids = _by("_write_ids", WriteIds.get_valid_write_ids)
-    get_valid_txns = _by("_snapshots", Snapshots.get_valid_txns)
-    get_open_txns_info = _by("_snapshots", Snapshots.get_open_txns_info)
-    add_write_ids_to_min_history = _by("_snapshots", Snapshots.add_write_ids_to_min_history)
-    lock = _by("_locks", Locks.lock)
-    check_lock = _by("_locks", Locks.check_lock)
-    unlock = _by("_locks", Locks.unlock)
-    heartbeat = _by("_locks", Locks.heartbeat)
-    show_locks = _by("_locks", Locks.show_locks)
-    run_housekeeping = _by("_housekeeping", Housekeeping.run)
+    open_txns = by("_transactions", Transactions.open_txns)
+    heartbeat_txn_range = by("_transactions", Transactions.heartbeat_txn_range)
+    add_dynamic_partitions = by("_transactions", Transactions.add_dynamic_partitions)
+    abort_txn = by("_transactions", Transactions.abort_txn)
+    abort_txns = by("_transactions", Transactions.abort_txns)
+    commit_txn = by("_commits", Commits.commit_txn)
+    allocate_table_write_ids = by("_write_ids", WriteIds.allocate_table_write_ids)
+    raise_write_ids = by("_write_ids", WriteIds.raise_write_ids)
+    get_valid_write_ids = by("_write_ids", WriteIds.get_valid_write_ids)
+    get_valid_txns = by("_snapshots", Snapshots.get_valid_txns)
+    get_open_txns_info = by("_snapshots", Snapshots.get_open_txns_info)
+    add_write_ids_to_min_history = by("_snapshots", Snapshots.add_write_ids_to_min_history)
+    lock = by("_locks", Locks.lock)
+    check_lock = by("_locks", Locks.check_lock)
+    unlock = by("_locks", Locks.unlock)
+    heartbeat = by("_locks", Locks.heartbeat)
+    show_locks = by("_locks", Locks.show_locks)
+    run_housekeeping = by("_housekeeping", Housekeeping.run)
 
     # -- about itself ------------------------------------------------------------------------------
 
@@ -147,13 +135,18 @@ class EmbeddedMetastoreClient:
 
     @functools.cached_property
     def metastore_id(self) -> str:
-        """What tells this metastore from all others: a UUID, made with its tables."""
+        """A UUID that distinguishes this metastore from others, made with its tables."""
         return str(self._context.sessions.query(GET_METASTORE_ID)[0][0])
 
     @property
     def remembers_overtakers(self) -> bool:
         """True: MIN_HISTORY_LEVEL is always kept."""
         return True
+
+    @property
+    def checks_write_conflicts(self) -> bool:
+        """False: that is left to locks, as on Hive 4."""
+        return False
 
     @property
     def wants_write_notifications(self) -> bool:
@@ -212,7 +205,7 @@ class EmbeddedMetastoreClient:
 def _new_warehouse(address: MetastoreUri, given: str | None) -> str:
     """The warehouse of a metastore that is being made; makes the folder."""
     if given is None and not address.is_sqlite:
-        raise ConfigurationError("no warehouse: give the folder in which databases and tables shall lie")
+        raise ConfigurationError("no warehouse: give the folder in which databases and tables are stored")
     location = given or normal_location(str(address.path.parent / "warehouse"))
     make_folders([location])
     return location

@@ -150,16 +150,27 @@ class FolderTasks:
         self._sessions = sessions
 
     def finish(self) -> None:
-        """All tasks. One that fails is logged and stays, for the next who comes by."""
-        # Moves first: what is to be removed may lie in a folder that is moved, and is known by its new place.
-        for task in sorted(self._sessions.query(_ALL), key=lambda task: task[1] != _MOVE):
+        """All tasks. One that fails is logged and stays, for the next who comes by.
+
+        The statement itself is committed, so nothing is raised that looks like its failure.
+        """
+        try:
+            # Moves first: what is to be removed may lie in a folder that is moved, and is known by its new place.
+            tasks = sorted(self._sessions.query(_ALL), key=lambda task: task[1] != _MOVE)
+        except StreamingError as error:
+            _log.warning("folders of dropped and renamed tables are still to be moved or removed: %s", error)
+            return
+        for task in tasks:
             try:
-                trash = self._sessions.run(lambda session, task=task: _start(session, task[0]))  # type: ignore[misc]
-                if trash is not None:
-                    LocalStore().delete_folder(str(trash))
-                    self._sessions.run(lambda session, task=task: _end(session, task[0]))  # type: ignore[misc]
-            except StreamingError as error:
+                self._do(task[0])
+            except (StreamingError, OSError) as error:
                 _log.warning("%s is still to be moved or removed: %s", task[2], error)
+
+    def _do(self, task_id: int) -> None:
+        trash = self._sessions.run(lambda session: _start(session, task_id))
+        if trash is not None:
+            LocalStore().delete_folder(str(trash))
+            self._sessions.run(lambda session: _end(session, task_id))
 
 
 def _start(session: Session, task_id: int) -> Path | None:

@@ -237,7 +237,9 @@ class Sessions:
 def _final_error(kind: Failure, backend: Backend, said: str, *, outcome_unknown: bool) -> MetastoreError:
     where = str(backend.uri)
     if kind is Failure.FOREIGN:
-        return MetastoreSchemaError(f"{where} is no metastore ({said}): give the address of a new or an empty database")
+        return MetastoreSchemaError(
+            f"{where} is not a metastore ({said}): give the address of a new or an empty database"
+        )
     if outcome_unknown:
         return MetastoreUnavailable(f"{where} broke while it committed, so the outcome is unknown ({said}): call again")
     if kind is Failure.BROKEN:

@@ -71,5 +71,5 @@ def text_in(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
 
 
 def one_of(column: ColumnElement[str], *values: str) -> ColumnElement[bool]:
-    """`column IN (…)` over constants; SQLAlchemy's own IN is written out anew at each execution."""
+    """`column IN (…)` over constants; SQLAlchemy's own IN is expanded again at each execution."""
     return or_(*(column == value for value in values))

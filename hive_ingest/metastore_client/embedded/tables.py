@@ -194,7 +194,7 @@ SCHEMA_VERSION = _table("HIVE_INGEST_SCHEMA", Column("VERSION", Integer, primary
 
 # -- the catalog, in a compact schema of its own; lists and maps are JSON ------------------------------
 
-#: SQLite gives ids of dropped rows out again unless told otherwise; a sink remembers its table by id.
+#: SQLite gives ids of dropped rows out again unless AUTOINCREMENT is set; a sink remembers its table by id.
 _ID = BigInteger().with_variant(Integer, "sqlite")
 
 DBS = _table("DBS", _text("DB_NAME", key=True), _text("DB_LOCATION_URI"), _text("DB_COMMENT"), _text("DB_PARAMS"))
@@ -238,7 +238,7 @@ Index("PART_LOCATION_IDX", PARTITIONS.c.LOCATION, postgresql_using="hash")  # a 
 
 # -- ours, since version 2 ---------------------------------------------------------------------------
 
-#: One row: what tells this metastore from all others, and from none of its copies.
+#: One row: what distinguishes this metastore from others; a copy keeps it.
 METASTORE_ID = _table("HIVE_INGEST_METASTORE_ID", _text("MI_UUID", key=True))
 
 #: Folders that a committed DDL statement still has to move or to remove. Whoever comes by finishes what a killed

@@ -125,7 +125,7 @@ def read_only(txn_id: TxnId) -> InvalidTransactionState:
 
 
 def not_open(session: Session, txn_id: TxnId, row: Row | None) -> NoSuchTxn | TxnAborted:
-    """What to tell about a transaction that is not open; `row` is its state, if it has one."""
+    """The error for a transaction that is not open; `row` is its state, if it has one."""
     if row is not None and row[0] == _ABORTED:
         reason = abort_reason(row[2], row[3]) or "by a call of abort_txn"
         return TxnAborted(f"transaction {txn_id} is aborted ({reason}): nothing of it is visible, begin a new one")

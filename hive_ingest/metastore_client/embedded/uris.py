@@ -41,7 +41,7 @@ class MetastoreUri:
     def __str__(self) -> str:
         url = self.url
         query = {key: value for key, value in url.query.items() if not _is_secret(key)}
-        # Made anew: URL.set(password=None) would keep the password.
+        # A new URL: URL.set(password=None) would keep the password.
         shown = URL.create(url.drivername, url.username, None, url.host, url.port, url.database, query)
         return shown.render_as_string(hide_password=False)
 
@@ -109,7 +109,7 @@ def _texts(query: Mapping[str, str | tuple[str, ...]]) -> list[str]:
 def check_warehouse(uri: MetastoreUri, warehouse: str) -> str:
     """The warehouse's location. Raises ConfigurationError: empty, or not local under SQLite."""
     if not warehouse:
-        raise ConfigurationError("no warehouse: give the folder in which databases and tables shall lie")
+        raise ConfigurationError("empty warehouse: give the folder in which databases and tables are stored")
     location = normal_location(warehouse)
     if uri.is_sqlite and local_path(location) is None:
         raise ConfigurationError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ import tenacity
 
 from hive_ingest.errors import ConnectionMisuse, MetastoreError, MetastoreUnavailable, StreamingError
 from hive_ingest.metastore_client.thrift.addresses import Address
-from hive_ingest.metastore_client.thrift.failures import AnswerLost, HungUp
+from hive_ingest.metastore_client.thrift.failures import HungUp, NoAnswer
 from hive_ingest.metastore_client.thrift.options import ThriftOptions
 from hive_ingest.metastore_client.thrift.versions import ServerVersion, parse_version
 from hive_ingest.metastore_client.thrift.wire import Wire
@@ -29,16 +30,22 @@ _LONGEST_PAUSE_SECONDS = 2.0
 _HANG_UPS = 3
 
 
+#: Connections kept open without work. As many as there are calls at once are opened, and closed again.
+_IDLE_WIRES = 4
+
+
 class Channel:
-    """To any of several servers of one metastore. Used from one thread at a time."""
+    """To any of several servers of one metastore. Threads may share it: each call has a connection to itself."""
 
     def __init__(self, addresses: Sequence[Address], options: ThriftOptions) -> None:
         self.addresses = tuple(addresses)
         self.options = options
-        self._order = list(addresses)
+        order = list(addresses)
         if options.uri_selection == "random":
-            random.shuffle(self._order)
-        self._wire: Wire | None = None
+            random.shuffle(order)
+        self._order = tuple(order)
+        # Without a lock: append and pop of a deque are atomic, and a call may come from a finaliser amid another one.
+        self._idle: deque[Wire] = deque()
         self._version: ServerVersion | None = None
         self._pid = os.getpid()
         self._is_closed = False
@@ -46,7 +53,7 @@ class Channel:
     @property
     def version(self) -> ServerVersion:
         """Of the server that is connected; connects if none is."""
-        self._connected(self.options.retry_seconds, self.options.connect_timeout_seconds)
+        self._give_back(self._take(self.options.retry_seconds, self.options.connect_timeout_seconds))
         assert self._version is not None
         return self._version
 
@@ -84,46 +91,67 @@ class Channel:
         return _retrying(retry)(attempt)
 
     def _once(self, name: str, arguments: tuple[Any, ...], timeout_seconds: float, retry_seconds: float) -> Any:
-        wire = self._connected(retry_seconds, min(timeout_seconds, self.options.connect_timeout_seconds))
+        wire = self._take(retry_seconds, min(timeout_seconds, self.options.connect_timeout_seconds))
         try:
-            return wire.call(name, arguments, timeout_seconds)
-        except AnswerLost:
-            self._drop()
+            answer = wire.call(name, arguments, timeout_seconds)
+        except NoAnswer:
+            wire.close()
             raise
         except StreamingError:
-            raise  # an answer: the wire is as good as before
-        except BaseException:
-            self._drop()  # interrupted half-way: the answer would be taken for that of the next call
+            self._give_back(wire)  # an answer: the wire is as good as before
             raise
+        except BaseException:
+            wire.close()  # interrupted half-way: the answer would be taken for that of the next call
+            raise
+        self._give_back(wire)
+        return answer
 
     # -- connecting --------------------------------------------------------------------------------
 
-    def _connected(self, retry_seconds: float, timeout_seconds: float) -> Wire:
+    def _take(self, retry_seconds: float, timeout_seconds: float) -> Wire:
+        """A connection for one call: the one that was used last, or a new one."""
         if self._is_closed:
             raise ConnectionMisuse("this metastore client is closed: connect again")
         if self._pid != os.getpid():
-            self._drop()  # the parent goes on using it
             self._pid = os.getpid()
-        if self._wire is not None and self._wire.is_stale():
-            self._drop()
-        if self._wire is None:
-            self._wire, self._version = _retrying(retry_seconds)(lambda: self._open_any(timeout_seconds))
-        return self._wire
+            self._drop_idle()  # the parent goes on using them
+        while (wire := self._pop()) is not None:
+            if not wire.is_stale():
+                return wire
+            wire.close()
+        opened: Wire
+        opened, self._version = _retrying(retry_seconds)(lambda: self._open_any(timeout_seconds))
+        return opened
+
+    def _pop(self) -> Wire | None:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def _give_back(self, wire: Wire) -> None:
+        if len(self._idle) >= _IDLE_WIRES:
+            wire.close()
+            return
+        self._idle.append(wire)
+        if self._is_closed:
+            self._drop_idle()
 
     def _open_any(self, timeout_seconds: float) -> tuple[Wire, ServerVersion]:
         """Each server once, the one that answered last first."""
         failures = []
-        for address in list(self._order):
+        order = self._order
+        for number, address in enumerate(order):
             try:
                 found = self._open(address, timeout_seconds)
             except MetastoreUnavailable as error:
                 failures.append(error)
-                self._order.append(self._order.pop(0))
                 continue
+            self._order = order[number:] + order[:number]
             return found
-        told = "; ".join(map(str, failures))
+        reported = "; ".join(map(str, failures))
         raise MetastoreUnavailable(
-            f"no metastore can be reached: {told}. Check the addresses, and that the service runs"
+            f"no metastore can be reached: {reported}. Check the addresses, and that the service runs"
         ) from failures[-1]
 
     def _open(self, address: Address, timeout_seconds: float) -> tuple[Wire, ServerVersion]:
@@ -137,15 +165,14 @@ class Channel:
             wire.close()
             raise
 
-    def _drop(self) -> None:
-        if self._wire is not None:
-            self._wire.close()
-            self._wire = None
+    def _drop_idle(self) -> None:
+        while (wire := self._pop()) is not None:
+            wire.close()
 
     def close(self) -> None:
-        """Idempotent."""
+        """Idempotent. A call that another thread is making goes on to its end."""
         self._is_closed = True
-        self._drop()
+        self._drop_idle()
 
 
 def _retrying(seconds: float) -> Callable[[Callable[[], Any]], Any]:

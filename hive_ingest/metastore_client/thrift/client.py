@@ -2,41 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from hive_ingest.config import parse_seconds
-from hive_ingest.metastore_client.thrift.addresses import Address, parse_addresses
+from hive_ingest.metastore_client.forwarding import by
+from hive_ingest.metastore_client.thrift.addresses import parse_addresses
 from hive_ingest.metastore_client.thrift.channel import Channel
-from hive_ingest.metastore_client.thrift.locks import LockCalls
-from hive_ingest.metastore_client.thrift.notifications import NotificationCalls
+from hive_ingest.metastore_client.thrift.databases import Databases
+from hive_ingest.metastore_client.thrift.locks import Locks
+from hive_ingest.metastore_client.thrift.notifications import Notifications
 from hive_ingest.metastore_client.thrift.options import ThriftOptions, uris_of_hive_site
-from hive_ingest.metastore_client.thrift.partitions import PartitionCalls
+from hive_ingest.metastore_client.thrift.part import Context
+from hive_ingest.metastore_client.thrift.partitions import Partitions
+from hive_ingest.metastore_client.thrift.tables import Tables
+from hive_ingest.metastore_client.thrift.transactions import Transactions
 
-#: A server without the setting (there is none) is taken to have Hive's default.
-_DEFAULT_TIMEOUT = "300s"
 
-
-class ThriftMetastoreClient(LockCalls, PartitionCalls, NotificationCalls):
+class ThriftMetastoreClient:
     """One client of a real metastore; made by `connect_metastore`.
 
-    It is used from one thread at a time; after a fork the child's first call opens a connection of its own.
+    Many threads may share it. After a fork the child's calls open connections of their own.
     """
 
-    def __init__(self, addresses: Sequence[Address], warehouse: str, options: ThriftOptions) -> None:
-        self._channel = Channel(addresses, options)
-        self._warehouse = warehouse
-        self._txn_timeout_seconds: float | None = None
-        self._metastore_id: str | None = None
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._transactions = Transactions(context)
+        self._notifications = Notifications(context)
+        self._locks = Locks(context, self._transactions)
+        self._databases = Databases(context, self._locks)
+        self._tables = Tables(context, self._locks, self._databases)
+        self._partitions = Partitions(context, self._locks, self._tables)
+
+    # -- the catalog -------------------------------------------------------------------------------
+
+    create_database = by("_databases", Databases.create_database)
+    get_database = by("_databases", Databases.get_database)
+    get_databases = by("_databases", Databases.get_databases)
+    alter_database = by("_databases", Databases.alter_database)
+    drop_database = by("_databases", Databases.drop_database)
+    create_table = by("_tables", Tables.create_table)
+    get_table = by("_tables", Tables.get_table)
+    get_tables = by("_tables", Tables.get_tables)
+    alter_table = by("_tables", Tables.alter_table)
+    drop_table = by("_tables", Tables.drop_table)
+    add_partitions = by("_partitions", Partitions.add_partitions)
+    get_partition = by("_partitions", Partitions.get_partition)
+    get_partitions_by_names = by("_partitions", Partitions.get_partitions_by_names)
+    list_partitions = by("_partitions", Partitions.list_partitions)
+    list_partition_names = by("_partitions", Partitions.list_partition_names)
+    get_partitions_by_filter = by("_partitions", Partitions.get_partitions_by_filter)
+    alter_partition = by("_partitions", Partitions.alter_partition)
+    drop_partition = by("_partitions", Partitions.drop_partition)
+
+    # -- the transaction manager -------------------------------------------------------------------
+
+    open_txns = by("_transactions", Transactions.open_txns)
+    allocate_table_write_ids = by("_transactions", Transactions.allocate_table_write_ids)
+    raise_write_ids = by("_transactions", Transactions.raise_write_ids)
+    add_dynamic_partitions = by("_transactions", Transactions.add_dynamic_partitions)
+    commit_txn = by("_transactions", Transactions.commit_txn)
+    abort_txn = by("_transactions", Transactions.abort_txn)
+    abort_txns = by("_transactions", Transactions.abort_txns)
+    heartbeat_txn_range = by("_transactions", Transactions.heartbeat_txn_range)
+    get_open_txns_info = by("_transactions", Transactions.get_open_txns_info)
+    get_valid_txns = by("_transactions", Transactions.get_valid_txns)
+    get_valid_write_ids = by("_transactions", Transactions.get_valid_write_ids)
+    add_write_ids_to_min_history = by("_transactions", Transactions.add_write_ids_to_min_history)
+    lock = by("_locks", Locks.lock)
+    check_lock = by("_locks", Locks.check_lock)
+    unlock = by("_locks", Locks.unlock)
+    heartbeat = by("_locks", Locks.heartbeat)
+    show_locks = by("_locks", Locks.show_locks)
+    add_write_notification_log = by("_notifications", Notifications.add_write_notification_log)
+
+    @property
+    def wants_write_notifications(self) -> bool:
+        """Whether the server has `hive.metastore.dml.events` on; asked of it once. Version 3 has no such call."""
+        return self._notifications.wants_write_notifications
+
+    # -- about itself ------------------------------------------------------------------------------
 
     @classmethod
     def connect(cls, uri: str, warehouse: str, arguments: Mapping[str, Any]) -> Self:
         """Raises ConfigurationError, MetastoreUnavailable, MetastoreError, UnsupportedFeature (before Hive 3)."""
         addresses = parse_addresses(uris_of_hive_site() if uri == "thrift://" else uri)
-        client = cls(addresses, warehouse, ThriftOptions.load(arguments))
+        client = cls(Context(Channel(addresses, ThriftOptions.load(arguments)), warehouse))
         try:
-            client._txn_timeout_seconds = client._ask_timeout()
+            client._context.txn_timeout_seconds  # noqa: B018 - asked for early, while the address is at hand
         except BaseException:
             client.close()
             raise
@@ -45,48 +99,41 @@ class ThriftMetastoreClient(LockCalls, PartitionCalls, NotificationCalls):
     @property
     def uri(self) -> str:
         """The addresses, as they were given."""
-        return ",".join(map(str, self._channel.addresses))
+        return ",".join(map(str, self._context.channel.addresses))
 
     @property
     def metastore_id(self) -> str:
-        """The UUID of the server's database, asked of the server once."""
-        if self._metastore_id is None:
-            self._metastore_id = str(self._channel.call("get_metastore_db_uuid", is_repeatable=True))
-        return self._metastore_id
+        """The UUID of the metastore's database, asked of the server once."""
+        return self._context.metastore_id
 
     @property
     def server_version(self) -> str:
-        """As the server tells it: "4.0.1"; servers of version 3 all say "3.0"."""
-        return self._version.text
+        """As the server reports it: "4.0.1"; servers of version 3 all say "3.0"."""
+        return self._context.channel.version.text
 
     @property
     def remembers_overtakers(self) -> bool:
-        """True for servers of version 3. No call tells what a later one does, so it counts as forgetful."""
-        return self._version.always_keeps_history_level
+        """True for servers of version 3. Later servers do not report it, so it is taken for false."""
+        return self._context.channel.version.always_keeps_history_level
+
+    @property
+    def checks_write_conflicts(self) -> bool:
+        """True for servers of version 3, which do not know `exclWriteEnabled`."""
+        return self._context.channel.version.always_checks_write_conflicts
 
     @property
     def txn_timeout_seconds(self) -> float:
         """How long a transaction lives without a heartbeat (`hive.txn.timeout`), asked of the server once."""
-        if self._txn_timeout_seconds is None:
-            self._txn_timeout_seconds = self._ask_timeout()
-        return self._txn_timeout_seconds
-
-    def _ask_timeout(self) -> float:
-        setting = ("hive.txn.timeout", _DEFAULT_TIMEOUT)
-        return parse_seconds(self._channel.call("get_config_value", *setting, is_repeatable=True))
+        return self._context.txn_timeout_seconds
 
     def clone(self) -> Self:
-        """Another client of the same metastore, for another thread; it connects at its first call."""
-        other = type(self)(self._channel.addresses, self._warehouse, self._channel.options)
-        other._txn_timeout_seconds = self._txn_timeout_seconds
-        other._metastore_id = self._metastore_id
-        other._uses_min_history = self._uses_min_history
-        other._wants_notifications = self._wants_notifications
-        return other
+        """Another client of the same metastore, closed on its own; it connects at its first call."""
+        channel = self._context.channel
+        return type(self)(replace(self._context, channel=Channel(channel.addresses, channel.options)))
 
     def close(self) -> None:
         """Idempotent. Every later call raises ConnectionMisuse."""
-        self._channel.close()
+        self._context.channel.close()
 
     def __enter__(self) -> Self:
         return self

@@ -6,15 +6,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from hive_ingest.errors import AlreadyExists, InvalidOperation, NoSuchObject
+from hive_ingest.metastore_client.ddl_locks import exclusive_lock, on_database
 from hive_ingest.metastore_client.table_checks import database_name
 from hive_ingest.metastore_client.thrift.convert import to_database
 from hive_ingest.metastore_client.thrift.idl import idl
-from hive_ingest.metastore_client.thrift.part import ClientPart
+from hive_ingest.metastore_client.thrift.locks import Locks
+from hive_ingest.metastore_client.thrift.part import Context, Part
 from hive_ingest.model import DEFAULT_DATABASE, Database
 
 
-class DatabaseCalls(ClientPart):
+class Databases(Part):
     """The calls about databases."""
+
+    def __init__(self, context: Context, locks: Locks) -> None:
+        super().__init__(context)
+        self._locks = locks
 
     def create_database(
         self,
@@ -27,7 +33,7 @@ class DatabaseCalls(ClientPart):
     ) -> Database:
         """Raises AlreadyExists, ConfigurationError. Without `location` it lies where the server puts it."""
         lower = database_name(name)
-        where = location or (f"{self._warehouse.rstrip('/')}/{lower}.db" if self._warehouse else None)
+        where = location or (f"{self._context.warehouse.rstrip('/')}/{lower}.db" if self._context.warehouse else None)
         new = idl().Database(name=lower, description=comment, locationUri=where, parameters=dict(properties or {}))
         if self._version.has_managed_locations:
             new.managedLocationUri = where
@@ -65,13 +71,18 @@ class DatabaseCalls(ClientPart):
         self._channel.call("alter_database", old.name, found, is_repeatable=False)
 
     def drop_database(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
-        """Raises NoSuchObject, InvalidOperation when it still has tables and `cascade` is false, or is `default`."""
+        """Drop under an EXCLUSIVE lock.
+
+        Raises NoSuchObject, LockTimeout, InvalidOperation (`default`, or it has tables and `cascade` is false).
+        """
         lower = database_name(name)
         if lower == DEFAULT_DATABASE:
             raise InvalidOperation("the database 'default' cannot be dropped")
+        what, wait = f"drop database {lower}", self._channel.options.ddl_lock_wait_seconds
         try:
             self._get_database(lower)  # Hive 3 fails inside when it is not there
-            self._channel.call("drop_database", lower, True, cascade, is_repeatable=if_exists)
+            with exclusive_lock(self._locks, what, on_database(lower), wait_seconds=wait):
+                self._channel.call("drop_database", lower, True, cascade, is_repeatable=if_exists)
         except NoSuchObject:
             if not if_exists:
                 raise

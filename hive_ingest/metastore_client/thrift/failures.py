@@ -41,11 +41,11 @@ class ServerFailed(MetastoreError):
     """The server answered that the call failed inside it: nothing of the call is under way any more."""
 
 
-class AnswerLost(MetastoreUnavailable):
+class NoAnswer(MetastoreUnavailable):
     """The call was sent and no answer came: whether it took effect is not known."""
 
 
-class HungUp(AnswerLost):
+class HungUp(NoAnswer):
     """The connection ended instead."""
 
 
@@ -58,7 +58,7 @@ def server_error(call: str, server: str, error: TException) -> StreamingError:
     if isinstance(error, TApplicationException):
         return _application_error(call, server, error)
     name, message = type(error).__name__, str(getattr(error, "message", "") or "")
-    return _named(name, message, call, server) or MetastoreError(_told(call, server, message or name))
+    return _named(name, message, call, server) or MetastoreError(_reported(call, server, message or name))
 
 
 def _application_error(call: str, server: str, error: TApplicationException) -> StreamingError:
@@ -66,7 +66,7 @@ def _application_error(call: str, server: str, error: TApplicationException) -> 
     if error.type == TApplicationException.UNKNOWN_METHOD:
         return UnknownCall(f"{server} has no call {call}: its version is too old for this, or too new")
     if _TOO_MANY_OPEN in message:
-        return TooManyOpenTxns(_told(call, server, message))
+        return TooManyOpenTxns(_reported(call, server, message))
     return _named("", message, call, server) or ServerFailed(
         f"{call} failed inside the metastore {server} ({message}): its log says why"
     )
@@ -79,10 +79,10 @@ def _named(name: str, message: str, call: str, server: str) -> StreamingError | 
         name, message = wrapped[1], wrapped[2]
     if name == "NoSuchTxnException":
         message += ": it was never opened, has ended, or is no longer remembered"
-    return _ERRORS[name](_told(call, server, message)) if name in _ERRORS else None
+    return _ERRORS[name](_reported(call, server, message)) if name in _ERRORS else None
 
 
-def _told(call: str, server: str, message: str) -> str:
+def _reported(call: str, server: str, message: str) -> str:
     # Only the first line is for people: a Java trace may follow.
     first = next(iter(message.strip().splitlines()), "refused without a word")[:_LONGEST_MESSAGE]
     return f"{call}: {first} (says the metastore {server})"

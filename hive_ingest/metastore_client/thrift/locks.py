@@ -9,13 +9,18 @@ from hive_ingest.identity import this_host
 from hive_ingest.metastore_client.lock_checks import check_component
 from hive_ingest.metastore_client.thrift.convert import to_lock_info, to_lock_response
 from hive_ingest.metastore_client.thrift.idl import idl
-from hive_ingest.metastore_client.thrift.transactions import MAX_TEXT, TransactionCalls
+from hive_ingest.metastore_client.thrift.part import Context, Part
+from hive_ingest.metastore_client.thrift.transactions import MAX_TEXT, Transactions
 from hive_ingest.metastore_client.thrift.versions import ServerVersion
 from hive_ingest.model import LockComponent, LockId, LockInfo, LockRequest, LockResponse, TableName, TxnId
 
 
-class LockCalls(TransactionCalls):
+class Locks(Part):
     """The calls about locks."""
+
+    def __init__(self, context: Context, transactions: Transactions) -> None:
+        super().__init__(context)
+        self._transactions = transactions
 
     def lock(self, request: LockRequest) -> LockResponse:
         """ACQUIRED, or WAITING for others: then ask with check_lock. Objects that do not exist can be locked.
@@ -43,7 +48,7 @@ class LockCalls(TransactionCalls):
 
     def unlock(self, lock_id: LockId) -> None:
         """Release a lock outside a transaction, or give up one that is WAITING. Idempotent. Raises TxnOpen."""
-        # Hive's own message tells the transaction's id, too.
+        # Hive's own message names the transaction's id, too.
         try:
             self._channel.call("unlock", idl().UnlockRequest(lockid=lock_id), is_repeatable=True)
         except NoSuchLock:
@@ -52,7 +57,7 @@ class LockCalls(TransactionCalls):
     def heartbeat(self, *, txn_id: TxnId | None = None, lock_id: LockId | None = None) -> None:
         """Raises NoSuchTxn, TxnAborted, NoSuchLock."""
         request = idl().HeartbeatRequest(lockid=lock_id or None, txnid=txn_id or None)
-        self._call_heartbeat("heartbeat", request)
+        self._transactions.call_heartbeat("heartbeat", request)
 
     def show_locks(self, table: str | TableName | None = None) -> list[LockInfo]:
         """All locks, held and waited for, or those on one table."""

@@ -1,29 +1,27 @@
-"""What the server's event listeners, replication above all, are told of a write."""
+"""Write notifications for the server's event listeners, replication above all."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from hive_ingest.metastore_client.thrift.idl import idl
-from hive_ingest.metastore_client.thrift.part import ClientPart
+from hive_ingest.metastore_client.thrift.part import Part
 from hive_ingest.model import TableName, TxnId, WriteId
 
 _DML_EVENTS = "hive.metastore.dml.events"
 
 
-class NotificationCalls(ClientPart):
+class Notifications(Part):
     """The calls about events."""
-
-    _wants_notifications: bool | None = None
 
     @property
     def wants_write_notifications(self) -> bool:
         """Whether the server has `hive.metastore.dml.events` on; asked of it once. Version 3 has no such call."""
-        if self._wants_notifications is None:
-            self._wants_notifications = self._version.has_write_notifications and (
+        if self._context.wants_notifications is None:
+            self._context.wants_notifications = self._version.has_write_notifications and (
                 self._channel.call("get_config_value", _DML_EVENTS, "false", is_repeatable=True).lower() == "true"
             )
-        return self._wants_notifications
+        return self._context.wants_notifications
 
     def add_write_notification_log(
         self,
@@ -33,7 +31,7 @@ class NotificationCalls(ClientPart):
         files: Sequence[str],
         partition_values: Sequence[str] = (),
     ) -> None:
-        """Tell listeners of the files (URIs in delta or base folders) of one table or partition, before the commit.
+        """Notify listeners of the files (URIs in delta or base folders) of one table or partition, before the commit.
 
         Sent once. Checksums are left empty, as Java leaves them where the file system has none.
         """

@@ -7,6 +7,7 @@ from typing import Any
 
 from hive_ingest.acid.names import partition_name
 from hive_ingest.errors import AlreadyExists, InvalidOperation, MetastoreError, NoSuchObject
+from hive_ingest.metastore_client.ddl_locks import exclusive_lock, on_table
 from hive_ingest.metastore_client.partition_filter import parse_filter
 from hive_ingest.metastore_client.thrift.convert import (
     from_columns,
@@ -15,7 +16,9 @@ from hive_ingest.metastore_client.thrift.convert import (
     to_partition,
 )
 from hive_ingest.metastore_client.thrift.idl import idl
-from hive_ingest.metastore_client.thrift.tables import TableCalls
+from hive_ingest.metastore_client.thrift.locks import Locks
+from hive_ingest.metastore_client.thrift.part import Context, Part
+from hive_ingest.metastore_client.thrift.tables import Tables
 from hive_ingest.model import DEFAULT_PARTITION_NAME, Partition, TableName
 
 #: Partitions of one call, so that no answer grows beyond what a server and its database can make.
@@ -25,8 +28,12 @@ _MOST_PARTS = 32_767
 _ALL = -1
 
 
-class PartitionCalls(TableCalls):
+class Partitions(Part):
     """The calls about partitions. Values are texts in the order of the keys; null and empty ones are the same."""
+
+    def __init__(self, context: Context, locks: Locks, tables: Tables) -> None:
+        super().__init__(context)
+        self._locks, self._tables = locks, tables
 
     def add_partitions(
         self, table: str | TableName, values: Sequence[Sequence[str]], *, if_not_exists: bool = False
@@ -37,7 +44,7 @@ class PartitionCalls(TableCalls):
         values as keys).
         """
         name = TableName.of(table)
-        found = self._get_table(name)
+        found = self._tables.get_hive_table(name)
         wanted = {_name(name, found, each): tuple(value or DEFAULT_PARTITION_NAME for value in each) for each in values}
         if len(wanted) < len(values) and not if_not_exists:
             raise AlreadyExists(f"{name}: the same partition is named twice in one call")
@@ -56,7 +63,7 @@ class PartitionCalls(TableCalls):
     def get_partition(self, table: str | TableName, values: Sequence[str]) -> Partition:
         """Raises NoSuchObject."""
         name = TableName.of(table)
-        partition = _name(name, self._get_table(name), values)
+        partition = _name(name, self._tables.get_hive_table(name), values)
         found = self.get_partitions_by_names(name, [partition])
         if not found:
             raise NoSuchObject(f"{name} has no partition {partition!r}: add it first, or correct the values")
@@ -83,7 +90,7 @@ class PartitionCalls(TableCalls):
     def list_partition_names(self, table: str | TableName, *, max_parts: int = -1) -> list[str]:
         """All, or the first `max_parts`, sorted."""
         name = TableName.of(table)
-        self._get_table(name)  # Hive 3 knows no partitions of a table that is not there
+        self._tables.get_hive_table(name)  # Hive 3 knows no partitions of a table that is not there
         most = max_parts if 0 <= max_parts <= _MOST_PARTS else _ALL
         names = sorted(self._channel.call("get_partition_names", name.database, name.table, most, is_repeatable=True))
         return names if max_parts < 0 else names[:max_parts]
@@ -94,7 +101,7 @@ class PartitionCalls(TableCalls):
         Raises ConfigurationError, which shows where the filter cannot be read.
         """
         name = TableName.of(table)
-        keys = to_columns(self._get_table(name).partitionKeys)
+        keys = to_columns(self._tables.get_hive_table(name).partitionKeys)
         matches = parse_filter(filter, keys)
         where = (name.database, name.table, filter, _ALL)
         try:
@@ -109,7 +116,7 @@ class PartitionCalls(TableCalls):
     def alter_partition(self, table: str | TableName, partition: Partition) -> None:
         """Replace columns and properties. Raises NoSuchObject, InvalidOperation (another location)."""
         name = TableName.of(table)
-        wanted = _name(name, self._get_table(name), partition.values)
+        wanted = _name(name, self._tables.get_hive_table(name), partition.values)
         where = (name.database, name.table, [wanted])
         found = self._channel.call("get_partitions_by_names", *where, is_repeatable=True)
         if not found:
@@ -130,13 +137,15 @@ class PartitionCalls(TableCalls):
         delete_data: bool = True,
         if_exists: bool = False,
     ) -> None:
-        """Raises NoSuchObject."""
+        """Drop under an EXCLUSIVE lock. Raises NoSuchObject, LockTimeout."""
         name = TableName.of(table)
-        partition = _name(name, self._get_table(name), values)
+        partition = _name(name, self._tables.get_hive_table(name), values)
         texts = [value or DEFAULT_PARTITION_NAME for value in values]
         arguments = (name.database, name.table, texts, delete_data, idl().EnvironmentContext(properties={}))
+        what, wait = f"drop partition {partition} of {name}", self._channel.options.ddl_lock_wait_seconds
         try:
-            self._channel.call("drop_partition_with_environment_context", *arguments, is_repeatable=if_exists)
+            with exclusive_lock(self._locks, what, on_table(name, partition), wait_seconds=wait):
+                self._channel.call("drop_partition_with_environment_context", *arguments, is_repeatable=if_exists)
         except NoSuchObject as error:
             if not if_exists:
                 raise NoSuchObject(f"{name} has no partition {partition!r} ({error})") from error

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from hive_ingest.errors import AlreadyExists, InvalidOperation, NoSuchObject
+from hive_ingest.metastore_client.ddl_locks import exclusive_lock, needs_exclusive_lock, on_table
 from hive_ingest.metastore_client.table_checks import check_change, new_table
 from hive_ingest.metastore_client.thrift.convert import change_table, from_new_table, to_table
-from hive_ingest.metastore_client.thrift.databases import DatabaseCalls
+from hive_ingest.metastore_client.thrift.databases import Databases
 from hive_ingest.metastore_client.thrift.idl import idl
+from hive_ingest.metastore_client.thrift.locks import Locks
+from hive_ingest.metastore_client.thrift.part import Context, Part
 from hive_ingest.metastore_client.thrift.versions import PROCESSOR_CAPABILITIES
-from hive_ingest.model import Column, Table, TableName, columns_of
+from hive_ingest.model import Column, LockId, Table, TableName, columns_of
 
 
-class TableCalls(DatabaseCalls):
+class Tables(Part):
     """The calls about tables."""
+
+    def __init__(self, context: Context, locks: Locks, databases: Databases) -> None:
+        super().__init__(context)
+        self._locks, self._databases = locks, databases
 
     def create_table(
         self,
@@ -52,7 +60,7 @@ class TableCalls(DatabaseCalls):
             if not if_not_exists:
                 raise AlreadyExists(f"table {new.name} is there already: use it, or pass if_not_exists=True") from error
         except (InvalidOperation, NoSuchObject):
-            self.get_database(new.name.database)  # Hive 3 calls a missing database an invalid object
+            self._databases.get_database(new.name.database)  # Hive 3 calls a missing database an invalid object
             raise
         return self.get_table(new.name)
 
@@ -67,9 +75,9 @@ class TableCalls(DatabaseCalls):
 
     def get_table(self, table: str | TableName) -> Table:
         """Raises NoSuchObject."""
-        return to_table(self._get_table(TableName.of(table)), self._version)
+        return to_table(self.get_hive_table(TableName.of(table)), self._version)
 
-    def _get_table(self, name: TableName) -> Any:
+    def get_hive_table(self, name: TableName) -> Any:
         """As the server gives it."""
         t = idl()
         request = t.GetTableRequest(
@@ -90,16 +98,21 @@ class TableCalls(DatabaseCalls):
     def alter_table(self, table: str | TableName, new: Table) -> Table:
         """Replace columns, properties, owner; rename when `new.name` differs. Returns what is stored.
 
-        What this package does not know of a table stays as it is. Raises NoSuchObject, AlreadyExists (the new name),
+        A rename, and any change of columns but adding some at the end, happens under an EXCLUSIVE lock. What this
+        package does not know of a table stays as it is. Raises NoSuchObject, LockTimeout, AlreadyExists (the new name),
         InvalidOperation (partition keys, buckets, location, or no longer transactional).
         """
         name = TableName.of(table)
-        found = self._get_table(name)
+        found = self.get_hive_table(name)
         old = to_table(found, self._version)
         changed = dataclasses.replace(new, location=new.location or old.location, columns=columns_of(new.columns))
         check_change(old, changed)
         try:
-            self._alter(name, change_table(found, changed))
+            if needs_exclusive_lock(old, changed):
+                with self._exclusive_lock(f"alter table {name}", name, new.name):
+                    self._alter(name, change_table(found, changed))
+            else:
+                self._alter(name, change_table(found, changed))
         except InvalidOperation as error:
             if new.name != name and self._exists(new.name):
                 raise AlreadyExists(f"table {new.name} is there already: drop it, or choose another name") from error
@@ -122,18 +135,23 @@ class TableCalls(DatabaseCalls):
         self._channel.call("alter_table_req", request, is_repeatable=False)
 
     def drop_table(self, table: str | TableName, *, delete_data: bool = True, if_exists: bool = False) -> None:
-        """Raises NoSuchObject."""
+        """Drop under an EXCLUSIVE lock. Raises NoSuchObject, LockTimeout."""
         name = TableName.of(table)
         arguments = (name.database, name.table, delete_data, idl().EnvironmentContext(properties={}))
         try:
-            self._channel.call("drop_table_with_environment_context", *arguments, is_repeatable=if_exists)
+            with self._exclusive_lock(f"drop table {name}", name):
+                self._channel.call("drop_table_with_environment_context", *arguments, is_repeatable=if_exists)
         except NoSuchObject:
             if not if_exists:
                 raise
 
+    def _exclusive_lock(self, what: str, *names: TableName) -> AbstractContextManager[LockId]:
+        components = [on_table(name) for name in dict.fromkeys(names)]
+        return exclusive_lock(self._locks, what, *components, wait_seconds=self._channel.options.ddl_lock_wait_seconds)
+
     def _exists(self, name: TableName) -> bool:
         try:
-            self._get_table(name)
+            self.get_hive_table(name)
         except NoSuchObject:
             return False
         return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,9 +18,9 @@ from hive_ingest.errors import (
 )
 from hive_ingest.identity import this_host
 from hive_ingest.metastore_client.thrift.convert import to_txn_info, to_valid_txns, to_valid_write_ids
-from hive_ingest.metastore_client.thrift.failures import AnswerLost, ServerFailed
+from hive_ingest.metastore_client.thrift.failures import NoAnswer, ServerFailed
 from hive_ingest.metastore_client.thrift.idl import idl
-from hive_ingest.metastore_client.thrift.part import ClientPart
+from hive_ingest.metastore_client.thrift.part import Part
 from hive_ingest.model import (
     CommitKeyValue,
     DataOperationType,
@@ -36,15 +35,15 @@ from hive_ingest.model import (
 )
 
 _KEY_PREFIX = "_meta"
+#: What `raise_write_ids` takes at most, and by one call.
+_MOST_SKIPPED, _SKIPPED_AT_ONCE = 1_000_000, 500
 _MIN_HISTORY = "hive.txn.use.minhistorywriteid"
 #: Of the columns for users, hosts and agents: a longer text makes the server fail.
 MAX_TEXT = 128
 
 
-class TransactionCalls(ClientPart):
+class Transactions(Part):
     """The calls about transactions, what they write, and what readers see."""
-
-    _uses_min_history: bool | None = None
 
     def open_txns(
         self,
@@ -80,12 +79,37 @@ class TransactionCalls(ClientPart):
         except MetastoreUnavailable:
             raise
         except MetastoreError as error:
-            # Servers tell of a transaction that is not open only as an internal error, or by hanging up.
+            # Servers report a transaction that is not open only as an internal error, or by closing the connection.
             raise self._not_open(txn_ids) or error from error
         return sorted(
             (TxnToWriteId(TxnId(entry.txnId), WriteId(entry.writeId)) for entry in answer.txnToWriteIds),
             key=lambda entry: entry.txn_id,
         )
+
+    def raise_write_ids(self, table: str | TableName, at_least: WriteId) -> None:
+        """Hand out no write id below `at_least` from now on; those that are skipped count as committed.
+
+        Hive's own `seed_write_id` (version 4) fails once the table has write ids, so they are taken, each by a
+        transaction that commits nothing.
+
+        Raises:
+            UnsupportedFeature: More than a million ids would have to be skipped.
+        """
+        name = TableName.of(table)
+        missing = at_least - 1 - self.get_valid_write_ids([name])[0].high_water_mark
+        if missing > _MOST_SKIPPED:
+            raise UnsupportedFeature(
+                f"{name}: {missing:,} write ids would have to be taken one by one to reach {at_least}: raise NWI_NEXT "
+                "of the table's row in NEXT_WRITE_ID in the metastore's database instead"
+            )
+        last = 0
+        while last < at_least - 1:
+            wanted = min(_SKIPPED_AT_ONCE, max(1, missing))
+            txn_ids = self.open_txns(wanted, agent_info="hive-ingest: raise write ids")
+            last = self.allocate_table_write_ids(name, txn_ids)[-1].write_id
+            missing = at_least - 1 - last
+            for txn_id in txn_ids:
+                self.commit_txn(txn_id)
 
     def _not_open(self, txn_ids: Sequence[TxnId]) -> StreamingError | None:
         """The error of the first one that is not open."""
@@ -168,7 +192,7 @@ class TransactionCalls(ClientPart):
         request = idl().AbortTxnRequest(txnid=txn_id)
         try:
             self._channel.call("abort_txn", request, is_repeatable=False)
-        except AnswerLost:
+        except NoAnswer:
             # Repeated by hand: once it is aborted, Hive may have forgotten it before it is asked again.
             try:
                 self._channel.call("abort_txn", request, is_repeatable=True)
@@ -186,17 +210,12 @@ class TransactionCalls(ClientPart):
     def heartbeat_txn_range(self, min_txn: TxnId, max_txn: TxnId) -> HeartbeatTxnRange:
         """Beat every open transaction of the closed range; raises nothing about those that are gone."""
         request = idl().HeartbeatTxnRangeRequest(min=min_txn, max=max_txn)
-        answer = self._call_heartbeat("heartbeat_txn_range", request)
+        answer = self.call_heartbeat("heartbeat_txn_range", request)
         return HeartbeatTxnRange(frozenset(map(TxnId, answer.aborted)), frozenset(map(TxnId, answer.nosuch)))
 
-    @property
-    @abstractmethod
-    def txn_timeout_seconds(self) -> float:
-        """How long a transaction lives without a heartbeat (`hive.txn.timeout`), as the server has it."""
-
-    def _call_heartbeat(self, name: str, request: Any) -> Any:
+    def call_heartbeat(self, name: str, request: Any) -> Any:
         """A heartbeat must have failed early enough for others before the time-out."""
-        share = self.txn_timeout_seconds / 6
+        share = self._context.txn_timeout_seconds / 6
         return self._channel.call(
             name, request, is_repeatable=True, timeout_seconds=share, retry_seconds=min(share, 1.0)
         )
@@ -228,7 +247,7 @@ class TransactionCalls(ClientPart):
         return [found[name] for name in names]
 
     def add_write_ids_to_min_history(self, txn_id: TxnId, write_ids: Sequence[ValidWriteIdList]) -> None:
-        """Tell what a reader's snapshot still needs (HIVE-24291), where the server goes by it; 4.2 does unless told.
+        """Register what a reader's snapshot still needs (HIVE-24291), where the server uses it; 4.2 does by default.
 
         All others keep what an open transaction may need by the transaction's own id.
         """
@@ -238,8 +257,8 @@ class TransactionCalls(ClientPart):
         self._channel.call("add_write_ids_to_min_history", txn_id, lowest, is_repeatable=True)
 
     def _goes_by_min_history(self) -> bool:
-        if self._uses_min_history is None:
-            self._uses_min_history = self._version.has_min_history and (
+        if self._context.uses_min_history is None:
+            self._context.uses_min_history = self._version.has_min_history and (
                 self._channel.call("get_config_value", _MIN_HISTORY, "false", is_repeatable=True).lower() == "true"
             )
-        return self._uses_min_history
+        return self._context.uses_min_history

@@ -1,6 +1,6 @@
 """What servers of different versions can and cannot do: all of it is here, found when a connection is made.
 
-Seen on Hive 3.1.3 and 4.0.1; `docs/metastores.md` tells users what follows from it.
+Seen on Hive 3.1.3 and 4.0.1; `docs/metastores.md` says what follows from it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PROCESSOR_CAPABILITIES = (
 class ServerVersion:
     """One version of the metastore service."""
 
-    #: As the server tells it: "4.0.1"; servers of version 3 all say "3.0".
+    #: As the server reports it: "4.0.1"; servers of version 3 all say "3.0".
     text: str
     major: int
 
@@ -52,6 +52,11 @@ class ServerVersion:
         return self.major < 4
 
     @property
+    def always_checks_write_conflicts(self) -> bool:
+        """`commit_txn` has no `exclWriteEnabled` (HIVE-19211 came with version 4)."""
+        return self.major < 4
+
+    @property
     def has_min_history(self) -> bool:
         """`add_write_ids_to_min_history`; whether the server uses it is a setting of its own (HIVE-24291)."""
         return self.major >= 4
@@ -63,7 +68,7 @@ class ServerVersion:
 
     @property
     def hangs_up_on_errors(self) -> bool:
-        """An unexpected exception in the server ends the connection instead of being told."""
+        """An unexpected exception in the server ends the connection instead of being reported."""
         return self.major < 4
 
     def lock_type(self, wanted: LockType) -> LockType:

@@ -15,7 +15,7 @@ from thriftpy2.transport import TCyBufferedTransportFactory, TSocket, TTransport
 
 from hive_ingest.errors import ConfigurationError, MetastoreError, MetastoreUnavailable
 from hive_ingest.metastore_client.thrift.addresses import Address
-from hive_ingest.metastore_client.thrift.failures import AnswerLost, HungUp, server_error
+from hive_ingest.metastore_client.thrift.failures import HungUp, NoAnswer, server_error
 from hive_ingest.metastore_client.thrift.idl import idl
 from hive_ingest.metastore_client.thrift.kerberos import Gssapi
 from hive_ingest.metastore_client.thrift.options import ThriftOptions
@@ -50,7 +50,7 @@ class Wire:
             raise
 
     def call(self, name: str, arguments: tuple[Any, ...], timeout_seconds: float) -> Any:
-        """The answer. Raises what the server says, HungUp when the connection ended, AnswerLost when none came in time.
+        """The answer. Raises what the server says, HungUp when the connection ended, NoAnswer when none came in time.
 
         After either the wire is of no more use: a late answer would be taken for that of the next call.
         """
@@ -60,11 +60,11 @@ class Wire:
         except TTransportException as error:
             raise HungUp(f"{self.address} hung up during {name}") from error
         except TimeoutError as error:
-            raise AnswerLost(f"{self.address} did not answer {name} within {timeout_seconds:g} s") from error
+            raise NoAnswer(f"{self.address} did not answer {name} within {timeout_seconds:g} s") from error
         except OSError as error:
             raise HungUp(f"the connection to {self.address} broke during {name}: {error}") from error
         except (ProtocolError, TProtocolException) as error:
-            raise AnswerLost(f"{self.address} answered {name} with something that is not Thrift: {error}") from error
+            raise NoAnswer(f"{self.address} answered {name} with something that is not Thrift: {error}") from error
         except TException as error:
             raise server_error(name, str(self.address), error) from error
 

@@ -25,7 +25,7 @@ class BatchPlan:
 
     Spark repeats a batch only from that entry. Without it (a checkpoint restored from an older copy, or one that lost
     its newest files in a crash) it plans another batch under the same id, which may hold other rows. Offsets alone do
-    not tell the two apart: that of a file source is a number of the checkpoint's own count. So the fingerprint also
+    not distinguish the two: that of a file source is a number of the checkpoint's own count. So the fingerprint also
     covers the time of planning. The entry's other fields (watermark, Spark's settings) are left out.
 
     Attributes:

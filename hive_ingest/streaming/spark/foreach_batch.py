@@ -161,15 +161,15 @@ class HiveSink:
         is then not committed, or, after an unknown outcome, found out when Spark repeats it.
         """
         reach("before_batch")
-        call = identify(df, batch_id, self._checkpoint) if self._sink is not None else None
         try:
+            call = identify(df, batch_id, self._checkpoint) if self._sink is not None else None
             with self._target.connect_metastore() as client:
                 self._refuse_second_call(client, call)
                 stats = self._run(client, df, batch_id, call.batch if call else None)
                 self._remember(client, call)
         except Py4JJavaError as error:
             _log.warning("batch %d for %s failed", batch_id, self._target.table, exc_info=True)
-            raise TxnAborted(_told_in_short(error, batch_id)) from None
+            raise TxnAborted(_short_message(error, batch_id)) from None
         self._last_batch = stats
         _log.info("%s", stats)
         if self._on_batch is not None:
@@ -230,7 +230,7 @@ _NO_RESULT_TABLES = (
 )
 
 
-def _told_in_short(error: Py4JJavaError, batch_id: int) -> str:
+def _short_message(error: Py4JJavaError, batch_id: int) -> str:
     """Without Java's stack trace.
 
     Spark looks for interruptions (SPARK-39218) in the text of what a `foreachBatch` function raises, by a regular

@@ -87,7 +87,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
     if home := os.environ.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(home)
     if command := shutil.which("java"):
-        # It may be a link or a shim: where its Java lies, only itself can tell.
+        # It may be a link or a shim: only it knows where its Java is.
         java = _probe(Path(command))
         yield "java on the PATH", java.home if java else Path(command).parents[1]
     if installed := _pip_installed():
@@ -128,7 +128,7 @@ def _settings(command: Path, options: list[str]) -> dict[str, str]:
 def _wrapped(home: Path) -> Path:
     """A JAVA_HOME in the cache whose `bin/java` runs the Java of `home`.
 
-    Its name tells what is in it, so another Java, or another version of this module, never shares it.
+    Its name says what is in it, so another Java, or another version of this module, never shares it.
     """
     real = home.resolve() / "bin" / "java"
     script = _WRAPPER.format(module=_OPTIONAL_MODULE, java=shlex.quote(str(real)))

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame
 
 from hive_ingest.errors import ConfigurationError
@@ -91,5 +91,7 @@ def _plan_of_driver(df: DataFrame, query_id: str, batch_id: int) -> BatchPlan | 
         text = jvm.java.io.ByteArrayOutputStream()
         log.serialize(entry, text)
         return BatchPlan.parse(str(text.toString("UTF-8")))
+    except Py4JJavaError:
+        raise  # the query is being stopped, or its log cannot be read
     except (Py4JError, AttributeError, TypeError):
         return None

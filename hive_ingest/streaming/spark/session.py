@@ -53,7 +53,7 @@ def refuse_unshared_warehouse(df: DataFrame, table: Table) -> None:
 
 
 def input_tasks(df: DataFrame) -> int | None:
-    """How many tasks compute `df`; None where only a run tells (Spark Connect, a plan that adapts)."""
+    """How many tasks compute `df`; None where only a run shows it (Spark Connect, a plan that adapts)."""
     if is_connect(df):
         return None
     plan: Any = df
@@ -64,7 +64,7 @@ def input_tasks(df: DataFrame) -> int | None:
 
 
 def known_bytes(df: DataFrame) -> int | None:
-    """What Spark estimates of the size of `df`; None where it has no idea, which it says by a huge number."""
+    """What Spark estimates of the size of `df`; None where it does not know, for which it gives a huge number."""
     plan: Any = df
     estimate = int(str(plan._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
     return estimate if estimate < _NO_IDEA else None

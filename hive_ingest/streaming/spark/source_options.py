@@ -1,4 +1,4 @@
-"""Options of `format("hive_ingest")`: texts by name, as Spark hands them over, checked before anything is done."""
+"""Options of `format("hive_ingest")`: strings by name, as Spark passes them, checked before anything is done."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SourceOptions:
     metastore: str = field(repr=False)  # may hold a password
     table: TableName
     warehouse: str | None = None
-    metastore_options: Mapping[str, Any] = field(default_factory=dict)
+    metastore_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def connect_metastore(self) -> MetastoreClient:
         """A client of the calling process."""
@@ -82,7 +82,7 @@ class StreamOptions(WriteOptions):
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
-    """Raises ConfigurationError: an option that is missing, unknown here, or cannot be meant."""
+    """Raises ConfigurationError: an option that is missing, unknown here, or invalid."""
     return _parse(ReadOptions, options, "reading")
 
 
@@ -135,13 +135,13 @@ def _refuse_unknown(given: Mapping[str, str], known: set[str], action: str) -> N
 def _require(values: Mapping[str, Any], action: str) -> None:
     for name, example in (("metastore", "sqlite:////data/metastore.db"), ("table", "web.alerts")):
         if name not in values:
-            raise ConfigurationError(f"{action} format('hive_ingest') wants .option({name!r}, {example!r})")
+            raise ConfigurationError(f"{action} format('hive_ingest') needs .option({name!r}, {example!r})")
     _refuse_relative("metastore", re.fullmatch(r"sqlite:///([^/].*)", values["metastore"]))
     warehouse = values.get("warehouse")
     if warehouse is not None:
         _refuse_relative("warehouse", re.fullmatch(r"([^/:]+(?:/.*)?)", warehouse))
     elif not values["metastore"].startswith("thrift:"):
-        raise ConfigurationError(f"{action} format('hive_ingest') wants .option('warehouse', '/data/warehouse')")
+        raise ConfigurationError(f"{action} format('hive_ingest') needs .option('warehouse', '/data/warehouse')")
 
 
 def _refuse_relative(name: str, path: re.Match[str] | None) -> None:

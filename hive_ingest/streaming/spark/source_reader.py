@@ -12,15 +12,15 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
+from hive_ingest.connection.checks import existing_table
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table
 from hive_ingest.reader.rows import ROW_ID_COLUMN
 from hive_ingest.reader.scan import check_readable
 from hive_ingest.reader.scan_plan import Split, plan_scan
-from hive_ingest.reader.where import parse_where
-from hive_ingest.schema import arrow_schema
 from hive_ingest.streaming.spark.pushed_filters import all_of, to_expression
+from hive_ingest.streaming.spark.short_errors import short_errors, short_errors_of
 from hive_ingest.streaming.spark.source_options import ReadOptions
 from hive_ingest.streaming.spark.types import spark_type
 
@@ -35,16 +35,16 @@ _BATCH_ROWS: Final = 65_536
 def table_schema(options: ReadOptions) -> StructType:
     """The data columns, then the partition keys, then `row__id` if it is asked for."""
     with options.connect_metastore() as client:
-        schema = _full_schema(client.get_table(options.table))
+        schema = _full_schema(existing_table(client, options.table))
     return schema if options.row_ids else StructType(schema.fields[:-1])
 
 
 def make_reader(options: ReadOptions, schema: StructType) -> DataSourceReader:
-    """Raises ConfigurationError for columns that the table has not, or has in another type; UnsupportedFeature."""
+    """Raises ConfigurationError for columns that the table lacks or has in another type; UnsupportedFeature."""
     if not options.push_filters:
         return HiveReader(options, schema)
     if not hasattr(datasource, "Filter"):
-        raise ConfigurationError("push_filters wants pyspark 4.1 or newer: use the option 'where'")
+        raise ConfigurationError("push_filters needs pyspark 4.1 or newer: use the option 'where'")
     return FilteringHiveReader(options, schema)
 
 
@@ -63,10 +63,11 @@ class HiveReader(DataSourceReader):
         self._schema = schema
         self._filters: list[Any] = []
         with options.connect_metastore() as client:
-            self._table = client.get_table(options.table)
+            self._table = existing_table(client, options.table)
         check_readable(self._table)
         _check_schema(schema, self._table)
 
+    @short_errors
     def partitions(self) -> list[InputPartition]:
         """Raises LockTimeout, and what else `plan_scan` raises."""
         with self._options.connect_metastore() as client:
@@ -78,18 +79,15 @@ class HiveReader(DataSourceReader):
             client,
             self._options.table,
             columns=[name for name in names if name != ROW_ID_COLUMN],
-            filter=all_of([*self._where(), *self._filters]),
+            where=self._options.where,
+            filter=all_of(self._filters),
             row_ids=ROW_ID_COLUMN in names,
             split_bytes=self._options.split_bytes,
             lock_wait_seconds=self._options.lock_wait_seconds,
             agent_info=_AGENT_INFO,
         )
 
-    def _where(self) -> list[Any]:
-        if self._options.where is None:
-            return []
-        return [parse_where(self._options.where, arrow_schema((*self._table.columns, *self._table.partition_keys)))]
-
+    @short_errors_of
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Raises StreamingIOFailure when a file of the snapshot is gone, CorruptFile, UnsupportedFeature."""
         if not isinstance(partition, SplitPartition):
@@ -101,7 +99,7 @@ class HiveReader(DataSourceReader):
 
 
 class FilteringHiveReader(HiveReader):
-    """Takes the filters of the query too. Spark refuses a reader with this method unless it is told to push filters."""
+    """Takes the filters of the query too. Spark refuses a reader with this method unless the session pushes filters."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
         """Those that Spark must apply itself."""
@@ -137,7 +135,7 @@ def _check_schema(schema: StructType, table: Table) -> None:
 def _misfits(field: StructField, known: Mapping[str, StructField]) -> Iterator[str]:
     found = known.get(field.name.lower())
     if found is None:
-        yield f"{field.name!r} is no column: choose from {', '.join(known)}"
+        yield f"{field.name!r} is not a column: choose from {', '.join(known)}"
     elif field.dataType != found.dataType:
         yield (
             f"{field.name!r} is read as {found.dataType.simpleString()}, not {field.dataType.simpleString()}: ask for "

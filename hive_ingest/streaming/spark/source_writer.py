@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -18,15 +19,15 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from hive_ingest.connection import StreamingConnection
-from hive_ingest.connection.checks import check_table
+from hive_ingest.connection.checks import check_table, existing_table
 from hive_ingest.connection.progress import progress_table_name
-from hive_ingest.errors import ConfigurationError, InvalidTable, NoSuchObject, UnsupportedFeature
+from hive_ingest.errors import ConfigurationError, UnsupportedFeature
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.model import Table
 from hive_ingest.record_writer import ArrowWriter, RecordSchema
 from hive_ingest.streaming.spark.progress import SPARK_SOURCE, MicroBatch, SparkPosition, is_new_batch
 from hive_ingest.streaming.spark.running_query import read_micro_batch
 from hive_ingest.streaming.spark.session import BATCH_ID, QUERY_ID
+from hive_ingest.streaming.spark.short_errors import short_errors
 from hive_ingest.streaming.spark.source_options import StreamOptions, WriteOptions
 from hive_ingest.streaming.spark.staged_rows import Job, StagedFile, StagedRows
 from hive_ingest.streaming.spark.types import plan_columns
@@ -58,17 +59,17 @@ class TaskWriter:
 
     rows: StagedRows
     schema: RecordSchema
-    options: WriteOptions
+    missing_columns: Literal["fail", "null"]
 
     @classmethod
     def plan(cls, options: WriteOptions, schema: StructType) -> TaskWriter:
         """Everything that can be wrong with the table or the DataFrame, said before the first row."""
         with options.connect_metastore() as client:
-            table = _get_table(client, options)
+            table = existing_table(client, options.table)
         check_table(table)
         plan_columns(schema, table, missing_columns=options.missing_columns)
         _refuse_instants_as_keys(schema)
-        return cls(StagedRows.of(table), RecordSchema(table.columns, table.partition_keys), options)
+        return cls(StagedRows.of(table), RecordSchema(table.columns, table.partition_keys), options.missing_columns)
 
     def stage(self, job: Job, batches: Iterable[pa.RecordBatch]) -> StagedFile | None:
         """Raises SerializationError for a row that the table cannot hold, StreamingIOFailure."""
@@ -76,7 +77,7 @@ class TaskWriter:
 
     def _shaped(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """In the table's types, so that bad rows fail here, and in parallel."""
-        writer = arrow_writer(self.options)
+        writer = arrow_writer(self.missing_columns)
         writer.bind(self.schema)
         for batch in batches:
             for block in writer.write(batch):
@@ -85,9 +86,9 @@ class TaskWriter:
             yield writer.parse(block).batch
 
 
-def arrow_writer(options: WriteOptions) -> ArrowWriter:
+def arrow_writer(missing_columns: Literal["fail", "null"]) -> ArrowWriter:
     """TimestampType comes as instants in the session's time zone."""
-    return ArrowWriter(missing_columns=options.missing_columns, unknown_fields="fail", zoned_timestamps="local")
+    return ArrowWriter(missing_columns=missing_columns, unknown_fields="fail", zoned_timestamps="local")
 
 
 class HiveBatchWriter(DataSourceArrowWriter):
@@ -101,9 +102,11 @@ class HiveBatchWriter(DataSourceArrowWriter):
         self._job = Job.new()
         self._task.rows.make_folder(self._job)
 
+    @short_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         return TaskMessage(self._task.stage(self._job, iterator))
 
+    @short_errors
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Raises TxnAborted, LockTimeout (nothing is visible), CommitOutcomeUnknown."""
         files = _files(messages)
@@ -142,10 +145,16 @@ class HiveStreamWriter(DataSourceStreamArrowWriter):
         self._task = TaskWriter.plan(options, schema)
         self._task.rows.make_folder()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For tasks, which need no metastore, and so no password of one. Spark makes another instance to commit."""
+        return {"_task": self._task}
+
+    @short_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         query_id, batch_id = _micro_batch()
         return TaskMessage(self._task.stage(Job.of_query(query_id, batch_id), iterator), query_id)
 
+    @short_errors
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Raises SinkConflict, SinkInUse, TxnAborted, LockTimeout, CommitOutcomeUnknown."""
         query_id = _query_id(messages)
@@ -196,13 +205,6 @@ def _refuse_instants_as_keys(type_: DataType, path: str = "") -> None:
 # -- the commit ------------------------------------------------------------------------------------
 
 
-def _get_table(client: MetastoreClient, options: WriteOptions) -> Table:
-    try:
-        return client.get_table(options.table)
-    except NoSuchObject as error:
-        raise InvalidTable(f"there is no table {options.table} in {client.uri}: create it first") from error
-
-
 def _connect(
     client: MetastoreClient,
     options: WriteOptions,
@@ -215,7 +217,7 @@ def _connect(
         client,
         database=options.table.database,
         table=options.table.table,
-        record_writer=arrow_writer(options),
+        record_writer=arrow_writer(options.missing_columns),
         agent_info=_AGENT_INFO,
         settings=options.settings,
         sink=sink,
@@ -256,7 +258,7 @@ def _micro_batch() -> tuple[str, int]:
     query_id, batch_id = values
     if not query_id or not batch_id:
         raise ConfigurationError(
-            f"Spark tells no query id ({QUERY_ID}) and batch id ({BATCH_ID}) to this task: write with "
+            f"this task has no query id ({QUERY_ID}) or no batch id ({BATCH_ID}): write with "
             "df.writeStream in micro-batches (no continuous trigger), or use HiveSink"
         )
     return query_id, int(batch_id)

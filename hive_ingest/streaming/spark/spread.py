@@ -45,7 +45,7 @@ class SpreadRows:
     Attributes:
         rows: In the table's columns.
         most_tasks: How many tasks there can be.
-        ids: What tells those apart.
+        ids: What distinguishes them.
         settings: Of the session, while the tasks run.
     """
 

@@ -20,6 +20,7 @@ from hive_ingest.errors import ConfigurationError
 from hive_ingest.model import Table
 from hive_ingest.record_writer import ArrowWriter
 from hive_ingest.schema import arrow_schema
+from hive_ingest.streaming.spark.short_errors import short_errors_of
 
 #: Of the DataFrame that the tasks return: one row for each.
 MESSAGE_SCHEMA = "message binary"
@@ -31,7 +32,7 @@ GROUP_COLUMN = "__hive_ingest_group"
 class WriteTask:
     """Writes one Spark partition; yields one message.
 
-    `ids` says what tells the tasks of one transaction apart: "bucket" (an unbucketed table: each owns the bucket
+    `ids` says what distinguishes the tasks of one transaction: "bucket" (an unbucketed table: each owns the bucket
     number that its partition has), "statement" (a bucketed one), or "none" (no two tasks share a group).
     """
 
@@ -40,6 +41,7 @@ class WriteTask:
     most_tasks: int
     buffer_bytes: int
 
+    @short_errors_of
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         number = self._number()
         settings = replace(self.transaction.settings, max_buffer_bytes=self.buffer_bytes, writer_threads=1)

@@ -103,7 +103,7 @@ def _struct(struct: T.StructType) -> str:
         if str(parse_type(text)) == text:
             return text
     except ConfigurationError as error:
-        raise UnsupportedFeature(f"{text} is no Hive type: {error}. Rename its fields") from error
+        raise UnsupportedFeature(f"{text} is not a Hive type: {error}. Rename its fields") from error
     raise UnsupportedFeature(f"{text} is read otherwise by Hive: rename its fields")
 
 

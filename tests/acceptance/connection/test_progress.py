@@ -246,7 +246,7 @@ def test_a_position_of_a_source_that_is_not_owned_is_refused(ms: MetastoreClient
 def test_a_position_that_is_no_json_is_refused(ms: MetastoreClient) -> None:
     with connect(ms, "a") as conn:
         conn.begin_transaction()
-        with pytest.raises(ConfigurationError, match="is no JSON value"):
+        with pytest.raises(ConfigurationError, match="is not a JSON value"):
             conn.commit_transaction(positions={"a": object()})
         conn.abort_transaction()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import threading
@@ -31,6 +32,7 @@ from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWrit
 from tests.support import connections
 from tests.support.rows import ids
 from tests.support.tables import files_of
+from tests.support.waiting import wait_until
 
 
 def record(id: int, msg: str = "m", **partition: Any) -> bytes:
@@ -134,7 +136,23 @@ def test_empty_transactions_may_commit_and_abort(ms: MetastoreClient) -> None:
             conn.abort_transaction()
             with conn.transaction():
                 conn.write([])
+                conn.write(io.BytesIO())
         assert ids(ms, f"web.{table}") == []
+
+
+@pytest.mark.parametrize("empty", [b"", "", b"\n"])
+def test_an_empty_record_does_not_vanish(ms: MetastoreClient, empty: object) -> None:
+    with connect(ms, "plain") as conn:
+        conn.begin_transaction()
+        conn.write(empty)
+        with pytest.raises(SerializationError, match="record 0"):
+            conn.commit_transaction()
+    skipping = StrictJsonWriter(on_error="skip")
+    with connect(ms, "plain", record_writer=skipping) as conn, conn.transaction():
+        conn.write([record(1), empty])
+        conn.write(empty)
+    assert conn.stats.records_skipped == 2
+    assert ids(ms, "web.plain") == [1]
 
 
 def test_an_error_in_the_with_block_aborts(ms: MetastoreClient, conn: StreamingConnection) -> None:
@@ -530,7 +548,7 @@ def test_a_dropped_or_retyped_column_stops_the_connection(
 def test_a_table_dropped_and_made_again_stops_the_connection(ms: MetastoreClient, conn: StreamingConnection) -> None:
     ms.drop_table("web.plain")
     ms.create_table("web.plain", columns={"id": "int", "msg": "string"})
-    with pytest.raises(InvalidTable, match="dropped and made again"):
+    with pytest.raises(InvalidTable, match="dropped and created again"):
         conn.begin_transaction()
 
 
@@ -580,8 +598,7 @@ def test_an_unclosed_connection_warns_and_aborts(ms: MetastoreClient) -> None:
     conn.write(record(1))
     with pytest.warns(ResourceWarning, match=r"web\.plain was not closed"):
         del conn
-    assert ms.get_valid_txns().open == ()
-    assert files_of(ms, "web.plain") == []
+    wait_until(lambda: ms.get_valid_txns().open == () and files_of(ms, "web.plain") == [])
 
 
 # -- big and small -------------------------------------------------------------------------------------

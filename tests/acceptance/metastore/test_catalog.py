@@ -171,10 +171,10 @@ def test_a_table_needs_its_database(metastore: MetastoreClient) -> None:
         ({"columns": [Column("a", "int"), Column("A", "int")]}, "'a' is there 2 times"),
         ({"columns": {"a": "int"}, "partition_keys": {"A": "int"}}, "'a' is there 2 times"),
         ({"columns": {"a": "integr"}}, "'integr' is unknown"),
-        ({"columns": {"a.b": "int"}}, "no name of a column"),
-        ({"columns": {"": "int"}}, "no name of a column"),
+        ({"columns": {"a.b": "int"}}, "not a valid column name"),
+        ({"columns": {"": "int"}}, "not a valid column name"),
         ({"columns": {"a": "int"}, "partition_keys": {"p": "array<int>"}}, "cannot be of type"),
-        ({"columns": {"a": "int"}, "bucket_columns": ["b"], "num_buckets": 2}, "'b' is no column"),
+        ({"columns": {"a": "int"}, "bucket_columns": ["b"], "num_buckets": 2}, "'b' is not a column"),
         ({"columns": {"a": "int"}, "bucket_columns": ["a"], "num_buckets": 0}, "give both, or neither"),
         ({"columns": {"a": "int"}, "num_buckets": 4}, "give both, or neither"),
     ],
@@ -287,16 +287,16 @@ def test_dropping_removes_no_folder_that_holds_something_else(
 ) -> None:
     """Tables made by earlier versions may lie in each other's folders."""
     inner = metastore.create_table("inner", columns=COLUMNS)
-    engine = sa.create_engine(metastore_uri)
-    locations = {"a": tmp_path / "warehouse", "b": tmp_path, "c": folder(inner.location)}
-    for name in locations:
+    places = {"a": tmp_path / "warehouse", "b": tmp_path, "c": folder(inner.location)}
+    for name in places:
         metastore.create_table(name, columns=COLUMNS, location=str(tmp_path / "elsewhere" / name))
-    for name, location in locations.items():
-        with engine.begin() as sql:
+    engine = sa.create_engine(metastore_uri)
+    with engine.begin() as sql:
+        for name, place in places.items():
             statement = sa.text('UPDATE "TBLS" SET "LOCATION" = :location WHERE "TBL_NAME" = :name')
-            sql.execute(statement, {"location": f"file:{location}", "name": name})
+            sql.execute(statement, {"location": f"file:{place}", "name": name})
     engine.dispose()
-    for name in ("a", "b", "c"):
+    for name in places:
         metastore.drop_table(name)
     assert folder(inner.location).is_dir()
 

@@ -11,10 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from hive_ingest.errors import InvalidOperation, LockTimeout, NoSuchObject, StreamingIOFailure, TxnAborted
+from hive_ingest.errors import (
+    InvalidOperation,
+    LockTimeout,
+    MetastoreUnavailable,
+    NoSuchObject,
+    StreamingIOFailure,
+    TxnAborted,
+)
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient, folder_tasks
+from hive_ingest.metastore_client.embedded.folders import rename_folder
 from hive_ingest.model import Column, DataOperationType, Table, TableName, TxnId, columns_of
+from hive_ingest.storage import LocalStore
 from tests.acceptance.metastore.requests import READ, component, lock
 
 COLUMNS = {"id": "int", "msg": "string"}
@@ -193,13 +202,12 @@ def kill_after_commit(
 def kill_after_folder(
     ms: MetastoreClient, patch: pytest.MonkeyPatch, change: Callable[[MetastoreClient], None]
 ) -> None:
-    rename_folder = folder_tasks.rename_folder
 
     def die(source: Path, target: Path) -> None:
         rename_folder(source, target)
         raise Killed
 
-    patch.setattr(folder_tasks, "rename_folder", die)
+    patch.setattr("hive_ingest.metastore_client.embedded.folder_tasks.rename_folder", die)
     with pytest.raises(Killed):
         change(ms)
     patch.undo()
@@ -211,7 +219,7 @@ def kill_before_removal(
     def die(*_: object) -> None:
         raise Killed
 
-    patch.setattr(folder_tasks.LocalStore, "delete_folder", die)
+    patch.setattr(LocalStore, "delete_folder", die)
     with pytest.raises(Killed):
         change(ms)
     patch.undo()
@@ -383,6 +391,20 @@ def test_a_rename_onto_a_folder_with_something_in_it_is_refused(ms: MetastoreCli
         rename(ms)
     assert ms.get_table("web.t") == table
     assert folder(table.location).is_dir()
+
+
+@embedded
+def test_a_drop_that_is_committed_does_not_look_like_one_that_failed(
+    ms: MetastoreClient, table: Table, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise MetastoreUnavailable("the server is gone")
+
+    assert isinstance(ms, EmbeddedMetastoreClient)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(ms._context.sessions), "query", fail)
+        ms._context.folder_tasks.finish()
+    assert "still to be moved or removed: the server is gone" in caplog.text
 
 
 # -- locations ---------------------------------------------------------------------------------------

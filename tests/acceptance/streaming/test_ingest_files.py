@@ -233,7 +233,7 @@ def test_skipped_records_are_counted_and_never_come_back(
     assert ingest(ms, path).stats.transactions_committed == 0
 
 
-# -- what cannot be meant ----------------------------------------------------------------------------
+# -- invalid arguments ------------------------------------------------------------------------------
 
 
 def test_two_files_of_one_name_are_refused(ms: MetastoreClient, tmp_path: Path) -> None:

@@ -135,3 +135,12 @@ def test_a_partition_value_too_long_for_a_folder_name_is_a_bad_record() -> None:
 def test_a_partition_key_without_an_exact_text_form_is_refused() -> None:
     with pytest.raises(UnsupportedFeature, match="'p' is of type double"):
         Router(table({"p": "double"}))
+
+
+def test_a_decimal_names_its_partition_with_all_its_digits() -> None:
+    """It was once rounded to 28 digits, so two values shared a partition and were read as a third."""
+    t = table({"d": "decimal(38,2)"})
+    values = [decimal.Decimal("123456789012345678901234567890123456.10"), decimal.Decimal("-0.10"), None]
+    rows = batch(t, [{"id": i, "s": "", "d": d} for i, d in enumerate(values)])
+    names = {key.partition for key in Router(t).route(rows).keys}
+    assert names == {("123456789012345678901234567890123456.1",), ("-0.1",), (None,)}

@@ -94,7 +94,7 @@ def test_a_foreign_database_is_refused_and_left_as_it_is(file: Path) -> None:
 
 def test_a_file_that_is_no_database_is_refused(file: Path) -> None:
     file.write_bytes(b"not a database " * 100)
-    with pytest.raises(MetastoreSchemaError, match="is no metastore"):
+    with pytest.raises(MetastoreSchemaError, match="is not a metastore"):
         connect(file)
 
 

@@ -9,6 +9,7 @@ import pytest
 from hive_ingest.errors import InvalidOperation
 from hive_ingest.model import Column, Partition, Table, TableName
 from hive_ingest.reader.partitions import partition_value, prune, typed_partitions
+from hive_ingest.reader.where import parse_where
 
 TABLE = Table(
     TableName("web", "t"),
@@ -58,6 +59,23 @@ def test_only_partitions_for_which_it_may_be_true_are_kept(expression, kept):
 
 
 @pytest.mark.parametrize(
+    ("where", "kept"),
+    [
+        ("country in ('France', 'Spain')", ["France-" + NULL]),
+        ("country not in ('France', 'Spain')", ["India-1", "India-2"]),
+        ("country like 'In%' and month between 2 and 3", ["India-2"]),
+        ("country like 'I%\\_%' or month is null", ["France-" + NULL]),
+        ("not (month = 1 or id = 9)", ["France-" + NULL, "India-2", NULL + "-3"]),
+        ("country is null", [NULL + "-3"]),
+    ],
+)
+def test_a_filter_as_text_selects_partitions_too(where, kept):
+    columns = [Column("id", "int"), Column("country", "string"), Column("month", "int")]
+    expression = parse_where(where, columns)
+    assert [p.location.removeprefix("/w/") for p in prune(partitions(), SCHEMA, expression)] == kept
+
+
+@pytest.mark.parametrize(
     ("type_", "text", "value"),
     [
         ("string", "a/b é", "a/b é"),
@@ -80,5 +98,5 @@ def test_a_char_has_its_blanks_however_its_folder_is_named(text):
 
 
 def test_a_value_that_is_not_of_its_type_is_an_error_that_names_both():
-    with pytest.raises(InvalidOperation, match=r"'soon' of day is no date"):
+    with pytest.raises(InvalidOperation, match=r"'soon' of day is not of type date"):
         partition_value(Column("day", "date"), "soon")

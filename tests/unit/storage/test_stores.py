@@ -7,6 +7,7 @@ import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -274,3 +275,15 @@ def test_deleting_takes_the_whole_folder(store: FileStore, tmp_path: Path) -> No
     store.delete_folder(f"{tmp_path}/b")
     store.delete_file(f"{tmp_path}/a")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_system_whose_library_is_missing_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the loader of libraries had tried was all that an error said."""
+
+    def from_uri(uri: str) -> None:
+        raise OSError("Unable to load libjvm\ndlopen(/usr/lib/jvm/libjvm.so) failed: no such file")
+
+    monkeypatch.setattr(pafs, "FileSystem", SimpleNamespace(from_uri=from_uri))
+    with pytest.raises(UnsupportedFeature, match="'hdfs://without-a-library/' needs Hadoop's libhdfs") as caught:
+        open_store("hdfs://without-a-library/warehouse")
+    assert "dlopen" not in str(caught.value)

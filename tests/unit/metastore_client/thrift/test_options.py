@@ -78,7 +78,7 @@ def test_the_password_may_come_from_the_environment_and_is_not_shown() -> None:
         ({"authentication": "plain", "user": "me"}, "needs user and password"),
     ],
 )
-def test_an_option_that_cannot_be_meant_is_told(arguments: dict[str, object], message: str) -> None:
+def test_an_invalid_option_is_an_error(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         ThriftOptions.load(arguments, environ={})
 
@@ -101,6 +101,6 @@ def test_hives_times_are_read(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "s", "five", "-3s", "3 parsecs"])
-def test_what_is_no_time_is_told(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="no time"):
+def test_what_is_not_a_time_is_an_error(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="not a time"):
         parse_seconds(text)

@@ -55,12 +55,12 @@ def test_columns_give_another_order_and_those_left_out_are_null(count):
 @pytest.mark.parametrize(
     ("record", "why"),
     [
-        (b"1,a", r"the line has 2 field\(s\), the table's columns need 3"),
+        (b"1,a", r"the line has 2 field\(s\), the table's columns require 3"),
         (b"1,a,1,", r"the line has 4 field\(s\)"),
         (b"", r"the line has 1 field\(s\)"),
-        (b",a,1", "column 'id': '' is no whole number"),
-        (b" 1,a,1", "column 'id': ' 1' is no whole number"),
-        (b"1,a,1e", "column 'value': '1e' is no number"),
+        (b",a,1", "column 'id': '' is not a whole number"),
+        (b" 1,a,1", "column 'id': ' 1' is not a whole number"),
+        (b"1,a,1e", "column 'value': '1e' is not a number"),
         (b"1,\xff,1", "column 'user': not UTF-8"),
         (b"99999999999,a,1", "out of range for int"),
     ],
@@ -124,7 +124,7 @@ def test_escapes_are_undone_as_lazy_utils_does(count, field, value):
 def test_an_escape_at_the_end_of_a_record_stands_for_itself_and_no_number_is_unescaped():
     writer = StrictDelimitedInputWriter(escape="\\")
     assert rows_of(writer, schema_of(user="string"), b"a\\\nb") == [{"user": "a\\"}, {"user": "b"}]
-    with pytest.raises(SerializationError, match="is no whole number"):
+    with pytest.raises(SerializationError, match="is not a whole number"):
         rows_of(writer, schema_of(id="int"), b"\\1")
 
 
@@ -153,7 +153,7 @@ def test_a_column_added_between_transactions_is_read():
     assert rows_of(writer, schema_of(id="int", user="string"), b"1,a") == [{"id": 1, "user": "a"}]
 
 
-def test_schemas_that_cannot_be_meant_are_refused():
+def test_schemas_that_json_cannot_fill_are_refused():
     with pytest.raises(UnsupportedFeature, match="column 'a': array<int> cannot be read from delimited text"):
         StrictDelimitedInputWriter().bind(schema_of(a="array<int>"))
     with pytest.raises(StreamingConnectionError, match="no column nope"):
@@ -177,6 +177,6 @@ def test_schemas_that_cannot_be_meant_are_refused():
         {"on_error": "log"},
     ],
 )
-def test_options_that_cannot_be_meant_are_refused(options):
+def test_invalid_options_are_refused(options):
     with pytest.raises(ConfigurationError, match=next(iter(options))):
         StrictDelimitedInputWriter(**options)

@@ -54,21 +54,21 @@ def test_missing_keys_are_null_and_partition_columns_are_filled():
     ("record", "why"),
     [
         (b"", "an empty line"),
-        (b"null", "null, a JSON object is needed"),
-        (b"[1]", "an array is there"),
+        (b"null", "the value is null, a JSON object is required"),
+        (b"[1]", "the value is an array"),
         (b"{}{}", "Extra data"),
-        (b'{"id":1', "no JSON object"),
-        (b'{"id":"1"}', "column 'id': '1' is a string, int wants a JSON number"),
+        (b'{"id":1', "not a JSON object"),
+        (b'{"id":"1"}', "column 'id': '1' is a string, int requires a JSON number"),
         (b'{"id":4000000000}', "column 'id': '4000000000' is out of range for int"),
-        (b'{"id":1.5}', "'1.5' is no whole number"),
-        (b'{"id":true}', "true, int wants a JSON number"),
+        (b'{"id":1.5}', "'1.5' is not a whole number"),
+        (b'{"id":true}', "the value is true, int requires a JSON number"),
         (b'{"id":NaN}', "NaN is not JSON"),
-        (b'{"id":1,"ID":null}', "column 'id': 'ID' names it a second time"),
-        (b'{"s":{"a":1,"A":2}}', "column 's.a': 'A' names it a second time"),
-        (b'{"s":{"a":[]}}', "column 's.a': an array is there"),
+        (b'{"id":1,"ID":null}', "column 'id': 'ID' occurs a second time"),
+        (b'{"s":{"a":1,"A":2}}', "column 's.a': 'A' occurs a second time"),
+        (b'{"s":{"a":[]}}', "column 's.a': the value is an array"),
         (b'{"user":"\xff"}', "not UTF-8"),
         (b'{"user":"\\ud800"}', "half a surrogate pair"),
-        (b'\xef\xbb\xbf{"id":1}', "no JSON object"),
+        (b'\xef\xbb\xbf{"id":1}', "not a JSON object"),
         (b'{"user":"' + b"x" * 500 + b'","id":"' + b"y" * 500 + b'"}', r"yyy\.\.\. is a string"),
         (b"[" * 100_000, "nested too deeply"),
     ],
@@ -92,7 +92,7 @@ def test_skipped_records_are_counted_and_the_first_are_logged(caplog):
     assert parsed.batch["id"].to_pylist() == list(range(0, 60, 2))
     messages = [r.getMessage() for r in caplog.records]
     assert len(messages) == 10
-    assert messages[0].startswith("skipped record 1 (at byte 32): no JSON object")
+    assert messages[0].startswith("skipped record 1 (at byte 32): not a JSON object")
     assert messages[9].endswith("further ones are only counted")
 
 
@@ -227,7 +227,7 @@ def test_mappings_are_records():
     "value", [float("nan"), object(), {1, 2}, dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.time(1), b"x".__class__]
 )
 def test_a_mapping_that_has_no_json_form_is_refused(value):
-    with pytest.raises(SerializationError, match="cannot be written as JSON"):
+    with pytest.raises(SerializationError, match="cannot be converted to JSON"):
         list(StrictJsonWriter().write({"id": value}))
 
 
@@ -265,10 +265,10 @@ def test_a_deeply_nested_unknown_field_does_no_harm():
     assert rows_of(StrictJsonWriter(), schema_of(id="int"), [deep] * 40)[39] == {"id": 1}
 
 
-def test_schemas_that_cannot_be_meant_are_refused():
+def test_schemas_that_json_cannot_fill_are_refused():
     with pytest.raises(StreamingConnectionError, match="two columns are named 'id'"):
         StrictJsonWriter().bind(schema_of(id="int", ID="int"))
-    with pytest.raises(UnsupportedFeature, match="no keys of type array<int>"):
+    with pytest.raises(UnsupportedFeature, match="cannot have keys of type array<int>"):
         StrictJsonWriter().bind(schema_of(m="array<map<array<int>,int>>"))
     with pytest.raises(InvalidTransactionState, match="no schema yet"):
         StrictJsonWriter().parse(blocks_of(StrictJsonWriter(), b"{}")[0])

@@ -42,6 +42,16 @@ def test_the_record_that_fails_is_named():
     assert caught.value.record == 3
 
 
+def test_bad_records_are_skipped_and_counted_when_asked_for(caplog):
+    (parsed,) = parse_all(Numbers(on_error="skip"), SCHEMA, [0, "x", 2, 3, "y"])
+    assert parsed.batch.to_pylist() == [{"n": 0}, {"n": 2}, {"n": 3}]
+    assert (parsed.records, parsed.skipped) == (5, 2)
+    assert [r.getMessage().split(":")[0] for r in caplog.records] == ["skipped record 1", "skipped record 4"]
+    (parsed,) = parse_all(Numbers(on_error="skip"), SCHEMA, "x")
+    assert (parsed.batch.num_rows, parsed.skipped) == (0, 1)
+    assert parsed.batch.schema.equals(SCHEMA.arrow)
+
+
 def test_a_batch_that_is_not_one_row_a_record_is_refused():
     class Dropping(Numbers):
         def to_batch(self, records):

@@ -58,7 +58,7 @@ def in_block_of(value: str, count: int, form: str) -> bytes:
     return b"\n".join([form.replace("%", value).encode()] * count)
 
 
-@pytest.mark.parametrize(("type_", "value"), examples("JSON takes"))
+@pytest.mark.parametrize(("type_", "value"), examples("JSON accepts"))
 def test_json_takes(type_, value):
     few = write_json(type_, value)
     many = rows_of(StrictJsonWriter(), schema_of(v=type_), in_block_of(value, 50, '{"v":%}'))
@@ -66,7 +66,7 @@ def test_json_takes(type_, value):
     assert repr(many[-1]) == repr(few[0])
 
 
-@pytest.mark.parametrize(("type_", "value"), examples("JSON refuses"))
+@pytest.mark.parametrize(("type_", "value"), examples("JSON rejects"))
 def test_json_refuses(type_, value):
     with pytest.raises(SerializationError, match="record 0 "):
         write_json(type_, value)
@@ -74,7 +74,7 @@ def test_json_refuses(type_, value):
         rows_of(StrictJsonWriter(), schema_of(v=type_), in_block_of(value, 50, '{"v":%}'))
 
 
-@pytest.mark.parametrize(("type_", "value"), examples("Delimited takes"))
+@pytest.mark.parametrize(("type_", "value"), examples("Delimited accepts"))
 def test_delimited_takes(type_, value):
     few = write_delimited(type_, value)
     many = rows_of(StrictDelimitedInputWriter(), schema_of(v=type_), in_block_of(value, 50, "%"))
@@ -82,7 +82,7 @@ def test_delimited_takes(type_, value):
     assert repr(many[-1]) == repr(few[0])
 
 
-@pytest.mark.parametrize(("type_", "value"), examples("Delimited refuses"))
+@pytest.mark.parametrize(("type_", "value"), examples("Delimited rejects"))
 def test_delimited_refuses(type_, value):
     with pytest.raises(SerializationError, match="record 0 "):
         write_delimited(type_, value)
@@ -90,18 +90,18 @@ def test_delimited_refuses(type_, value):
         rows_of(StrictDelimitedInputWriter(), schema_of(v=type_), in_block_of(value, 50, "%"))
 
 
-@pytest.mark.parametrize(("type_", "expression"), examples("Arrow types taken"))
+@pytest.mark.parametrize(("type_", "expression"), examples("Arrow types accepted"))
 def test_arrow_takes(type_, expression):
     assert write_arrow(type_, expression) == [{"v": None}]
 
 
-@pytest.mark.parametrize(("type_", "expression"), examples("Arrow types refused"))
+@pytest.mark.parametrize(("type_", "expression"), examples("Arrow types rejected"))
 def test_arrow_refuses(type_, expression):
     with pytest.raises(SerializationError, match="column 'v"):
         write_arrow(type_, expression)
 
 
-@pytest.mark.parametrize("type_", [html.unescape(row["Hive type"]) for row in table_with("JSON takes")])
+@pytest.mark.parametrize("type_", [html.unescape(row["Hive type"]) for row in table_with("JSON accepts")])
 def test_null_is_null_for_every_type_and_an_empty_field_only_text(type_):
     assert write_json(type_, "null") == [{"v": None}] * 2
     if "<" in type_:

@@ -147,7 +147,7 @@ def test_what_is_no_text_is_refused_with_a_remedy(argument):
 @pytest.mark.parametrize(
     "options", [{"line_delimiter": "\r\n"}, {"line_delimiter": ""}, {"line_delimiter": "é"}, {"block_bytes": 0}]
 )
-def test_options_that_cannot_be_meant_are_refused(options):
+def test_invalid_options_are_refused(options):
     with pytest.raises(ConfigurationError, match=next(iter(options))):
         StrictJsonWriter(**options)
 

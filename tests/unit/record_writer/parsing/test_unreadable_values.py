@@ -103,6 +103,16 @@ def test_arrow_data_with_a_value_that_cannot_be_read_makes_its_record_bad(type_,
     assert parsed.batch.num_rows == 1
 
 
+@pytest.mark.parametrize(
+    "values",
+    [[], [None], [""], ["", ""], ["a"], ["a", None, "é"], ["é"], ["\x00", "\x7f"], ["\x80"], ["𝄞", "", "a"]],
+)
+def test_all_text_that_is_utf8_is_accepted_in_any_slice(values):
+    array = pa.array(["ä", *values, "ö"], pa.string()).slice(1, len(values))
+    parsed = parse_all(ArrowWriter(), schema_of(v="string"), pa.table({"v": array}))
+    assert [value for block in parsed for value in block.batch["v"].to_pylist()] == values
+
+
 def test_bytes_that_are_not_text_stay_what_they_are_in_a_binary_column():
     (parsed,) = parse_all(ArrowWriter(), schema_of(v="binary"), pa.table({"v": texts().cast(pa.binary())}))
     assert parsed.batch["v"].to_pylist() == [GOOD.encode(), BAD]

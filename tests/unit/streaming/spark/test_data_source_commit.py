@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -213,6 +214,13 @@ def test_at_least_once_keeps_no_progress(client: MetastoreClient, source: Any) -
         Batch(source(delivery="at-least-once"), 0, [1]).commit()
     assert ids(client) == [1, 1]
     assert client.get_tables("web") == ["t"]
+
+
+def test_tasks_of_a_stream_get_no_access_to_the_metastore(client: MetastoreClient, source: Any) -> None:
+    """Its URI and options, which may hold a password, were pickled to the executors."""
+    pickled = pickle.dumps(source().streamWriter(SCHEMA, False))
+    assert b"sqlite" not in pickled
+    assert b"warehouse" in pickled  # where they stage their rows
 
 
 def test_tasks_of_two_queries_are_no_batch(client: MetastoreClient, source: Any) -> None:

@@ -257,7 +257,7 @@ def test_columns_of_the_table_that_spark_cannot_name_are_refused(name):
 
 def test_columns_of_the_table_that_differ_only_by_case_are_refused():
     table = dataclasses.replace(table_of(), columns=(Column("a", "int"), Column("A", "int")))
-    with pytest.raises(StreamingConnectionError, match="case aside"):
+    with pytest.raises(StreamingConnectionError, match="ignoring case"):
         plan_columns(schema_of(a=T.IntegerType()), table)
 
 

@@ -1,4 +1,4 @@
-"""A thing that one thread of one process owns."""
+"""Objects that belong to one thread of one process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-class OneOwner:
+class ThreadAffinity:
     """Remembers the thread and the process that made it; `what` is named in errors."""
 
     def __init__(self, what: str) -> None:
@@ -32,7 +32,11 @@ class OneOwner:
 
     def check(self) -> None:
         """Raises ConnectionMisuse for any caller but the owner."""
-        if self._forks != _forks:
-            raise ConnectionMisuse(f"{self._what} came through a fork: open one of your own")
+        self.check_process()
         if self._thread != get_ident():
             raise ConnectionMisuse(f"{self._what} belongs to another thread: open one for each thread")
+
+    def check_process(self) -> None:
+        """Raises ConnectionMisuse in a forked child."""
+        if self._forks != _forks:
+            raise ConnectionMisuse(f"{self._what} came through a fork: open one of your own")

@@ -1,0 +1,93 @@
+"""What all transactions of a connection share, and what it has to give back."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from hive_ingest.config import StreamingSettings
+from hive_ingest.connection.progress import SinkProgress
+from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.transactions.committer import log_failure
+from hive_ingest.transactions.heartbeat import Heartbeater
+from hive_ingest.transactions.lock_plan import LockPlan
+from hive_ingest.transactions.opener import TransactionOpener
+
+if TYPE_CHECKING:
+    from hive_ingest.connection.open_transaction import OpenTransaction
+
+
+class ConnectionContext:
+    """The transaction in progress, those opened ahead, the heartbeat thread and the worker threads.
+
+    It holds no reference to the connection, so that it can outlive it.
+    """
+
+    def __init__(
+        self,
+        client: MetastoreClient,
+        plan: LockPlan,
+        settings: StreamingSettings,
+        ahead: int,
+        progress: SinkProgress | None,
+        *,
+        is_overwrite: bool,
+    ) -> None:
+        self.client = client
+        self.settings = settings
+        self.progress = progress
+        self.is_overwrite = is_overwrite
+        self.current: OpenTransaction | None = None
+        #: Held by each call of the owner, so that another thread closes the connection between two of them.
+        self.calls = threading.RLock()
+        self._pool: ThreadPoolExecutor | None = None
+        self.heartbeater = Heartbeater(client, self._tick)
+        self.opener = TransactionOpener(client, plan, self.heartbeater, settings, ahead)
+
+    def _tick(self, client: MetastoreClient) -> None:
+        self.opener.give_back_idle(client)
+
+    def pool(self) -> ThreadPoolExecutor:
+        """The worker threads, made when they are first asked for."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.settings.writer_threads, thread_name_prefix="hive-ingest-writer")
+        return self._pool
+
+    def close(self, client: MetastoreClient) -> None:
+        """Give back what no transaction in progress needs."""
+        try:
+            self.opener.give_back(client)
+        finally:
+            self.heartbeater.stop()
+            if self._pool is not None:
+                self._pool.shutdown()
+
+    def end(self, client: MetastoreClient) -> None:
+        """Abort the transaction in progress and give everything back, for an owner that did not.
+
+        Args:
+            client: The calling thread's own; the owner's may be inside a call.
+
+        Raises:
+            StreamingError: The metastore did not abort the transaction, which will time out.
+        """
+        current, self.current = self.current, None
+        try:
+            if current is not None:
+                self._end_transaction(current, client)
+        finally:
+            self.close(client)
+
+    def _end_transaction(self, current: OpenTransaction, client: MetastoreClient) -> None:
+        # An owner on a daemon thread may be committing while the interpreter exits. What it has published must stay
+        # then, because its commit may come before our abort.
+        is_idle = self.calls.acquire(blocking=False)
+        try:
+            if is_idle:
+                current.withdraw()
+            self.opener.abort(current.txn_id, "its connection was not closed", client=client)
+        finally:
+            if is_idle:
+                log_failure(lambda: current.clean_up(at_once=True), "removing hidden files")
+                self.calls.release()

@@ -1,0 +1,106 @@
+"""Databases, tables and partitions: the catalog's half of `IMetaStoreClient`, in snake case.
+
+Every `table` argument is `"database.table"` or a `TableName`. Errors are those of `hive_ingest.errors`; each method
+names the ones that a caller must expect. Threads may share a client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from hive_ingest.model import Column, Database, Partition, Table, TableName
+
+
+class Catalog(Protocol):
+    """What there is, and where it lies. DROP and ALTER wait for those who read or write the object."""
+
+    def create_database(
+        self,
+        name: str,
+        *,
+        location: str | None = None,
+        comment: str = "",
+        properties: Mapping[str, str] | None = None,
+        if_not_exists: bool = False,
+    ) -> Database:
+        """Raises AlreadyExists. Without `location` it lies at `<warehouse>/<name>.db`."""
+        ...
+
+    def get_database(self, name: str) -> Database:
+        """Raises NoSuchObject."""
+        ...
+
+    def get_databases(self, pattern: str = "*") -> list[str]:
+        """Names that match Hive's pattern (`*` any text, `|` alternatives), sorted."""
+        ...
+
+    def alter_database(self, name: str, database: Database) -> None: ...
+
+    def drop_database(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
+        """Raises InvalidOperation when it still has tables and `cascade` is false."""
+        ...
+
+    def create_table(
+        self,
+        table: str | TableName,
+        *,
+        columns: Mapping[str, str] | Sequence[Column],
+        partition_keys: Mapping[str, str] | Sequence[Column] | None = None,
+        bucket_columns: Sequence[str] = (),
+        num_buckets: int = -1,
+        properties: Mapping[str, str] | None = None,
+        location: str | None = None,
+        owner: str = "",
+        if_not_exists: bool = False,
+    ) -> Table:
+        """A managed ORC table, transactional unless `properties` say otherwise.
+
+        Raises AlreadyExists, NoSuchObject (the database), InvalidOperation (a column twice, a bad type).
+        """
+        ...
+
+    def get_table(self, table: str | TableName) -> Table:
+        """Raises NoSuchObject."""
+        ...
+
+    def get_tables(self, database: str, pattern: str = "*") -> list[str]: ...
+
+    def alter_table(self, table: str | TableName, new: Table) -> Table:
+        """Replace columns, properties, owner; rename when `new.name` differs. Returns what is stored."""
+        ...
+
+    def drop_table(self, table: str | TableName, *, delete_data: bool = True, if_exists: bool = False) -> None: ...
+
+    def add_partitions(
+        self, table: str | TableName, values: Sequence[Sequence[str]], *, if_not_exists: bool = False
+    ) -> list[Partition]:
+        """Register partitions by their text values, in key order. Raises AlreadyExists; all or none."""
+        ...
+
+    def get_partition(self, table: str | TableName, values: Sequence[str]) -> Partition:
+        """Raises NoSuchObject."""
+        ...
+
+    def get_partitions_by_names(self, table: str | TableName, names: Sequence[str]) -> list[Partition]:
+        """Those of `names` ("k=v/…", escaped) that exist."""
+        ...
+
+    def list_partitions(self, table: str | TableName, *, max_parts: int = -1) -> list[Partition]: ...
+
+    def list_partition_names(self, table: str | TableName, *, max_parts: int = -1) -> list[str]: ...
+
+    def get_partitions_by_filter(self, table: str | TableName, filter: str, *, max_parts: int = -1) -> list[Partition]:
+        """`filter` in the metastore's language: `country = "India" and (month > 3 or day like "1%")`."""
+        ...
+
+    def alter_partition(self, table: str | TableName, partition: Partition) -> None: ...
+
+    def drop_partition(
+        self,
+        table: str | TableName,
+        values: Sequence[str],
+        *,
+        delete_data: bool = True,
+        if_exists: bool = False,
+    ) -> None: ...

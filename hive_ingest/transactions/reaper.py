@@ -1,0 +1,169 @@
+"""Ends the transactions of connections and readers that nobody closed.
+
+A finalizer runs on whatever thread happens to collect its object, between any two steps of that thread: on a worker
+thread that the clean-up would wait for, or inside a call of the very metastore client that it would use. So a finalizer
+only puts a task into a queue. One thread, the reaper, takes it from there, with a metastore client of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import queue
+import threading
+import warnings
+import weakref
+from collections.abc import Callable
+
+from hive_ingest.metastore_client.client import MetastoreClient
+
+_log = logging.getLogger(__name__)
+
+#: How long the exit of the interpreter waits for what is open to be ended; then it is left to the time-out.
+EXIT_SECONDS = 10.0
+
+
+class _Task:
+    """Something to do with a clone of a metastore client, and how it ended."""
+
+    def __init__(self, client: MetastoreClient, action: Callable[[MetastoreClient], None], what: str) -> None:
+        self._client = client
+        self._action = action
+        self._what = what
+        self.done = threading.Event()
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            with self._client.clone() as own:
+                self._action(own)
+        except Exception as error:  # noqa: BLE001 (nobody may be there to catch it, and others wait in the queue)
+            self.error = error
+            _log.warning("%s could not be ended, its transaction will time out: %s", self._what, error)
+        finally:
+            self.done.set()
+
+
+class _Mark:
+    """A task that does nothing: those before it are done when it is."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+
+    def run(self) -> None:
+        self.done.set()
+
+
+class _Reaper:
+    """The thread and its queue. Forked children have one of their own."""
+
+    def __init__(self) -> None:
+        # A SimpleQueue, because its put() may interrupt itself, as a finalizer does.
+        self._queue: queue.SimpleQueue[_Task | _Mark] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self.guards: set[Guard] = set()
+
+    def start(self) -> None:
+        """Idempotent. Never called by a finalizer: starting a thread takes locks."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="hive-ingest-reaper", daemon=True)
+                self._thread.start()
+
+    def submit(self, task: _Task) -> None:
+        self._queue.put(task)
+
+    def is_idle_within(self, seconds: float) -> bool:
+        """Whether all that is in the queue now is done in time."""
+        if self._thread is None:
+            return True
+        last = _Mark()
+        self._queue.put(last)
+        return last.done.wait(seconds)
+
+    def _run(self) -> None:
+        while True:
+            self._queue.get().run()
+
+
+_reaper = _Reaper()
+
+
+class Guard:
+    """Ends what an object holds when that is collected, or when the interpreter exits, and warns of it."""
+
+    def __init__(
+        self,
+        guarded: object,
+        client: MetastoreClient,
+        end: Callable[[MetastoreClient], None],
+        what: str,
+        warning: str,
+    ) -> None:
+        """Watches until `release`.
+
+        Args:
+            guarded: What is watched.
+            client: Cloned on the reaper's thread; never called itself.
+            end: Gives back what the object holds. It must hold no reference to the object.
+            what: Names it in the log.
+            warning: The text of the ResourceWarning.
+        """
+        _reaper.start()
+        self._task = _Task(client, end, what)
+        self._warning = warning
+        self._reaper = _reaper
+        self._finalizer = weakref.finalize(guarded, self._collected)
+        self._finalizer.atexit = False  # see _at_exit
+        _reaper.guards.add(self)
+
+    @property
+    def is_active(self) -> bool:
+        return self._finalizer.alive
+
+    def release(self) -> None:
+        """The object is closed by its owner. Idempotent."""
+        self._finalizer.detach()
+        self._reaper.guards.discard(self)
+
+    def end_now(self) -> None:
+        """End what the object holds, on the reaper's thread, and wait for it. Raises what that raised."""
+        self.release()
+        self._reaper.submit(self._task)
+        self._task.done.wait()
+        if self._task.error is not None:
+            raise self._task.error
+
+    def _collected(self) -> None:
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        self._reaper.guards.discard(self)
+        if self._reaper is not _reaper:
+            return  # a forked child does not own the parent's transaction
+        self._reaper.submit(self._task)
+        warnings.warn(self._warning, ResourceWarning, stacklevel=3)  # last: a filter may make an error of it
+
+
+def _at_exit() -> None:
+    """On the main thread, while daemon threads such as the reaper still run."""
+    for guard in [guard for guard in list(_reaper.guards) if guard.is_active]:
+        guard._finalizer.detach()
+        try:
+            guard._hand_over()
+        except ResourceWarning as error:
+            _log.warning("%s", error)
+    if not _reaper.is_idle_within(EXIT_SECONDS):
+        _log.warning("what was not closed could not be ended within %.0f s: it will time out", EXIT_SECONDS)
+
+
+def _forked() -> None:
+    global _reaper
+    _reaper = _Reaper()
+
+
+atexit.register(_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,131 @@
+"""What nobody closed is ended, and never on the thread that happens to collect it."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import Any, Self
+
+import pytest
+
+from hive_ingest.errors import MetastoreUnavailable
+from hive_ingest.transactions import reaper
+from hive_ingest.transactions.reaper import Guard
+from tests.support.waiting import wait_until
+
+
+class FakeClient:
+    """Remembers on which threads its clones were used."""
+
+    def __init__(self) -> None:
+        self.threads: list[str] = []
+        self.error: Exception | None = None
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+
+    def clone(self) -> Self:
+        self.may_go_on.wait(60)
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def end(self, own: Any) -> None:
+        self.threads.append(threading.current_thread().name)
+        if self.error is not None:
+            raise self.error
+
+
+class Thing:
+    """Something that holds a transaction, in a reference cycle if wanted."""
+
+    def __init__(self, client: Any) -> None:
+        self.guard = Guard(self, client, client.end, "a thing", "a thing was not closed")
+        self.itself: Thing | None = None
+
+
+@pytest.fixture
+def client() -> FakeClient:
+    return FakeClient()
+
+
+def test_what_is_collected_is_ended_on_the_reapers_thread_with_a_warning(client: FakeClient) -> None:
+    thing = Thing(client)
+    with pytest.warns(ResourceWarning, match="a thing was not closed"):
+        del thing
+    wait_until(lambda: client.threads == ["hive-ingest-reaper"])
+
+
+def test_a_collection_never_waits(client: FakeClient) -> None:
+    """It waited for worker threads, which could be the collecting thread itself: the process never ended."""
+    client.may_go_on.clear()
+    thing = Thing(client)
+    thing.itself = thing
+    del thing
+    with pytest.warns(ResourceWarning):
+        gc.collect()
+    assert client.threads == []
+    client.may_go_on.set()
+    wait_until(lambda: bool(client.threads))
+
+
+def test_a_warning_that_is_an_error_does_not_keep_it_from_being_ended(
+    client: FakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr("sys.excepthook", lambda *error: seen.append(error))
+    monkeypatch.setattr("sys.unraisablehook", seen.append)
+    thing = Thing(client)
+    del thing
+    wait_until(lambda: bool(client.threads))
+    assert seen
+
+
+def test_what_was_released_is_left_alone(client: FakeClient) -> None:
+    thing = Thing(client)
+    thing.guard.release()
+    thing.guard.release()
+    assert not thing.guard.is_active
+    del thing
+    other = Thing(client)
+    other.guard.end_now()
+    assert len(client.threads) == 1
+
+
+def test_an_error_of_one_does_not_stop_the_next(client: FakeClient, caplog: pytest.LogCaptureFixture) -> None:
+    things = [Thing(client) for _ in range(3)]
+    client.error = ValueError("a bug")
+    with pytest.raises(ValueError, match="a bug"):
+        things[0].guard.end_now()
+    client.error = MetastoreUnavailable("gone")
+    with pytest.raises(MetastoreUnavailable):
+        things[1].guard.end_now()
+    client.error = None
+    things[2].guard.end_now()
+    assert len(client.threads) == 3
+
+
+def test_the_exit_of_the_interpreter_ends_what_is_open(client: FakeClient) -> None:
+    thing = Thing(client)
+    with pytest.warns(ResourceWarning):
+        reaper._at_exit()
+    assert client.threads == ["hive-ingest-reaper"]
+    assert not thing.guard.is_active
+
+
+def test_the_exit_of_the_interpreter_does_not_wait_for_ever(
+    client: FakeClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(reaper, "EXIT_SECONDS", 0.05)
+    client.may_go_on.clear()
+    thing = Thing(client)
+    with pytest.warns(ResourceWarning):
+        reaper._at_exit()
+    assert "will time out" in caplog.text
+    assert client.threads == []
+    client.may_go_on.set()
+    wait_until(lambda: bool(client.threads))
+    assert not thing.guard.is_active
