@@ -14,7 +14,7 @@ from hive_ingest.record_writer import ArrowWriter, MissingColumns, OnError, Unkn
 
 @overload
 def append(
-    client: MetastoreClient,
+    metastore: MetastoreClient | str,
     table: str | TableName,
     data: Any,
     *,
@@ -27,7 +27,7 @@ def append(
 ) -> CommitInfo: ...
 @overload
 def append(
-    client: MetastoreClient,
+    metastore: MetastoreClient | str,
     table: str | TableName,
     data: Any,
     *,
@@ -42,7 +42,7 @@ def append(
     settings: StreamingSettings | Mapping[str, Any] | None = ...,
 ) -> CommitInfo | None: ...
 def append(
-    client: MetastoreClient,
+    metastore: MetastoreClient | str,
     table: str | TableName,
     data: Any,
     *,
@@ -62,7 +62,7 @@ def append(
     position is committed with the rows, and a repeated call with the position that was committed last writes nothing.
 
     Args:
-        client: The metastore.
+        metastore: A client, or the URI of a metastore.
         table: `"database.table"`.
         data: A `pyarrow.Table`, or anything with the Arrow interface. Columns match by name, without regard to case;
             partition columns may be anywhere.
@@ -89,7 +89,7 @@ def append(
         zoned_timestamps=zoned_timestamps,
     )
     with StreamingConnection.connect(
-        client,
+        metastore,
         table=table,
         static_partition_values=static_partition_values,
         record_writer=writer,

@@ -33,8 +33,10 @@ class ConnectionContext:
         progress: SinkProgress | None,
         *,
         is_overwrite: bool,
+        owns_client: bool,
     ) -> None:
         self.client = client
+        self._owns_client = owns_client
         self.settings = settings
         self.progress = progress
         self.is_overwrite = is_overwrite
@@ -62,6 +64,8 @@ class ConnectionContext:
             self.heartbeater.stop()
             if self._pool is not None:
                 self._pool.shutdown()
+            if self._owns_client:
+                self.client.close()
 
     def end(self, client: MetastoreClient) -> None:
         """Abort the transaction in progress and give everything back, for an owner that did not.

@@ -38,7 +38,7 @@ from hive_ingest.errors import (
     TxnAborted,
 )
 from hive_ingest.faults import reach
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import (
     CommitKeyValue,
     Table,
@@ -97,6 +97,7 @@ class StreamingConnection:
         progress: SinkProgress | None,
         on_commit: Callable[[CommitInfo], None] | None,
         overwrite: bool,
+        owns_client: bool,
     ) -> None:
         self._client = client
         self._table = table
@@ -116,7 +117,13 @@ class StreamingConnection:
         self._bind(table)
         plan = plan_locks(table, progress, settings, agent_info, is_overwrite=overwrite)
         self._resources = ConnectionContext(
-            client, plan, settings, transaction_batch_size, progress, is_overwrite=overwrite
+            client,
+            plan,
+            settings,
+            transaction_batch_size,
+            progress,
+            is_overwrite=overwrite,
+            owns_client=owns_client,
         )
         _writers_in_use[id(record_writer)] = self
         self._guard = Guard(
@@ -130,7 +137,7 @@ class StreamingConnection:
     @classmethod
     def connect(
         cls,
-        client: MetastoreClient,
+        metastore: MetastoreClient | str,
         *,
         table: str | TableName,
         record_writer: RecordWriter,
@@ -146,6 +153,7 @@ class StreamingConnection:
     ) -> Self:
         """Check everything that can be checked, and connect.
 
+        `metastore` is a client, or the URI of a metastore for a client that is closed with the connection.
         `table` is `"database.table"`, or the table's name alone with `database` beside it, as in Java.
         `static_partition_values` are those of the leading partition keys, as text; the other keys are dynamic.
         `transaction_batch_size` transactions are opened at a time. With `sink` and `sources`, the progress of
@@ -164,8 +172,44 @@ class StreamingConnection:
             )
         if not isinstance(settings, StreamingSettings):
             settings = StreamingSettings.load(settings)
+        owns_client = isinstance(metastore, str)
+        client = connect_metastore(metastore) if isinstance(metastore, str) else metastore
+        try:
+            return cls._connect(
+                client,
+                TableName.of(table, database),
+                record_writer,
+                static_partition_values=static_partition_values,
+                agent_info=agent_info,
+                settings=settings,
+                transaction_batch_size=transaction_batch_size,
+                sink=sink,
+                sources=sources,
+                on_commit=on_commit,
+                overwrite=overwrite,
+                owns_client=owns_client,
+            )
+        except BaseException:
+            if owns_client:
+                client.close()
+            raise
+
+    @classmethod
+    def _connect(
+        cls,
+        client: MetastoreClient,
+        table: TableName,
+        record_writer: RecordWriter,
+        *,
+        static_partition_values: Sequence[str],
+        agent_info: str,
+        settings: StreamingSettings,
+        sink: str | None,
+        sources: Iterable[str],
+        **options: Any,
+    ) -> Self:
         settings = settings.with_lock_wait(client.txn_timeout_seconds, has_sink=sink is not None)
-        found = existing_table(client, TableName.of(table, database))
+        found = existing_table(client, table)
         check_table(found)
         _refuse_shared_writer(record_writer)
         values = static_texts(found, static_partition_values)
@@ -180,10 +224,8 @@ class StreamingConnection:
             static_values=values,
             agent_info=agent_info or f"hive-ingest pid={os.getpid()}",
             settings=settings,
-            transaction_batch_size=transaction_batch_size,
             progress=progress,
-            on_commit=on_commit,
-            overwrite=overwrite,
+            **options,
         )
 
     # -- transactions ------------------------------------------------------------------------------
@@ -546,7 +588,7 @@ class StreamingConnection:
                 f"the connection to {self._table.name} is inside a call on its own thread: close it when that returns"
             )
         try:
-            self._guard.release()  # refuses every further call
+            self._guard.deactivate()  # refuses every further call
             if self._state in (TransactionState.OPEN, TransactionState.FAILED):
                 self._stats.transactions_aborted += 1
                 self._state = TransactionState.ABORTED

@@ -6,6 +6,8 @@ Importing this package loads neither sqlalchemy nor a Thrift library; `connect_m
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from hive_ingest.metastore_client.catalog import Catalog
 from hive_ingest.metastore_client.client import MetastoreClient
@@ -19,6 +21,7 @@ __all__ = [
     "connect_metastore",
     "local_path",
     "normal_location",
+    "opened_metastore",
 ]
 
 
@@ -59,3 +62,16 @@ def connect_metastore(
     from hive_ingest.metastore_client.embedded.options import EmbeddedOptions
 
     return EmbeddedMetastoreClient.connect(uri, place, EmbeddedOptions.load(options), create=create)
+
+
+@contextmanager
+def opened_metastore(metastore: MetastoreClient | str) -> Iterator[MetastoreClient]:
+    """A client, which stays open, or a new one of the metastore at a URI for the time of the block.
+
+    Raises what `connect_metastore` raises.
+    """
+    if not isinstance(metastore, str):
+        yield metastore
+        return
+    with connect_metastore(metastore) as client:
+        yield client

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hive_ingest.errors import ConfigurationError, UnsupportedFeature
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import Table, TableName
 from hive_ingest.reader.partitions import PartitionToRead, prune, typed_partitions, whole_table
 from hive_ingest.reader.predicate import Predicate
@@ -31,7 +31,7 @@ DEFAULT_AGENT_INFO = "hive-ingest reader"
 
 
 def scan(
-    client: MetastoreClient,
+    metastore: MetastoreClient | str,
     table: str | TableName,
     *,
     columns: Sequence[str] | None = None,
@@ -45,6 +45,7 @@ def scan(
 ) -> Scan:
     """Read a table batch by batch, in the memory of one ORC stripe and of the delete events of one partition.
 
+    `metastore`: a client, or the URI of a metastore for a client that is closed with the scan.
     `columns`: names in the order wanted, partition keys among them; all by default, partition keys last.
     `where`: a condition as text, in SQL: `"month = 3 and (origin like 'JF%' or dest is not null)"` (docs/filters.md).
     `filter`: the same as a boolean Arrow expression, over any columns, partition keys and `row__id`. Rows are read for
@@ -64,7 +65,16 @@ def scan(
     if batch_rows < 1:
         raise ConfigurationError(f"batch_rows is {batch_rows}: give at least 1")
     name = TableName.of(table)
-    transaction = ReadTransaction(client, name, lock_wait_seconds=lock_wait_seconds, agent_info=agent_info)
+    owns_client = isinstance(metastore, str)
+    client = connect_metastore(metastore) if isinstance(metastore, str) else metastore
+    try:
+        transaction = ReadTransaction(
+            client, name, lock_wait_seconds=lock_wait_seconds, agent_info=agent_info, owns_client=owns_client
+        )
+    except BaseException:
+        if owns_client:
+            client.close()
+        raise
     try:
         projection, partitions = what_to_read(client, name, columns, where, filter, row_ids, verify_checksums)
     except BaseException as error:
@@ -74,7 +84,7 @@ def scan(
 
 
 def read_table(
-    client: MetastoreClient,
+    metastore: MetastoreClient | str,
     table: str | TableName,
     *,
     columns: Sequence[str] | None = None,
@@ -87,7 +97,7 @@ def read_table(
 ) -> pa.Table:
     """All rows of a snapshot as a `pyarrow.Table`; arguments, order and errors as in `scan`."""
     with scan(
-        client,
+        metastore,
         table,
         columns=columns,
         where=where,

@@ -52,7 +52,7 @@ class IngestResult:
 
 
 def ingest_files(
-    client: MetastoreClient,
+    metastore: MetastoreClient | str,
     table: str | TableName,
     paths: Iterable[str | os.PathLike[str]],
     *,
@@ -82,12 +82,10 @@ def ingest_files(
             f"rows_per_transaction={rows_per_transaction}, header_lines={header_lines}: give 1 or more, and 0 or more"
         )
     files = _by_name(paths, getattr(record_writer, "max_record_bytes", MAX_LINE_BYTES))
-    name = TableName.of(table)
     started = time.monotonic()
     with StreamingConnection.connect(
-        client,
-        database=name.database,
-        table=name.table,
+        metastore,
+        table=table,
         record_writer=record_writer,
         static_partition_values=static_partition_values,
         agent_info=agent_info,

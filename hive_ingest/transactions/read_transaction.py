@@ -30,9 +30,26 @@ _log = logging.getLogger(__name__)
 class ReadTransaction:
     """An open read-only transaction with a SHARED_READ lock on a table, and the snapshot taken under it."""
 
-    def __init__(self, client: MetastoreClient, table: TableName, *, lock_wait_seconds: float, agent_info: str) -> None:
-        """Raises LockTimeout (nothing stays open then), and what the metastore raises."""
+    def __init__(
+        self,
+        client: MetastoreClient,
+        table: TableName,
+        *,
+        lock_wait_seconds: float,
+        agent_info: str,
+        owns_client: bool = False,
+    ) -> None:
+        """Open it, lock the table and take the snapshot.
+
+        Args:
+            owns_client: Whether the client is closed with the transaction.
+
+        Raises:
+            LockTimeout: The lock was not granted; nothing stays open.
+            MetastoreError, TransactionError: From the metastore.
+        """
         self._client = client
+        self._owns_client = owns_client
         self._table = table
         self._guard: Guard | None = None
         self._heartbeater = Heartbeater(client, name="hive-ingest-reader-heartbeat")
@@ -56,8 +73,12 @@ class ReadTransaction:
         self._guard = Guard(reader, self._client, self._end_forgotten, what, warning)
 
     def _end_forgotten(self, client: MetastoreClient) -> None:
-        if self._end():
+        if not self._end():
+            return
+        try:
             client.abort_txn(self.txn_id, reason="reader: was not closed")
+        finally:
+            self._release_client()
 
     def check(self) -> None:
         """Raises TxnAborted when a heartbeat found the transaction gone, because files may go with it."""
@@ -74,6 +95,8 @@ class ReadTransaction:
             self._client.commit_txn(self.txn_id)
         except (TxnAborted, NoSuchTxn) as error:
             raise self._is_lost(error) from error
+        finally:
+            self._release_client()
 
     def close(self) -> None:
         """End it before everything was read: nothing more is asked of it, so no failure matters to the caller."""
@@ -83,6 +106,8 @@ class ReadTransaction:
             self._client.commit_txn(self.txn_id)
         except StreamingError as error:
             self._could_not_end(error)
+        finally:
+            self._release_client()
 
     def abort(self, because: BaseException | None = None) -> None:
         """End it; a failure to do so never hides `because`."""
@@ -94,6 +119,12 @@ class ReadTransaction:
             self._could_not_end(error)
             if because is not None:
                 because.add_note(f"and, while ending the reader's transaction {self.txn_id}: {error}")
+        finally:
+            self._release_client()
+
+    def _release_client(self) -> None:
+        if self._owns_client:
+            self._client.close()
 
     def _could_not_end(self, error: StreamingError) -> None:
         _log.warning("transaction %d of a reader could not be ended, its time-out will do it: %s", self.txn_id, error)

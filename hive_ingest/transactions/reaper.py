@@ -25,10 +25,10 @@ EXIT_SECONDS = 10.0
 
 
 class _Task:
-    """Something to do with a clone of a metastore client, and how it ended."""
+    """Something to do with a metastore client of its own, and how it ended."""
 
     def __init__(self, client: MetastoreClient, action: Callable[[MetastoreClient], None], what: str) -> None:
-        self._client = client
+        self.client = client
         self._action = action
         self._what = what
         self.done = threading.Event()
@@ -36,8 +36,8 @@ class _Task:
 
     def run(self) -> None:
         try:
-            with self._client.clone() as own:
-                self._action(own)
+            with self.client:
+                self._action(self.client)
         except Exception as error:  # noqa: BLE001 (nobody may be there to catch it, and others wait in the queue)
             self.error = error
             _log.warning("%s could not be ended, its transaction will time out: %s", self._what, error)
@@ -106,16 +106,16 @@ class Guard:
 
         Args:
             guarded: What is watched.
-            client: Cloned on the reaper's thread; never called itself.
+            client: Cloned at once, because its owner may close it before; never called itself.
             end: Gives back what the object holds. It must hold no reference to the object.
             what: Names it in the log.
             warning: The text of the ResourceWarning.
         """
         _reaper.start()
-        self._task = _Task(client, end, what)
+        self._task = _Task(client.clone(), end, what)
         self._warning = warning
         self._reaper = _reaper
-        self._finalizer = weakref.finalize(guarded, self._collected)
+        self._finalizer = weakref.finalize(guarded, self._hand_over)
         self._finalizer.atexit = False  # see _at_exit
         _reaper.guards.add(self)
 
@@ -125,26 +125,28 @@ class Guard:
 
     def release(self) -> None:
         """The object is closed by its owner. Idempotent."""
-        self._finalizer.detach()
+        if self.deactivate():
+            self._task.client.close()
+
+    def deactivate(self) -> bool:
+        """Watch no more. False when the object was released or collected before."""
         self._reaper.guards.discard(self)
+        return self._finalizer.detach() is not None
 
     def end_now(self) -> None:
         """End what the object holds, on the reaper's thread, and wait for it. Raises what that raised."""
-        self.release()
+        self.deactivate()
         self._reaper.submit(self._task)
         self._task.done.wait()
         if self._task.error is not None:
             raise self._task.error
-
-    def _collected(self) -> None:
-        self._hand_over()
 
     def _hand_over(self) -> None:
         self._reaper.guards.discard(self)
         if self._reaper is not _reaper:
             return  # a forked child does not own the parent's transaction
         self._reaper.submit(self._task)
-        warnings.warn(self._warning, ResourceWarning, stacklevel=3)  # last: a filter may make an error of it
+        warnings.warn(self._warning, ResourceWarning, stacklevel=2)  # last: a filter may make an error of it
 
 
 def _at_exit() -> None:

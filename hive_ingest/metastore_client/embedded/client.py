@@ -9,18 +9,18 @@ from typing import Self
 
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client.embedded.backends import backend_for
-from hive_ingest.metastore_client.embedded.catalog import Tables
 from hive_ingest.metastore_client.embedded.commits import Commits
+from hive_ingest.metastore_client.embedded.context import Context
 from hive_ingest.metastore_client.embedded.databases import Databases, default_location
 from hive_ingest.metastore_client.embedded.folders import make_folders
 from hive_ingest.metastore_client.embedded.housekeeping import Housekeeping
 from hive_ingest.metastore_client.embedded.locks import Locks
 from hive_ingest.metastore_client.embedded.migrations import GET_METASTORE_ID, no_metastore, open_schema
 from hive_ingest.metastore_client.embedded.options import EmbeddedOptions
-from hive_ingest.metastore_client.embedded.part import Context
 from hive_ingest.metastore_client.embedded.partitions import Partitions
 from hive_ingest.metastore_client.embedded.sessions import Sessions
 from hive_ingest.metastore_client.embedded.snapshots import Snapshots
+from hive_ingest.metastore_client.embedded.tables import Tables
 from hive_ingest.metastore_client.embedded.transactions import Transactions
 from hive_ingest.metastore_client.embedded.uris import MetastoreUri, check_warehouse, parse_uri
 from hive_ingest.metastore_client.embedded.write_ids import WriteIds

@@ -10,8 +10,8 @@ from __future__ import annotations
 from sqlalchemy import and_, bindparam, delete, exists, insert, select, update
 
 from hive_ingest.errors import InvalidOperation, TxnAborted
-from hive_ingest.metastore_client.embedded import tables as t
-from hive_ingest.metastore_client.embedded.part import Context
+from hive_ingest.metastore_client.embedded import schema as t
+from hive_ingest.metastore_client.embedded.context import Context
 from hive_ingest.metastore_client.embedded.sessions import Session
 from hive_ingest.metastore_client.embedded.sql import now_ms, one_of
 from hive_ingest.metastore_client.embedded.transactions import (

@@ -11,14 +11,14 @@ from sqlalchemy import bindparam, delete, insert, select, update
 
 from hive_ingest.errors import AlreadyExists, InvalidOperation
 from hive_ingest.metastore_client.ddl_locks import exclusive_lock, on_database
-from hive_ingest.metastore_client.embedded import tables as t
-from hive_ingest.metastore_client.embedded.catalog import drop_table_in
+from hive_ingest.metastore_client.embedded import schema as t
+from hive_ingest.metastore_client.embedded.context import Context
 from hive_ingest.metastore_client.embedded.folder_tasks import plan_removal_if_empty
 from hive_ingest.metastore_client.embedded.folders import make_folders
 from hive_ingest.metastore_client.embedded.locks import Locks, require_lock
 from hive_ingest.metastore_client.embedded.lookups import matching, no_such_database, own_location
-from hive_ingest.metastore_client.embedded.part import Context
 from hive_ingest.metastore_client.embedded.sessions import Row, Session, Sessions
+from hive_ingest.metastore_client.embedded.tables import drop_table_in
 from hive_ingest.metastore_client.locations import normal_location
 from hive_ingest.metastore_client.table_checks import database_name
 from hive_ingest.model import DEFAULT_DATABASE, Database, LockId, TableName

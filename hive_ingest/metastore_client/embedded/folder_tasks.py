@@ -21,7 +21,7 @@ from typing import Any
 from sqlalchemy import bindparam, delete, insert, select, update
 
 from hive_ingest.errors import StreamingError
-from hive_ingest.metastore_client.embedded import tables as t
+from hive_ingest.metastore_client.embedded import schema as t
 from hive_ingest.metastore_client.embedded.folders import is_same_or_inside, rename_folder
 from hive_ingest.metastore_client.embedded.migrations import GET_METASTORE_ID
 from hive_ingest.metastore_client.embedded.sessions import Row, Session, Sessions

@@ -18,9 +18,9 @@ from sqlalchemy import and_, bindparam, delete, exists, func, or_, select, union
 
 from hive_ingest.errors import MetastoreUnavailable
 from hive_ingest.identity import this_host
-from hive_ingest.metastore_client.embedded import tables as t
+from hive_ingest.metastore_client.embedded import schema as t
+from hive_ingest.metastore_client.embedded.context import TIMED_OUT, Context
 from hive_ingest.metastore_client.embedded.migrations import HOUSEKEEPER
-from hive_ingest.metastore_client.embedded.part import TIMED_OUT, Context
 from hive_ingest.metastore_client.embedded.sessions import Session
 from hive_ingest.metastore_client.embedded.sql import id_in, now_ms
 from hive_ingest.metastore_client.embedded.transactions import release

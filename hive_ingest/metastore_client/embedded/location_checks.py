@@ -15,7 +15,7 @@ from sqlalchemy import bindparam, func, or_, select
 from sqlalchemy.sql.expression import ColumnElement
 
 from hive_ingest.errors import InvalidOperation
-from hive_ingest.metastore_client.embedded import tables as t
+from hive_ingest.metastore_client.embedded import schema as t
 from hive_ingest.metastore_client.embedded.sessions import Session
 from hive_ingest.metastore_client.embedded.sql import text_in
 from hive_ingest.metastore_client.locations import local_path

@@ -23,9 +23,9 @@ from sqlalchemy import and_, bindparam, case, delete, insert, not_, or_, select,
 
 from hive_ingest.errors import ConfigurationError, NoSuchLock, TxnOpen
 from hive_ingest.identity import this_host, this_user
-from hive_ingest.metastore_client.embedded import tables as t
+from hive_ingest.metastore_client.embedded import schema as t
+from hive_ingest.metastore_client.embedded.context import Context
 from hive_ingest.metastore_client.embedded.housekeeping import Housekeeping
-from hive_ingest.metastore_client.embedded.part import Context
 from hive_ingest.metastore_client.embedded.sessions import Row, Session
 from hive_ingest.metastore_client.embedded.sql import now_ms, one_of
 from hive_ingest.metastore_client.embedded.transactions import (

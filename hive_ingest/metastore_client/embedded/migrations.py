@@ -9,7 +9,7 @@ from sqlalchemy import Executable, bindparam, insert, select, update
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from hive_ingest.errors import MetastoreError, MetastoreSchemaError
-from hive_ingest.metastore_client.embedded import tables as t
+from hive_ingest.metastore_client.embedded import schema as t
 from hive_ingest.metastore_client.embedded.backends import Backend
 from hive_ingest.metastore_client.embedded.sessions import Row, Session, Sessions
 from hive_ingest.model import DEFAULT_DATABASE

@@ -13,20 +13,20 @@ from sqlalchemy import and_, bindparam, delete, insert, select, update
 from hive_ingest.acid.names import partition_name
 from hive_ingest.errors import AlreadyExists, InvalidOperation, NoSuchObject
 from hive_ingest.metastore_client.ddl_locks import exclusive_lock, on_table
-from hive_ingest.metastore_client.embedded import tables as t
-from hive_ingest.metastore_client.embedded.catalog import (
+from hive_ingest.metastore_client.embedded import schema as t
+from hive_ingest.metastore_client.embedded.context import Context
+from hive_ingest.metastore_client.embedded.folder_tasks import clear_place, plan_removal
+from hive_ingest.metastore_client.embedded.folders import is_inside, make_folders, refuse_acid_files
+from hive_ingest.metastore_client.embedded.location_checks import refuse_shared_partitions
+from hive_ingest.metastore_client.embedded.locks import Locks, require_lock
+from hive_ingest.metastore_client.embedded.sessions import Row, Session
+from hive_ingest.metastore_client.embedded.sql import now_ms, text_in
+from hive_ingest.metastore_client.embedded.tables import (
     Tables,
     columns_from_json,
     columns_to_json,
     get_table_in,
 )
-from hive_ingest.metastore_client.embedded.folder_tasks import clear_place, plan_removal
-from hive_ingest.metastore_client.embedded.folders import is_inside, make_folders, refuse_acid_files
-from hive_ingest.metastore_client.embedded.location_checks import refuse_shared_partitions
-from hive_ingest.metastore_client.embedded.locks import Locks, require_lock
-from hive_ingest.metastore_client.embedded.part import Context
-from hive_ingest.metastore_client.embedded.sessions import Row, Session
-from hive_ingest.metastore_client.embedded.sql import now_ms, text_in
 from hive_ingest.metastore_client.embedded.write_ids import abort_writers
 from hive_ingest.metastore_client.partition_filter import parse_filter
 from hive_ingest.metastore_client.table_checks import MANAGED

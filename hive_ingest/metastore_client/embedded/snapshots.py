@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from sqlalchemy import select
 
 from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
-from hive_ingest.metastore_client.embedded import tables as t
-from hive_ingest.metastore_client.embedded.part import Context, abort_reason
+from hive_ingest.metastore_client.embedded import schema as t
+from hive_ingest.metastore_client.embedded.context import Context, abort_reason
 from hive_ingest.metastore_client.embedded.sql import one_of
 from hive_ingest.model import OpenTxnsInfo, TxnId, TxnInfo, TxnState, TxnType
 

@@ -1,259 +1,381 @@
-"""The tables of the transaction manager, with Hive's own names, so that whoever knows Hive can read them.
+"""The catalog's tables."""
 
-Source: `hive-schema-4.0.0.postgres.sql`, with NEXT_TXN_ID and MIN_HISTORY_LEVEL as HIVE-18747 has them. Times are
-milliseconds since the epoch by the database's clock. Strings have no length limit. What Hive lacks is marked *ours*.
-"""
+# ruff: noqa: SIM300 - columns are written in capitals, and so taken for constants
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Integer, MetaData, String, Table, Text
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
 
-METADATA = MetaData()
+from sqlalchemy import Delete, Update, and_, bindparam, delete, insert, select, update
+from sqlalchemy import Table as SqlTable
 
+from hive_ingest.errors import AlreadyExists, NoSuchObject, UnsupportedFeature
+from hive_ingest.metastore_client.ddl_locks import exclusive_lock, needs_exclusive_lock, on_table
+from hive_ingest.metastore_client.embedded import schema as t
+from hive_ingest.metastore_client.embedded.context import Context
+from hive_ingest.metastore_client.embedded.folder_tasks import (
+    clear_name,
+    clear_place,
+    follow_move,
+    plan_move,
+    plan_removal,
+)
+from hive_ingest.metastore_client.embedded.folders import make_folders, refuse_acid_files, require_free
+from hive_ingest.metastore_client.embedded.location_checks import refuse_overlap
+from hive_ingest.metastore_client.embedded.locks import Locks, require_lock
+from hive_ingest.metastore_client.embedded.lookups import matching, no_such_database, own_location
+from hive_ingest.metastore_client.embedded.sessions import Row, Session
+from hive_ingest.metastore_client.embedded.sql import now_ms
+from hive_ingest.metastore_client.embedded.write_ids import abort_writers
+from hive_ingest.metastore_client.locations import local_path
+from hive_ingest.metastore_client.table_checks import MANAGED, check_change, new_table
+from hive_ingest.model import Column, LockId, Table, TableName, columns_of
 
-def _table(name: str, *items: Column[int] | Column[str] | Index | CheckConstraint) -> Table:
-    return Table(name, METADATA, *items)
-
-
-def _int(name: str, *, key: bool = False, null: bool = False) -> Column[int]:
-    return Column(name, BigInteger, primary_key=key, nullable=null, autoincrement=False)
-
-
-def _text(name: str, *, key: bool = False, null: bool = False) -> Column[str]:
-    return Column(name, Text, primary_key=key, nullable=null)
-
-
-def _char(name: str, *, null: bool = False) -> Column[str]:
-    return Column(name, String(1), nullable=null)
-
-
-# -- transactions ------------------------------------------------------------------------------------
-
-#: One row. Locked until the opener commits, so transaction ids become visible in order.
-NEXT_TXN_ID = _table("NEXT_TXN_ID", _int("NTXN_NEXT"))
-
-TXNS = _table(
-    "TXNS",
-    _int("TXN_ID", key=True),
-    _char("TXN_STATE"),
-    _int("TXN_STARTED"),
-    _int("TXN_LAST_HEARTBEAT"),
-    _text("TXN_USER"),
-    _text("TXN_HOST"),
-    _text("TXN_AGENT_INFO", null=True),
-    _text("TXN_META_INFO", null=True),  # why it was aborted (HIVE-11495)
-    _int("TXN_HEARTBEAT_COUNT", null=True),
-    _int("TXN_TYPE"),
-    _int("TXN_ENDED", null=True),  # ours: when it was aborted or committed; retention counts from here
-    Index("TXN_STATE_IDX", "TXN_STATE", "TXN_ID"),
+_TBL = t.TBLS.c
+_THIS_TABLE = and_(_TBL.DB_NAME == bindparam("database"), _TBL.TBL_NAME == bindparam("table"))
+_THIS_ID = _TBL.TBL_ID == bindparam("table_id")
+_FIELDS = (
+    _TBL.TBL_ID,
+    _TBL.TBL_TYPE,
+    _TBL.OWNER,
+    _TBL.CREATE_TIME,
+    _TBL.LOCATION,
+    _TBL.COLUMNS,
+    _TBL.PARTITION_KEYS,
+    _TBL.BUCKET_COLUMNS,
+    _TBL.NUM_BUCKETS,
+    _TBL.SORT_COLUMNS,
+    _TBL.INPUT_FORMAT,
+    _TBL.OUTPUT_FORMAT,
+    _TBL.SERDE,
+)
+# One row for each property, so that a table and its properties are of the same moment.
+_GET = (
+    select(*_FIELDS, t.TABLE_PARAMS.c.PARAM_KEY, t.TABLE_PARAMS.c.PARAM_VALUE)
+    .select_from(t.TBLS.outerjoin(t.TABLE_PARAMS, t.TABLE_PARAMS.c.TBL_ID == _TBL.TBL_ID))
+    .where(_THIS_TABLE)
+)
+_LOCK = select(_TBL.TBL_ID).where(_THIS_TABLE).with_for_update()
+_NAMES = select(_TBL.TBL_NAME).where(_TBL.DB_NAME == bindparam("database")).order_by(_TBL.TBL_NAME)
+_DB_LOCATION = select(t.DBS.c.DB_LOCATION_URI).where(t.DBS.c.DB_NAME == bindparam("database")).with_for_update()
+_INSERT = (
+    insert(t.TBLS)
+    .values(
+        DB_NAME=bindparam("database"),
+        TBL_NAME=bindparam("table"),
+        TBL_TYPE=bindparam("table_type"),
+        OWNER=bindparam("owner"),
+        CREATE_TIME=now_ms() // 1000,
+        LOCATION=bindparam("location"),
+        COLUMNS=bindparam("columns"),
+        PARTITION_KEYS=bindparam("partition_keys"),
+        BUCKET_COLUMNS=bindparam("bucket_columns"),
+        NUM_BUCKETS=bindparam("num_buckets"),
+        SORT_COLUMNS=bindparam("sort_columns"),
+        INPUT_FORMAT=bindparam("input_format"),
+        OUTPUT_FORMAT=bindparam("output_format"),
+        SERDE=bindparam("serde"),
+    )
+    .returning(_TBL.TBL_ID, _TBL.CREATE_TIME)
+)
+_UPDATE = (
+    update(t.TBLS)
+    .where(_THIS_ID)
+    .values(
+        DB_NAME=bindparam("database"),
+        TBL_NAME=bindparam("table"),
+        OWNER=bindparam("owner"),
+        LOCATION=bindparam("location"),
+        COLUMNS=bindparam("columns"),
+        SORT_COLUMNS=bindparam("sort_columns"),
+        INPUT_FORMAT=bindparam("input_format"),
+        OUTPUT_FORMAT=bindparam("output_format"),
+        SERDE=bindparam("serde"),
+    )
+)
+_DELETE = delete(t.TBLS).where(_THIS_ID)
+_INSERT_PROPERTY = insert(t.TABLE_PARAMS).values(
+    TBL_ID=bindparam("table_id"), PARAM_KEY=bindparam("key"), PARAM_VALUE=bindparam("new_value")
+)
+_DELETE_PROPERTIES = delete(t.TABLE_PARAMS).where(t.TABLE_PARAMS.c.TBL_ID == bindparam("table_id"))
+_DELETE_PARTITIONS = delete(t.PARTITIONS).where(t.PARTITIONS.c.TBL_ID == bindparam("table_id"))
+_PARTITION_LOCATIONS = select(t.PARTITIONS.c.PART_NAME, t.PARTITIONS.c.LOCATION).where(
+    t.PARTITIONS.c.TBL_ID == bindparam("table_id")
+)
+_MOVE_PARTITION = (
+    update(t.PARTITIONS)
+    .where(t.PARTITIONS.c.TBL_ID == bindparam("table_id"), t.PARTITIONS.c.PART_NAME == bindparam("partition"))
+    .values(LOCATION=bindparam("location"))
 )
 
-#: The lowest transaction that was open when MHL_TXNID was opened: what its snapshot may still need.
-MIN_HISTORY_LEVEL = _table(
-    "MIN_HISTORY_LEVEL",
-    _int("MHL_TXNID", key=True),
-    _int("MHL_MIN_OPEN_TXNID"),
-    Index("MIN_HISTORY_LEVEL_IDX", "MHL_MIN_OPEN_TXNID"),
+# -- what the transaction manager knows about a table (Hive: AcidEventListener) ------------------------
+
+_DELETE_COMPACTIONS = delete(t.COMPACTION_QUEUE).where(
+    t.COMPACTION_QUEUE.c.CQ_DATABASE == bindparam("database"), t.COMPACTION_QUEUE.c.CQ_TABLE == bindparam("table")
+)
+_NAMED = (
+    (t.TXN_COMPONENTS, "TC_DATABASE", "TC_TABLE"),
+    (t.COMPLETED_TXN_COMPONENTS, "CTC_DATABASE", "CTC_TABLE"),
+    (t.WRITE_SET, "WS_DATABASE", "WS_TABLE"),
+    (t.TXN_TO_WRITE_ID, "T2W_DATABASE", "T2W_TABLE"),
+    (t.NEXT_WRITE_ID, "NWI_DATABASE", "NWI_TABLE"),
+    (t.HIVE_LOCKS, "HL_DB", "HL_TABLE"),
+    (t.COMPACTION_QUEUE, "CQ_DATABASE", "CQ_TABLE"),
+    (t.COMPLETED_COMPACTIONS, "CC_DATABASE", "CC_TABLE"),
+    (t.FOLDER_TASKS, "FT_DATABASE", "FT_TABLE"),
 )
 
-TXN_COMPONENTS = _table(
-    "TXN_COMPONENTS",
-    _int("TC_TXNID"),
-    _text("TC_DATABASE"),
-    _text("TC_TABLE", null=True),
-    _text("TC_PARTITION", null=True),
-    _char("TC_OPERATION_TYPE"),
-    _int("TC_WRITEID", null=True),
-    Index("TC_TXNID_INDEX", "TC_TXNID"),
-)
 
-COMPLETED_TXN_COMPONENTS = _table(
-    "COMPLETED_TXN_COMPONENTS",
-    _int("CTC_TXNID"),
-    _text("CTC_DATABASE"),
-    _text("CTC_TABLE", null=True),
-    _text("CTC_PARTITION", null=True),
-    _int("CTC_TIMESTAMP"),
-    _int("CTC_WRITEID", null=True),
-    _char("CTC_UPDATE_DELETE"),
-    Index("COMPLETED_TXN_COMPONENTS_IDX", "CTC_DATABASE", "CTC_TABLE", "CTC_PARTITION"),
-    Index("CTC_TXNID_IDX", "CTC_TXNID"),  # ours: is this commit remembered?
-)
-
-#: What UPDATE and DELETE wrote, for as long as a transaction is open that could conflict with it.
-WRITE_SET = _table(
-    "WRITE_SET",
-    _text("WS_DATABASE"),
-    _text("WS_TABLE"),
-    _text("WS_PARTITION", null=True),
-    _int("WS_TXNID"),
-    _int("WS_COMMIT_ID"),
-    _char("WS_OPERATION_TYPE"),
-    Index("WS_TXNID_IDX", "WS_TXNID"),
-    Index("WS_TABLE_IDX", "WS_DATABASE", "WS_TABLE"),
-)
-
-# -- write ids ---------------------------------------------------------------------------------------
-
-NEXT_WRITE_ID = _table("NEXT_WRITE_ID", _text("NWI_DATABASE", key=True), _text("NWI_TABLE", key=True), _int("NWI_NEXT"))
-
-TXN_TO_WRITE_ID = _table(
-    "TXN_TO_WRITE_ID",
-    _int("T2W_TXNID"),
-    _text("T2W_DATABASE"),
-    _text("T2W_TABLE"),
-    _int("T2W_WRITEID"),
-    Index("TBL_TO_TXN_ID_IDX", "T2W_DATABASE", "T2W_TABLE", "T2W_TXNID", unique=True),
-    Index("TBL_TO_WRITE_ID_IDX", "T2W_DATABASE", "T2W_TABLE", "T2W_WRITEID", unique=True),
-    Index("T2W_TXNID_IDX", "T2W_TXNID"),  # ours: the write ids of one transaction, at every lock request
-)
-
-# -- locks -------------------------------------------------------------------------------------------
-
-#: One row. Locked until the request commits, so a lock sees every request with a lower id.
-NEXT_LOCK_ID = _table("NEXT_LOCK_ID", _int("NL_NEXT"))
-
-HIVE_LOCKS = _table(
-    "HIVE_LOCKS",
-    _int("HL_LOCK_EXT_ID", key=True),
-    _int("HL_LOCK_INT_ID", key=True),
-    _int("HL_TXNID"),
-    _text("HL_DB"),
-    _text("HL_TABLE", null=True),
-    _text("HL_PARTITION", null=True),
-    _char("HL_LOCK_STATE"),
-    _char("HL_LOCK_TYPE"),
-    _int("HL_LAST_HEARTBEAT"),  # 0 inside a transaction, whose own heartbeat counts
-    _int("HL_ACQUIRED_AT", null=True),
-    _text("HL_USER"),
-    _text("HL_HOST"),
-    _int("HL_HEARTBEAT_COUNT", null=True),
-    _text("HL_AGENT_INFO", null=True),
-    _int("HL_BLOCKEDBY_EXT_ID", null=True),
-    _int("HL_BLOCKEDBY_INT_ID", null=True),
-    Index("HL_TXNID_IDX", "HL_TXNID"),
-    Index("HL_DB_IDX", "HL_DB"),  # ours: the conflict check joins on it
-)
-
-# -- compaction: the tables are there, the calls are not yet ------------------------------------------
-
-NEXT_COMPACTION_QUEUE_ID = _table("NEXT_COMPACTION_QUEUE_ID", _int("NCQ_NEXT"))
+def _rename_in(table: SqlTable, database_column: str, table_column: str) -> Update:
+    return (
+        update(table)
+        .where(table.c[database_column] == bindparam("database"), table.c[table_column] == bindparam("table"))
+        .values({database_column: bindparam("new_database"), table_column: bindparam("new_table")})
+    )
 
 
-def _compaction_columns(prefix: str) -> list[Column[int] | Column[str]]:
-    """What COMPACTION_QUEUE and COMPLETED_COMPACTIONS have in common."""
-    return [
-        _int(f"{prefix}_ID", key=True),
-        _text(f"{prefix}_DATABASE"),
-        _text(f"{prefix}_TABLE"),
-        _text(f"{prefix}_PARTITION", null=True),
-        _char(f"{prefix}_STATE"),
-        _char(f"{prefix}_TYPE"),
-        _text(f"{prefix}_TBLPROPERTIES", null=True),
-        _text(f"{prefix}_WORKER_ID", null=True),
-        _int(f"{prefix}_ENQUEUE_TIME", null=True),
-        _int(f"{prefix}_START", null=True),
-        _text(f"{prefix}_RUN_AS", null=True),
-        _int(f"{prefix}_HIGHEST_WRITE_ID", null=True),
-        _text(f"{prefix}_META_INFO", null=True),
-        _text(f"{prefix}_HADOOP_JOB_ID", null=True),
-        _text(f"{prefix}_ERROR_MESSAGE", null=True),
-        _int(f"{prefix}_NEXT_TXN_ID", null=True),
-        _int(f"{prefix}_TXN_ID", null=True),
-        _int(f"{prefix}_COMMIT_TIME", null=True),
-        _text(f"{prefix}_INITIATOR_ID", null=True),
-        _text(f"{prefix}_INITIATOR_VERSION", null=True),
-        _text(f"{prefix}_WORKER_VERSION", null=True),
-        _text(f"{prefix}_POOL_NAME", null=True),
-        Column(f"{prefix}_NUMBER_OF_BUCKETS", Integer, nullable=True),
-        _text(f"{prefix}_ORDER_BY", null=True),
+def _clear_in(table: SqlTable, database_column: str, table_column: str) -> Delete:
+    return delete(table).where(
+        table.c[database_column] == bindparam("database"), table.c[table_column] == bindparam("table")
+    )
+
+
+_RENAME = tuple(_rename_in(*named) for named in _NAMED)
+# What a dropped table of the new name left.
+_CLEAR_WRITE_IDS = tuple(_clear_in(*named) for named in _NAMED if named[0] in (t.TXN_TO_WRITE_ID, t.NEXT_WRITE_ID))
+
+
+class Tables:
+    """The calls about tables."""
+
+    def __init__(self, context: Context, locks: Locks) -> None:
+        self._context, self._locks = context, locks
+        self._db = context.sessions
+
+    def create_table(
+        self,
+        table: str | TableName,
+        *,
+        columns: Mapping[str, str] | Sequence[Column],
+        partition_keys: Mapping[str, str] | Sequence[Column] | None = None,
+        bucket_columns: Sequence[str] = (),
+        num_buckets: int = -1,
+        properties: Mapping[str, str] | None = None,
+        location: str | None = None,
+        owner: str = "",
+        if_not_exists: bool = False,
+    ) -> Table:
+        """A managed ORC table, transactional unless `properties` say otherwise (`EXTERNAL=TRUE` makes it external).
+
+        Raises AlreadyExists, NoSuchObject (the database), InvalidOperation (a column twice, a bad type, bad buckets, a
+        location that is another table's or holds ACID files), StreamingIOFailure, UnsupportedFeature (a type of Hive
+        that is not supported here).
+        """
+        new = new_table(
+            table,
+            columns=columns,
+            partition_keys=partition_keys,
+            bucket_columns=bucket_columns,
+            num_buckets=num_buckets,
+            properties=properties,
+            location=own_location(self._db, location) if location else "",
+            owner=owner,
+        )
+        return self._db.run(lambda session: _create(session, new, if_not_exists))
+
+    def get_table(self, table: str | TableName) -> Table:
+        """Raises NoSuchObject."""
+        name = TableName.of(table)
+        return _table(name, self._db.query(_GET, database=name.database, table=name.table))
+
+    def get_tables(self, database: str, pattern: str = "*") -> list[str]:
+        """Names that match Hive's pattern (`*` any text, `|` alternatives), sorted."""
+        return matching([row[0] for row in self._db.query(_NAMES, database=database.lower())], pattern)
+
+    def alter_table(self, table: str | TableName, new: Table) -> Table:
+        """Replace columns, properties, owner; rename when `new.name` differs. Returns what is stored.
+
+        A rename, and any change of columns but adding some at the end, happens under an EXCLUSIVE lock. A rename moves
+        the folder when it has the table's own name. Raises NoSuchObject, LockTimeout, AlreadyExists (the new name),
+        InvalidOperation (partition keys, buckets, location, or no longer transactional).
+        """
+        name = TableName.of(table)
+        if not needs_exclusive_lock(self.get_table(name), new):
+            return self._db.run(lambda session: _alter(session, name, new, None))
+        with self._exclusive_lock(f"alter table {name}", name, new.name) as lock_id:
+            changed = self._db.run(lambda session: _alter(session, name, new, lock_id))
+            self._context.folder_tasks.finish()
+            return changed
+
+    def drop_table(self, table: str | TableName, *, delete_data: bool = True, if_exists: bool = False) -> None:
+        """Drop under an EXCLUSIVE lock; the folder goes after the commit. Raises NoSuchObject, LockTimeout."""
+        name = TableName.of(table)
+
+        def work(session: Session) -> None:
+            require_lock(session, lock_id)
+            if not if_exists or session.row(_LOCK, database=name.database, table=name.table) is not None:
+                drop_table_in(session, name, delete_data=delete_data)
+
+        with self._exclusive_lock(f"drop table {name}", name) as lock_id:
+            self._db.run(work)
+        self._context.folder_tasks.finish()
+
+    def _exclusive_lock(self, what: str, *names: TableName) -> AbstractContextManager[LockId]:
+        components = [on_table(name) for name in dict.fromkeys(names)]
+        wait = self._context.options.ddl_lock_wait_seconds
+        return exclusive_lock(self._locks, what, *components, wait_seconds=wait)
+
+
+def drop_table_in(session: Session, name: TableName, *, delete_data: bool = True) -> None:
+    """Out of the catalog; what is to happen to its folder is planned. Raises NoSuchObject."""
+    found = get_table_in(session, name)
+    next_write_id = abort_writers(session, name, f"table {name} was dropped while it was open")
+    for statement in (_DELETE_PARTITIONS, _DELETE_PROPERTIES, _DELETE):
+        session.execute(statement, table_id=found.id)
+    if delete_data and found.table_type == MANAGED:
+        session.execute(_DELETE_COMPACTIONS, database=name.database, table=name.table)
+        plan_removal(session, found.location, name, next_write_id)
+
+
+def get_table_in(session: Session, name: TableName) -> Table:
+    """The table, whose row stays locked. Raises NoSuchObject."""
+    of_table = {"database": name.database, "table": name.table}
+    session.execute(_LOCK, **of_table)
+    return _table(name, session.rows(_GET, **of_table))
+
+
+def _create(session: Session, new: Table, if_not_exists: bool) -> Table:
+    of_table = {"database": new.name.database, "table": new.name.table}
+    parent = session.scalar(_DB_LOCATION, database=new.name.database)
+    if parent is None:
+        raise no_such_database(new.name.database)
+    found = session.rows(_GET, **of_table)
+    if found:
+        if if_not_exists:
+            return _table(new.name, found)
+        raise AlreadyExists(f"table {new.name} is there already: use it, or pass if_not_exists=True")
+    location = new.location or f"{parent.rstrip('/')}/{new.name.table}"
+    refuse_overlap(session, new.name, location)
+    clear_place(session, [location])
+    if new.is_transactional:
+        refuse_acid_files(location, f"table {new.name}")
+    make_folders([location], inside=None if new.location else parent)
+    table_id, created = session.rows(_INSERT, **_texts(replace(new, location=location)))[0]
+    _write_properties(session, table_id, new.properties)
+    return replace(new, location=location, id=table_id, create_time_seconds=created)
+
+
+def _alter(session: Session, name: TableName, new: Table, lock_id: LockId | None) -> Table:
+    """`lock_id` is the EXCLUSIVE lock, where the change needs one."""
+    old = get_table_in(session, name)
+    changed = replace(
+        new,
+        id=old.id,
+        create_time_seconds=old.create_time_seconds,
+        location=new.location or old.location,
+        columns=columns_of(new.columns),
+    )
+    check_change(old, changed)
+    if needs_exclusive_lock(old, changed):
+        require_lock(session, lock_id)
+        abort_writers(session, name, f"table {name} was renamed, or its columns replaced, while it was open")
+    if new.name != name:
+        changed = replace(changed, location=_rename(session, old, new.name))
+    session.execute(_UPDATE, table_id=old.id, **_texts(changed))
+    session.execute(_DELETE_PROPERTIES, table_id=old.id)
+    _write_properties(session, old.id, changed.properties)
+    if changed.location != old.location and lock_id is not None:
+        plan_move(session, old.location, changed.location, lock_id)
+    return changed
+
+
+def _rename(session: Session, old: Table, new: TableName) -> str:
+    """Everything that carries the table's name; gives its new location."""
+    parent = session.scalar(_DB_LOCATION, database=new.database)
+    if parent is None:
+        raise no_such_database(new.database)
+    if session.row(_LOCK, database=new.database, table=new.table) is not None:
+        raise AlreadyExists(f"table {new} is there already: drop it, or choose another name")
+    clear_name(session, new)  # before the write ids of the old table count as those of the new name
+    for statement in _CLEAR_WRITE_IDS:
+        session.execute(statement, database=new.database, table=new.table)
+    names = {"database": old.name.database, "table": old.name.table}
+    for rename in _RENAME:
+        session.execute(rename, **names, new_database=new.database, new_table=new.table)
+    if old.location.rpartition("/")[2] != old.name.table:
+        return old.location
+    if local_path(old.location) is None:
+        raise UnsupportedFeature(
+            f"{old.name} lies at {old.location}, which cannot be renamed from here: make a new table"
+        )
+    location = f"{parent.rstrip('/')}/{new.table}"
+    refuse_overlap(session, new, location, table_id=old.id)
+    clear_place(session, [location])
+    require_free(location, f"table {new}")
+    follow_move(session, old.location, location)
+    moved = [
+        {"table_id": old.id, "partition": partition, "location": location + where[len(old.location) :]}
+        for partition, where in session.rows(_PARTITION_LOCATIONS, table_id=old.id)
+        if where.startswith(old.location + "/")
     ]
+    session.execute_many(_MOVE_PARTITION, moved)
+    return location
 
 
-COMPACTION_QUEUE = _table(
-    "COMPACTION_QUEUE",
-    *_compaction_columns("CQ"),
-    _int("CQ_CLEANER_START", null=True),
-    _int("CQ_RETRY_RETENTION", null=True),
-)
-COMPLETED_COMPACTIONS = _table("COMPLETED_COMPACTIONS", *_compaction_columns("CC"), _int("CC_END", null=True))
+def _write_properties(session: Session, table_id: int, properties: Mapping[str, str]) -> None:
+    rows = [{"table_id": table_id, "key": key, "new_value": value} for key, value in properties.items()]
+    session.execute_many(_INSERT_PROPERTY, rows)
 
-# -- ours --------------------------------------------------------------------------------------------
 
-#: Who keeps house, until when, and when it is next due.
-HOUSEKEEPING_LEASE = _table(
-    "HOUSEKEEPING_LEASE",
-    _text("HKL_NAME", key=True),
-    _text("HKL_HOLDER"),
-    _int("HKL_EXPIRES"),
-    _int("HKL_DUE"),
-)
+def _texts(table: Table) -> dict[str, Any]:
+    """A table's fields as parameters."""
+    return {
+        "database": table.name.database,
+        "table": table.name.table,
+        "table_type": table.table_type,
+        "owner": table.owner,
+        "location": table.location,
+        "columns": columns_to_json(table.columns),
+        "partition_keys": columns_to_json(table.partition_keys),
+        "bucket_columns": json.dumps(table.bucket_columns),
+        "num_buckets": table.num_buckets,
+        "sort_columns": json.dumps(table.sort_columns),
+        "input_format": table.input_format,
+        "output_format": table.output_format,
+        "serde": table.serde,
+    }
 
-#: Present in every database of ours, and in no other.
-SCHEMA_VERSION = _table("HIVE_INGEST_SCHEMA", Column("VERSION", Integer, primary_key=True, autoincrement=False))
 
-# -- the catalog, in a compact schema of its own; lists and maps are JSON ------------------------------
+def _table(name: TableName, rows: Sequence[Row]) -> Table:
+    if not rows:
+        raise NoSuchObject(f"there is no table {name}: create it first, or correct the name")
+    row = rows[0]
+    return Table(
+        name=name,
+        id=row[0],
+        table_type=row[1],
+        owner=row[2],
+        create_time_seconds=row[3],
+        location=row[4],
+        columns=columns_from_json(row[5]),
+        partition_keys=columns_from_json(row[6]),
+        bucket_columns=tuple(json.loads(row[7])),
+        num_buckets=row[8],
+        sort_columns=tuple(json.loads(row[9])),
+        input_format=row[10],
+        output_format=row[11],
+        serde=row[12],
+        properties={key: value for *_, key, value in rows if key is not None},
+    )
 
-#: SQLite gives ids of dropped rows out again unless AUTOINCREMENT is set; a sink remembers its table by id.
-_ID = BigInteger().with_variant(Integer, "sqlite")
 
-DBS = _table("DBS", _text("DB_NAME", key=True), _text("DB_LOCATION_URI"), _text("DB_COMMENT"), _text("DB_PARAMS"))
+def columns_to_json(columns: Sequence[Column]) -> str:
+    return json.dumps([[column.name, column.type, column.comment] for column in columns])
 
-TBLS = Table(
-    "TBLS",
-    METADATA,
-    Column("TBL_ID", _ID, primary_key=True, autoincrement=True),
-    _text("DB_NAME"),
-    _text("TBL_NAME"),
-    _text("TBL_TYPE"),
-    _text("OWNER"),
-    _int("CREATE_TIME"),
-    _text("LOCATION"),
-    _text("COLUMNS"),
-    _text("PARTITION_KEYS"),
-    _text("BUCKET_COLUMNS"),
-    _int("NUM_BUCKETS"),
-    _text("SORT_COLUMNS"),
-    _text("INPUT_FORMAT"),
-    _text("OUTPUT_FORMAT"),
-    _text("SERDE"),
-    Index("TBLS_NAME_IDX", "DB_NAME", "TBL_NAME", unique=True),
-    sqlite_autoincrement=True,
-)
 
-#: Rows, not JSON: a commit changes one of them (HIVE-20538).
-TABLE_PARAMS = _table("TABLE_PARAMS", _int("TBL_ID", key=True), _text("PARAM_KEY", key=True), _text("PARAM_VALUE"))
-
-PARTITIONS = _table(
-    "PARTITIONS",
-    _int("TBL_ID", key=True),
-    _text("PART_NAME", key=True),
-    _text("PART_VALUES"),
-    _text("LOCATION"),
-    _text("COLUMNS"),
-    _text("PARAMS"),
-    _int("CREATE_TIME"),
-)
-Index("PART_LOCATION_IDX", PARTITIONS.c.LOCATION, postgresql_using="hash")  # a path may be too long for a B-tree
-
-# -- ours, since version 2 ---------------------------------------------------------------------------
-
-#: One row: what distinguishes this metastore from others; a copy keeps it.
-METASTORE_ID = _table("HIVE_INGEST_METASTORE_ID", _text("MI_UUID", key=True))
-
-#: Folders that a committed DDL statement still has to move or to remove. Whoever comes by finishes what a killed
-#: process has left.
-FOLDER_TASKS = Table(
-    "FOLDER_TASKS",
-    METADATA,
-    Column("FT_ID", _ID, primary_key=True, autoincrement=True),
-    _text("FT_KIND"),
-    _text("FT_SOURCE"),
-    _text("FT_TARGET", null=True),
-    _text("FT_DATABASE", null=True),
-    _text("FT_TABLE", null=True),
-    _text("FT_PARTITION", null=True),
-    _int("FT_NEXT_WRITE_ID", null=True),  # write ids below it lie in the folder
-    _int("FT_LOCK_ID", null=True),  # released when the task is done
-    sqlite_autoincrement=True,
-)
+def columns_from_json(text: str) -> tuple[Column, ...]:
+    return tuple(Column(*fields) for fields in json.loads(text))

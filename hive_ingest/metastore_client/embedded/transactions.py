@@ -11,8 +11,8 @@ from sqlalchemy import bindparam, delete, exists, func, insert, select, update
 
 from hive_ingest.errors import ConfigurationError, InvalidTransactionState, NoSuchTxn, TooManyOpenTxns, TxnAborted
 from hive_ingest.identity import this_host, this_user
-from hive_ingest.metastore_client.embedded import tables as t
-from hive_ingest.metastore_client.embedded.part import Context, abort_reason
+from hive_ingest.metastore_client.embedded import schema as t
+from hive_ingest.metastore_client.embedded.context import Context, abort_reason
 from hive_ingest.metastore_client.embedded.sessions import Row, Session
 from hive_ingest.metastore_client.embedded.sql import id_in, now_ms
 from hive_ingest.model import (

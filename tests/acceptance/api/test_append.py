@@ -91,3 +91,16 @@ def test_a_table_is_named_in_one_text_or_beside_its_database(ms: MetastoreClient
 def test_every_error_can_be_imported_from_the_root() -> None:
     tree = {name for name, value in vars(errors).items() if inspect.isclass(value)}
     assert tree <= set(hi.__all__)
+
+
+def test_a_metastore_is_given_as_a_client_or_as_its_uri(ms: MetastoreClient, metastore_uri: str) -> None:
+    hi.append(metastore_uri, "web.t", rows(1))
+    connected = hi.StreamingConnection.connect(metastore_uri, table="web.t", record_writer=hi.ArrowWriter())
+    with connected as connection, connection.transaction():
+        connection.write(rows(2))
+    assert sorted(hi.read_table(metastore_uri, "web.t")["id"].to_pylist()) == [1, 2]
+    with hi.scan(metastore_uri, "web.t", batch_rows=1) as batches:
+        assert len(list(batches)) == 2
+    with pytest.raises(errors.StreamingError, match="t2"):
+        hi.append(metastore_uri, "web.t2", rows(1))
+    assert ms.get_valid_txns().open == ()

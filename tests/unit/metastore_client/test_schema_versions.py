@@ -9,7 +9,7 @@ import pytest
 
 from hive_ingest.errors import MetastoreSchemaError, MetastoreUnavailable
 from hive_ingest.metastore_client import connect_metastore
-from hive_ingest.metastore_client.embedded import migrations, tables
+from hive_ingest.metastore_client.embedded import migrations, schema
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def execute(file: Path, sql: str) -> list[tuple[object, ...]]:
 def test_a_new_metastore_has_every_table(file: Path) -> None:
     connect(file)
     names = {row[0] for row in execute(file, "SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert names >= set(tables.METADATA.tables)
+    assert names >= set(schema.METADATA.tables)
     assert execute(file, 'SELECT "VERSION" FROM "HIVE_INGEST_SCHEMA"') == [(2,)]
     assert execute(file, "PRAGMA journal_mode") == [("wal",)]
 
@@ -108,3 +108,17 @@ def test_parents_of_the_file_and_the_warehouse_are_made(tmp_path: Path) -> None:
     connect_metastore(f"sqlite:///{tmp_path}/a/b/metastore.db", warehouse=tmp_path / "c" / "d", create=True).close()
     assert (tmp_path / "a/b/metastore.db").is_file()
     assert (tmp_path / "c/d").is_dir()
+
+
+def test_a_metastore_of_version_1_gets_its_identity_and_keeps_its_tables(file: Path) -> None:
+    with connect_metastore(f"sqlite:///{file}", create=True) as client:
+        client.create_table("t", columns={"id": "int"})
+    for table in ("HIVE_INGEST_METASTORE_ID", "FOLDER_TASKS"):
+        execute(file, f'DROP TABLE "{table}"')
+    execute(file, 'DROP INDEX "PART_LOCATION_IDX"')
+    execute(file, 'UPDATE "HIVE_INGEST_SCHEMA" SET "VERSION" = 1')
+    with connect_metastore(f"sqlite:///{file}") as client:
+        assert len(client.metastore_id) == 36
+        client.drop_table("t")
+        assert client.get_tables("default") == []
+    assert execute(file, "SELECT count(*) FROM sqlite_master WHERE name = 'PART_LOCATION_IDX'") == [(1,)]

@@ -24,10 +24,13 @@ class FakeClient:
         self.may_go_on.set()
 
     def clone(self) -> Self:
-        self.may_go_on.wait(60)
         return self
 
+    def close(self) -> None:
+        pass
+
     def __enter__(self) -> Self:
+        self.may_go_on.wait(60)
         return self
 
     def __exit__(self, *_: object) -> None:
