@@ -94,7 +94,9 @@ class StreamingSettings:
         kind=float,
         at_least=0,
     )
-    begin_retries: int = _option(20, "how often a transaction overtaken by an overwrite is begun again", at_least=1)
+    begin_retries: int = _option(
+        20, "how often a transaction that was overtaken, or aborted before it began, is begun again", at_least=1
+    )
     max_idle_seconds: float = _option(60.0, "after which transactions fetched ahead are given back", at_least=0)
     commit_retry_seconds: float = _option(60.0, "how long the answer to a commit is asked for again", at_least=0)
     fsync: bool = _option(True, "whether files are on the device before their transaction commits")

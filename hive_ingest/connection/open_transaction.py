@@ -43,13 +43,13 @@ class OpenTransaction:
 
     def __init__(
         self,
-        around: ConnectionContext,
+        context: ConnectionContext,
         table: Table,
         locked: LockedTransaction,
         record_writer: RecordWriter,
         static_values: Sequence[str],
     ) -> None:
-        self._around = around
+        self._context = context
         self._table = table
         self._locked = locked
         self._static_values = tuple(static_values)
@@ -59,13 +59,17 @@ class OpenTransaction:
         target = DeltaTarget(
             table,
             self.write_id,
-            new_staging(table, self.txn_id, around.client.metastore_id),
+            new_staging(table, self.txn_id, context.client.metastore_id),
             static_values=self._static_values,
-            is_overwrite=around.is_overwrite,
+            is_overwrite=context.is_overwrite,
         )
-        self._writer = TransactionWriter(record_writer, target, around.settings, around.pool)
+        self._writer = TransactionWriter(record_writer, target, context.settings, context.pool)
+        #: The writer's own method, for `StreamingConnection.write`.
         self.write = self._writer.write
-        self.flush = self._writer.flush
+
+    def flush(self) -> None:
+        """Parse and spill all that was written."""
+        self._writer.flush()
 
     @property
     def txn_id(self) -> TxnId:
@@ -88,11 +92,11 @@ class OpenTransaction:
         return SharedTransaction(
             self._table,
             self.txn_id,
-            self._around.client.metastore_id,
+            self._context.client.metastore_id,
             self.write_id,
             self._static_values,
-            self._around.is_overwrite,
-            self._around.settings,
+            self._context.is_overwrite,
+            self._context.settings,
         )
 
     def commit(
@@ -105,20 +109,20 @@ class OpenTransaction:
         is_seek: bool = False,
     ) -> CommitInfo:
         """Finish the files and the progress rows, then the five steps of `committer.py`."""
-        self._around.heartbeater.raise_if_lost(self.txn_id)
+        self._context.heartbeater.raise_if_lost(self.txn_id)
         data = self._data_write(list(prepared))
         rows = self._progress_rows(positions or {}, is_seek)
         writes = [data, *self._stage_progress(rows)]
-        settings = self._around.settings
+        settings = self._context.settings
         self._committer = Committer(
-            self._around.client,
-            self._around.heartbeater,
+            self._context.client,
+            self._context.heartbeater,
             self.txn_id,
             writes,
             fsync=settings.fsync,
             retry_seconds=settings.commit_retry_seconds,
         )
-        progress = self._around.progress
+        progress = self._context.progress
         decide = functools.partial(progress.was_committed, self.txn_id) if progress is not None and rows else None
         self._committer.commit_insert(extra_partitions=partitions, key_value=key_value, was_committed=decide)
         if progress is not None and rows:
@@ -133,7 +137,7 @@ class OpenTransaction:
             self.counts.skipped += write.records_skipped
             self.counts.spills += write.spills
         contended = self._locked.may_be_overtaken(self._table.name)
-        if not self._around.is_overwrite:
+        if not self._context.is_overwrite:
             return TableWrite(self._table, self.write_id, files, contended)
         return TableWrite(
             self._table,
@@ -152,15 +156,15 @@ class OpenTransaction:
         return (partition_name(keys, self._static_values),)
 
     def _progress_rows(self, positions: Mapping[str, Any], is_seek: bool) -> dict[str, SourceProgress]:
-        progress = self._around.progress
+        progress = self._context.progress
         return {} if progress is None else progress.next_rows(self.txn_id, positions, is_seek=is_seek)
 
     def _stage_progress(self, rows: dict[str, SourceProgress]) -> list[TableWrite]:
-        progress = self._around.progress
+        progress = self._context.progress
         if progress is None or not rows:
             return []
         name = progress.table.name
-        staging = new_staging(progress.table, self.txn_id, self._around.client.metastore_id)
+        staging = new_staging(progress.table, self.txn_id, self._context.client.metastore_id)
         file, self._progress_writer = progress.stage(self._locked.write_ids[name], staging, rows)
         return [TableWrite(progress.table, self._locked.write_ids[name], [file], self._locked.may_be_overtaken(name))]
 
@@ -187,10 +191,10 @@ class OpenTransaction:
 
     def clean_up(self, *, at_once: bool) -> None:
         """The transaction has ended, in whatever way: its hidden files go, now or on another thread."""
-        self._around.heartbeater.forget([self.txn_id])
+        self._context.heartbeater.forget([self.txn_id])
         if not at_once:
             try:
-                self._around.pool().submit(self._remove_staging)
+                self._context.pool().submit(self._remove_staging)
                 return
             except RuntimeError as error:  # no more threads, or the interpreter is shutting down
                 _log.debug("hidden files are removed on the caller's thread: %s", error)
@@ -199,7 +203,7 @@ class OpenTransaction:
     def _remove_staging(self) -> None:
         log_failure(self._writer.discard, "removing hidden files")
         if self._is_shared:
-            metastore_id = self._around.client.metastore_id  # known since the first staging: no call
+            metastore_id = self._context.client.metastore_id  # known since the first staging: no call
             log_failure(
                 lambda: remove_staging(self._table, self.txn_id, metastore_id), "removing hidden files of other writers"
             )

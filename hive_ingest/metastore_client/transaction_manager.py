@@ -114,6 +114,13 @@ class TransactionManager(Protocol):
         """
         ...
 
+    def get_max_allocated_write_id(self, table: str | TableName) -> WriteId | None:
+        """The highest write id that was handed out for a table, 0 if none; None where the server cannot tell.
+
+        Unlike a snapshot's high-water mark it is exact on every server that reports it (HIVE-23103).
+        """
+        ...
+
     def raise_write_ids(self, table: str | TableName, at_least: WriteId) -> None:
         """Hand out no write id below `at_least` from now on; those that are skipped count as committed.
 

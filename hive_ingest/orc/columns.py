@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from hive_ingest.errors import CorruptFile, UnsupportedFeature
 from hive_ingest.orc.protobuf import Field, WireError, packed_varints, read_fields
@@ -119,9 +120,10 @@ def _extremes_in_file(column: OrcColumn, kind: OrcKind, path: str) -> tuple[int,
         ) from error
 
 
-def column_types(tail: OrcTail) -> list[ColumnType]:
-    """The types of the footer, in pre-order. Raises WireError."""
-    return [_column_type(message) for message in tail.footer.types]
+@lru_cache(maxsize=64)  # the files of a table have the same types, as a rule
+def column_types(types: tuple[bytes, ...]) -> tuple[ColumnType, ...]:
+    """The types of a footer, in pre-order. Raises WireError, UnicodeDecodeError."""
+    return tuple(map(_column_type, types))
 
 
 def _column_type(message: bytes) -> ColumnType:
@@ -143,7 +145,7 @@ class _TreeBuilder:
     """Puts columns into a tree; they have their numbers in pre-order."""
 
     def __init__(self, tail: OrcTail) -> None:
-        self.types = column_types(tail)
+        self.types = column_types(tail.footer.types)
         self._statistics = tail.footer.statistics
         self.next_number = 0
 

@@ -6,7 +6,7 @@ its memory or allocate without a limit. Files with checksums do not need this.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -35,18 +35,20 @@ def check_stripe_footer(source: pa.NativeFile, tail: OrcTail, number: int, path:
         source.seek(stripe.offset + stripe.index_length + stripe.data_length)
         section = source.read(stripe.footer_length)
     try:
-        _check(unpack(section, tail.postscript.codec, tail.postscript.block_size), stripe, column_types(tail))
+        _check(
+            unpack(section, tail.postscript.codec, tail.postscript.block_size), stripe, column_types(tail.footer.types)
+        )
     except WireError as error:
         raise CorruptFile(f"stripe {number} of {path!r} is damaged: {error}. Restore the file from a copy") from error
 
 
-def _check(message: bytes, stripe: Stripe, types: Sequence[ColumnType]) -> None:
+def _check(message: bytes, stripe: Stripe, types: tuple[ColumnType, ...]) -> None:
     streams, encodings = [], []
     for field in read_fields(message):
         if field.number == 1:
             streams.append(int_fields(field.as_bytes))
         elif field.number == 2:
-            encodings.append(int_fields(field.as_bytes))
+            encodings.append(_encoding(field.as_bytes))
     if any(stream.get(_COLUMN, 0) >= len(types) for stream in streams):
         raise WireError("it has a stream of a column that does not exist")
     if sum(stream.get(_LENGTH, 0) for stream in streams) != stripe.index_length + stripe.data_length:
@@ -55,17 +57,25 @@ def _check(message: bytes, stripe: Stripe, types: Sequence[ColumnType]) -> None:
         raise WireError(f"it has encodings of {len(encodings)} columns, and {len(types)} columns")
     repeated = _repeated_columns(types)
     for number, (encoding, type_) in enumerate(zip(encodings, types, strict=True)):
-        kind = encoding.get(_KIND, 0)
+        kind, dictionary_size = encoding
         if kind not in _ENCODINGS or (kind in _DICTIONARIES and type_.kind not in _TEXTS):
             raise WireError("a column has an encoding that its type does not have")
-        if number not in repeated and encoding.get(_DICTIONARY_SIZE, 0) > stripe.rows:
+        if number not in repeated and dictionary_size > stripe.rows:
             raise WireError("a dictionary has more entries than its column has values")
 
 
-def _repeated_columns(types: Sequence[ColumnType]) -> set[int]:
+@lru_cache(maxsize=1024)
+def _encoding(message: bytes) -> tuple[int, int]:
+    """The kind of a column's encoding, and the size of its dictionary."""
+    fields = int_fields(message)
+    return fields.get(_KIND, 0), fields.get(_DICTIONARY_SIZE, 0)
+
+
+@lru_cache(maxsize=64)
+def _repeated_columns(types: tuple[ColumnType, ...]) -> frozenset[int]:
     """Those that may have several values in a row."""
     found: set[int] = set()
     for number, type_ in enumerate(types):
         if number in found or type_.kind in (OrcKind.LIST, OrcKind.MAP):
             found.update(type_.children)
-    return found
+    return frozenset(found)

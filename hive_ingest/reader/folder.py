@@ -22,6 +22,7 @@ from hive_ingest.errors import PathNotFound, StreamingIOFailure, UnsupportedFeat
 from hive_ingest.model import WriteId
 from hive_ingest.orc.acid_reader import FileToRead
 from hive_ingest.storage import FileEntry, FileStore
+from hive_ingest.transactions.registered_folders import missing_folder
 
 _LENGTH_BYTES = 8
 
@@ -57,14 +58,10 @@ class FolderToRead:
 
 
 def _registered_listing(store: FileStore, location: str) -> list[ListedEntry]:
-    """A folder that is missing is not an empty table: its rows are elsewhere, or lost."""
     try:
         return _listing(store, location)
     except PathNotFound as error:
-        raise PathNotFound(
-            f"the folder {location!r} of a registered table or partition is missing: mount its file system or restore "
-            "it from a backup; drop the table or partition if its rows are no longer wanted"
-        ) from error
+        raise missing_folder(location) from error
 
 
 def _listing(store: FileStore, location: str) -> list[ListedEntry]:

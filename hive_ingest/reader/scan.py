@@ -53,7 +53,7 @@ def scan(
     `row_ids` appends `row__id struct<writeid: int64, bucketid: int32, rowid: int64>`, Hive's ROW__ID.
     `batch_rows`: most rows in a batch. `agent_info` is what SHOW LOCKS says of the reader.
     `verify_checksums`: verify what is read of files that have checksums (all that were written here), before it is
-    decoded. It takes up to a seventh more processor time when all columns are read, next to nothing for a few.
+    decoded. It takes up to a fifth more processor time when all columns are read, next to nothing for a few.
 
     Rows come by partition name, then file, then as they lie in the file. char(n) comes padded to n characters, as
     Hive returns it; a column that was added after a file was written is null in its rows.

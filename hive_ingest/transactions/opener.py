@@ -39,6 +39,7 @@ from hive_ingest.transactions.heartbeat import Heartbeater, now
 from hive_ingest.transactions.lock_errors import begun_in_vain, times_begun_again
 from hive_ingest.transactions.lock_plan import LockPlan
 from hive_ingest.transactions.lock_wait import LockWait
+from hive_ingest.transactions.registered_folders import list_registered
 
 _log = logging.getLogger(__name__)
 
@@ -300,5 +301,7 @@ class TransactionOpener:
 
 def newest_overwrite(location: Location) -> WriteId:
     """The highest N of all `base_N` in the folder of a table or partition; 0 when there is none."""
-    names = [entry.name for entry in location.list() if entry.is_folder and entry.name.startswith(BaseName.PREFIX)]
+    names = [
+        entry.name for entry in list_registered(location) if entry.is_folder and entry.name.startswith(BaseName.PREFIX)
+    ]
     return max((BaseName.parse(name).write_id for name in names), default=WriteId(0))

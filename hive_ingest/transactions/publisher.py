@@ -10,6 +10,7 @@ from hive_ingest.faults import reach
 from hive_ingest.model import TxnId
 from hive_ingest.orc.acid_writer import write_acid_version
 from hive_ingest.storage import FileStore, Location, copy_file
+from hive_ingest.transactions.registered_folders import missing_folder
 from hive_ingest.transactions.staging import StagedFile, staging_folder
 from hive_ingest.transactions.table_write import TableWrite
 
@@ -94,10 +95,7 @@ class Publisher:
             except PathExists as error:
                 raise _belongs_to_another(folder) from error
             except PathNotFound as error:
-                raise PathNotFound(
-                    f"the folder {str(folder).rpartition('/')[0]!r} of a registered table or partition is missing: "
-                    "mount its file system or restore it from a backup, then write the transaction again"
-                ) from error
+                raise missing_folder(str(folder.parent)) from error
             self._made.append(folder)
         for store, paths in _by_store(folders).items():
             write_acid_version(store, paths, sync=self._fsync)

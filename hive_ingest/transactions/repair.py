@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hive_ingest.acid.names import BaseName, parse_folder_name
-from hive_ingest.errors import CorruptFile
+from hive_ingest.errors import CorruptFile, InvalidTable
 from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import Table, TableName, WriteId
 from hive_ingest.storage import Location
+from hive_ingest.transactions.registered_folders import list_registered
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +37,36 @@ def check_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdR
     found = client.get_table(table)
     # The folders come first: a writer may take a higher write id, and publish, at any moment.
     folders = dict(_acid_folders(client, found))
-    (snapshot,) = client.get_valid_write_ids([found.name])
+    allocated = client.get_max_allocated_write_id(found.name)
+    if allocated is None:
+        (snapshot,) = client.get_valid_write_ids([found.name])
+        allocated = snapshot.high_water_mark
     return WriteIdReport(
         found.name,
-        snapshot.high_water_mark,
+        allocated,
         max(folders.values(), default=WriteId(0)),
-        tuple(folder for folder, write_id in folders.items() if write_id > snapshot.high_water_mark),
+        tuple(folder for folder, write_id in folders.items() if write_id > allocated),
     )
+
+
+def refuse_unknown_write_ids(client: MetastoreClient, table: Table) -> None:
+    """Refuse a table whose folder has a write id that its metastore has not handed out.
+
+    Looks at the folder of the table alone: an unpartitioned table, such as the progress table of every sink.
+
+    Raises:
+        InvalidTable: The metastore was restored from an older copy, or another table has the same location.
+    """
+    root = Location.of(table.location)
+    names = [entry.name for entry in list_registered(root) if entry.is_folder]
+    highest = max((write_id for name in names if (write_id := _write_id(name)) is not None), default=WriteId(0))
+    allocated = client.get_max_allocated_write_id(table.name) if highest else None
+    if allocated is not None and highest > allocated:
+        raise InvalidTable(
+            f"{table.name} has a folder of write id {highest}, and its metastore has handed out {allocated} at most: "
+            "it was restored from an older copy (see hive-ingest repair, before anything is written), or another table "
+            f"lies at {table.location!r} too"
+        )
 
 
 def repair_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdReport:

@@ -179,6 +179,7 @@ def test_a_sink_that_is_called_twice_in_a_batch_says_so(spark: SparkSession, str
 
     def in_halves(df: DataFrame, batch_id: int) -> None:
         sinks[0](df.where("id < 20"), batch_id)
+        df.sparkSession.sparkContext.setJobGroup("mine", "a group of the user's")
         sinks[1 if how == "one name" else 0](df.where("id >= 20"), batch_id)
 
     def start() -> None:

@@ -78,6 +78,7 @@ class EmbeddedMetastoreClient:
     abort_txns = by("_transactions", Transactions.abort_txns)
     commit_txn = by("_commits", Commits.commit_txn)
     allocate_table_write_ids = by("_write_ids", WriteIds.allocate_table_write_ids)
+    get_max_allocated_write_id = by("_write_ids", WriteIds.get_max_allocated_write_id)
     raise_write_ids = by("_write_ids", WriteIds.raise_write_ids)
     get_valid_write_ids = by("_write_ids", WriteIds.get_valid_write_ids)
     get_valid_txns = by("_snapshots", Snapshots.get_valid_txns)

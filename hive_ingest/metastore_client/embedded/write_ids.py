@@ -121,6 +121,10 @@ class WriteIds:
         ids = sorted(set(txn_ids))
         return self._db.run(lambda session: _allocate(session, name, ids)) if ids else []
 
+    def get_max_allocated_write_id(self, table: str | TableName) -> WriteId | None:
+        """The highest write id handed out; 0 if there is none."""
+        return self._valid_now(TableName.of(table)).high_water_mark
+
     def raise_write_ids(self, table: str | TableName, at_least: WriteId) -> None:
         """Hand out no write id below `at_least` from now on; those that are skipped count as committed."""
         name = TableName.of(table)

@@ -60,6 +60,7 @@ class ThriftMetastoreClient:
 
     open_txns = by("_transactions", Transactions.open_txns)
     allocate_table_write_ids = by("_transactions", Transactions.allocate_table_write_ids)
+    get_max_allocated_write_id = by("_transactions", Transactions.get_max_allocated_write_id)
     raise_write_ids = by("_transactions", Transactions.raise_write_ids)
     add_dynamic_partitions = by("_transactions", Transactions.add_dynamic_partitions)
     commit_txn = by("_transactions", Transactions.commit_txn)

@@ -241,6 +241,11 @@ struct AllocateTableWriteIdsRequest {
 }
 
 struct AllocateTableWriteIdsResponse { 1: required list<TxnToWriteId> txnToWriteIds }
+struct MaxAllocatedTableWriteIdRequest {
+  1: required string dbName
+  2: required string tableName
+}
+struct MaxAllocatedTableWriteIdResponse { 1: required i64 maxWriteId }
 
 struct LockComponent {
   1: required LockType type
@@ -368,9 +373,7 @@ struct ShowLocksResponse { 1: list<ShowLocksResponseElement> locks }
 
 service ThriftHiveMetastore {
   string getVersion()
-  string get_metastore_db_uuid() throws (1: MetaException o1)
   list<string> set_ugi(1: string user_name, 2: list<string> group_names) throws (1: MetaException o1)
-  string get_metastore_db_uuid() throws (1: MetaException o1)
   string get_config_value(1: string name, 2: string defaultValue) throws (1: ConfigValSecurityException o1)
 
   void create_database(1: Database database)
@@ -428,6 +431,8 @@ service ThriftHiveMetastore {
     throws (1: NoSuchTxnException o1, 2: MetaException o2)
   AllocateTableWriteIdsResponse allocate_table_write_ids(1: AllocateTableWriteIdsRequest rqst)
     throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2, 3: MetaException o3)
+  MaxAllocatedTableWriteIdResponse get_max_allocated_table_write_id(1: MaxAllocatedTableWriteIdRequest rqst)
+    throws (1: MetaException o1)  // 4.0 on
   void add_write_ids_to_min_history(1: i64 txnId, 2: map<string, i64> writeIds) throws (1: MetaException o2)  // 4.0 on
   LockResponse lock(1: LockRequest rqst) throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2)
   LockResponse check_lock(1: CheckLockRequest rqst)

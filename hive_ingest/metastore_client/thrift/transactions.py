@@ -86,6 +86,15 @@ class Transactions(Part):
             key=lambda entry: entry.txn_id,
         )
 
+    def get_max_allocated_write_id(self, table: str | TableName) -> WriteId | None:
+        """The highest write id handed out; None for servers of version 3, which do not report it."""
+        if not self._version.has_max_allocated_write_id:
+            return None
+        name = TableName.of(table)
+        request = idl().MaxAllocatedTableWriteIdRequest(dbName=name.database, tableName=name.table)
+        answer = self._channel.call("get_max_allocated_table_write_id", request, is_repeatable=True)
+        return WriteId(answer.maxWriteId)
+
     def raise_write_ids(self, table: str | TableName, at_least: WriteId) -> None:
         """Hand out no write id below `at_least` from now on; those that are skipped count as committed.
 

@@ -57,6 +57,11 @@ class ServerVersion:
         return self.major < 4
 
     @property
+    def has_max_allocated_write_id(self) -> bool:
+        """`get_max_allocated_table_write_id` (HIVE-23103)."""
+        return self.major >= 4
+
+    @property
     def has_min_history(self) -> bool:
         """`add_write_ids_to_min_history`; whether the server uses it is a setting of its own (HIVE-24291)."""
         return self.major >= 4

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.streaming.spark.checkpoint import BatchPlan, read_checkpoint
 from hive_ingest.streaming.spark.progress import MicroBatch
-from hive_ingest.streaming.spark.session import RUN_ID, is_connect, streaming_query_id
+from hive_ingest.streaming.spark.session import is_connect, streaming_query_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ def identify(df: DataFrame, batch_id: int, checkpoint: str | None) -> Call:
     """
     query_id = streaming_query_id(df)
     if query_id is not None:
-        plan = _plan_of_driver(df, query_id, batch_id)
-        if plan is not None:
-            return Call(MicroBatch(query_id, batch_id, plan), df.sparkSession.sparkContext.getLocalProperty(RUN_ID))
+        call = _call_of_driver(df, query_id, batch_id)
+        if call is not None:
+            return call
     if checkpoint is None:
         raise ConfigurationError(
             f"batch {batch_id} cannot be identified, so exactly once is not possible: neither the query's id nor the "
@@ -79,18 +79,21 @@ def read_micro_batch(checkpoint: str, batch_id: int, query_id: str | None = None
     return MicroBatch(found.query_id, batch_id, plan)
 
 
-def _plan_of_driver(df: DataFrame, query_id: str, batch_id: int) -> BatchPlan | None:
+def _call_of_driver(df: DataFrame, query_id: str, batch_id: int) -> Call | None:
     """From the query's offset log, as Spark itself reads it; None where this Spark has another interior."""
     session: Any = df.sparkSession
     jvm = session.sparkContext._jvm
     try:
         # Of all sessions together: that of `df` is a clone which knows no query.
         running = session._jsparkSession.sharedState().activeStreamingQueries()
-        log = running.get(jvm.java.util.UUID.fromString(query_id)).offsetLog()
+        query = running.get(jvm.java.util.UUID.fromString(query_id))
+        log = query.offsetLog()
         entry = log.get(batch_id).get()
         text = jvm.java.io.ByteArrayOutputStream()
         log.serialize(entry, text)
-        return BatchPlan.parse(str(text.toString("UTF-8")))
+        plan = BatchPlan.parse(str(text.toString("UTF-8")))
+        # Not the job group, which is the same at first: a user's function may set another.
+        return Call(MicroBatch(query_id, batch_id, plan), str(query.runId().toString()))
     except Py4JJavaError:
         raise  # the query is being stopped, or its log cannot be read
     except (Py4JError, AttributeError, TypeError):

@@ -11,7 +11,7 @@ from hive_ingest.errors import ConfigurationError
 from hive_ingest.model import Table
 
 #: Local properties that Spark sets around each call of a `foreachBatch` function, and in every task of a query.
-QUERY_ID, BATCH_ID, RUN_ID = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
+QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 def is_connect(df: DataFrame) -> bool:

@@ -75,7 +75,7 @@ def test_a_connection_collected_on_its_own_worker_thread_is_aborted_and_the_proc
     stderr = run(
         "gc.disable()\n"
         "conn = connect()\n"
-        "pool = conn._resources.pool()\n"
+        "pool = conn._context.pool()\n"
         "conn.cycle = conn\n"
         "del conn\n"
         "pool.submit(gc.collect).result()\n",

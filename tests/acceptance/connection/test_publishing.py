@@ -59,10 +59,10 @@ def test_a_delta_of_somebody_else_is_neither_joined_nor_removed(ms: MetastoreCli
     The folder used to be accepted, and after the clash of the file names it was removed with everything in it.
     """
     write(ms, b'{"id": 1}')
-    theirs = folder(ms) / "delta_0000002_0000002_0000"
-    shutil.copytree(folder(ms) / "delta_0000001_0000001_0000", theirs)
-    before = visible_files(folder(ms))
     with connect(ms) as conn:
+        theirs = folder(ms) / "delta_0000002_0000002_0000"
+        shutil.copytree(folder(ms) / "delta_0000001_0000001_0000", theirs)
+        before = visible_files(folder(ms))
         conn.begin_transaction()
         conn.write(b'{"id": 2}')
         with pytest.raises(PathExists, match=r"delta_0000002.*hive-ingest repair"):
@@ -113,8 +113,8 @@ def test_a_progress_table_that_is_missing_does_not_let_the_input_be_written_agai
         conn.commit_transaction(positions={"a": 1})
     progress = folder(ms, "s__progress")
     away = progress.rename(progress.with_name("away"))
-    with connect(ms, sink="s", sources=["a"]) as conn, pytest.raises(PathNotFound):
-        conn.begin_transaction()
+    with pytest.raises(PathNotFound, match="mount its file system"):
+        connect(ms, sink="s", sources=["a"])
     away.rename(progress)
     with connect(ms, sink="s", sources=["a"]) as conn:
         conn.begin_transaction()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hive_ingest.errors import PathExists
+from hive_ingest.errors import InvalidTable, PathExists
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.transactions.repair import check_write_ids, repair_write_ids
 from tests.acceptance.cli.shell import Shell
@@ -55,6 +55,38 @@ def test_raised_write_ids_bring_the_rows_back_and_let_writers_go_on(restored: Me
         write(restored, 4)
         assert ids(restored, "p") == [1, 3, 4], "the restored catalog does not know partition b"
         assert check_write_ids(restored, "web.p").folders == ()
+
+
+def test_a_sink_is_refused_before_it_takes_a_write_id(tmp_path: Path) -> None:
+    """Its progress is older than its rows then, and its input would be committed once more."""
+
+    def commit(client: MetastoreClient, number: int) -> None:
+        with connect(client, "p", sink="s", sources=["a"]) as conn:
+            conn.begin_transaction()
+            conn.write(b'{"id": %d, "part": "a"}' % number)
+            conn.commit_transaction(positions={"a": number})
+
+    with connect_in(tmp_path) as client:
+        client.create_database("web")
+        client.create_table("web.p", columns={"id": "int"}, partition_keys={"part": "string"})
+        commit(client, 1)
+    shutil.copy(tmp_path / "metastore.db", tmp_path / "copy.db")
+    with connect_in(tmp_path) as client:
+        commit(client, 2)
+    for path in tmp_path.glob("metastore.db*"):
+        path.unlink()
+    (tmp_path / "copy.db").rename(tmp_path / "metastore.db")
+    with connect_in(tmp_path) as client:
+        with pytest.raises(InvalidTable, match=r"s__progress has a folder of write id 2.*hive-ingest repair"):
+            commit(client, 2)
+        for table in ("web.p", "web.s__progress"):
+            repair_write_ids(client, table)
+        with connect(client, "p", sink="s", sources=["a"]) as conn:
+            conn.begin_transaction()
+            last = conn.progress["a"]
+            assert last is not None
+            assert last.position == 2
+        assert ids(client, "p") == [1, 2]
 
 
 def test_the_command_reports_the_folders_and_raises_only_when_asked(
