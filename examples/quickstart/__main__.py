@@ -12,10 +12,10 @@ from examples.quickstart.story import Story
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The whole story. Returns the exit code."""
+    """Run the whole story. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="scripts/quickstart", description=__doc__)
     default = ROOT / "demo" / "quickstart"
-    parser.add_argument("folder", nargs="?", type=Path, default=default, help="removed and made anew")
+    parser.add_argument("folder", nargs="?", type=Path, default=default, help="removed and created again")
     parser.add_argument("--no-spark", action="store_true", help="the same flights, from files, without Spark")
     chosen = parser.parse_args(arguments)
     return Story(chosen.folder.absolute(), FilesJob() if chosen.no_spark else SparkJob()).run()

@@ -1,4 +1,4 @@
-"""Files that come in one after another while a writer runs, and while none does."""
+"""Files that arrive one after another, whether a writer runs or not."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from examples.quickstart.flights import FlightsFile
 
 
 class Arrivals:
-    """Moves files into a folder, one every so many seconds; leaving the `with` block stops that.
+    """Moves files into a folder at a fixed interval, until all have arrived or the `with` block ends.
 
-    `seen` says when a file came, in seconds since the epoch, and how many rows had come with it.
+    Attributes:
+        seen: For each file, when it arrived (seconds since the epoch) and how many rows had arrived with it.
     """
 
     def __init__(self, files: Sequence[FlightsFile], folder: Path, seconds_between: float) -> None:
@@ -37,7 +38,7 @@ class Arrivals:
         self._thread.start()
 
     def wait(self) -> None:
-        """Until all have come."""
+        """Wait until all have arrived."""
         self._thread.join()
 
     def _run(self) -> None:

@@ -1,6 +1,6 @@
 """The writer without Spark: streams the prepared files into the table. It may be killed at any moment.
 
-Run as `python -m examples.quickstart.files_writer <demo folder>`; a fault to stop at may be in the environment
+Run as `python -m examples.quickstart.files_writer <demo folder>`. The environment may name a fault point to stop at
 (`hive_ingest.testing`).
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from examples.quickstart.flights import DELIMITER, NULL
 from examples.quickstart.places import NAME, SINK, connect, input_folder
-from examples.quickstart.teller import Told
+from examples.quickstart.reports import Report
 from hive_ingest.record_writer import RecordWriter, StrictDelimitedInputWriter, StrictJsonWriter
 from hive_ingest.streaming import IngestProgress, ingest_files
 from hive_ingest.testing import arm_from_environment
@@ -35,7 +35,7 @@ def load(demo: Path) -> None:
                 sink=SINK,
                 record_writer=record_writer,
                 rows_per_transaction=ROWS_PER_TRANSACTION,
-                on_progress=sum_.tell,
+                on_progress=sum_.add,
             )
             sum_.next_step()
 
@@ -44,14 +44,14 @@ class _Sum:
     """Adds up the steps."""
 
     def __init__(self) -> None:
-        self._before = self._now = Told(rows=0, transactions=0)
+        self._before = self._now = Report(rows=0, transactions=0)
 
-    def tell(self, progress: IngestProgress) -> None:
-        self._now = Told(
+    def add(self, progress: IngestProgress) -> None:
+        self._now = Report(
             rows=self._before.rows + progress.records_committed,
             transactions=self._before.transactions + progress.transactions_committed,
         )
-        self._now.tell()
+        self._now.send()
 
     def next_step(self) -> None:
         self._before = self._now

@@ -59,14 +59,14 @@ def read_source() -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class FlightsFile:
-    """A file with that many records, one a line."""
+    """A file with one record in each line."""
 
     path: Path
     rows: int
 
 
 def write_months(source: pa.Table, folder: Path) -> list[FlightsFile]:
-    """One file a month: January to June as JSON lines, July to December as delimited text."""
+    """One file for each month: January to June as JSON lines, July to December as delimited text."""
     folder.mkdir(parents=True)
     json_files = [_write(source, _of_month(month), folder / f"flights-{month:02d}.json") for month in JSON_MONTHS]
     return json_files + [
@@ -75,7 +75,7 @@ def write_months(source: pa.Table, folder: Path) -> list[FlightsFile]:
 
 
 def write_weeks(source: pa.Table, folder: Path) -> list[FlightsFile]:
-    """Five files a month, as JSON lines: four of a week each, and one of the days that are left."""
+    """Five files for each month, as JSON lines: four weeks, and the days that are left."""
     folder.mkdir(parents=True)
     return [
         _write(source, _of_month(month) & _of_week(week), folder / f"flights-{month:02d}-{week + 1}.json")

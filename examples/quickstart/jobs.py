@@ -1,4 +1,4 @@
-"""What the two jobs of the quickstart differ in: their files, their writer, and where that is killed."""
+"""How the two jobs of the quickstart differ: their files, their writer, and where it is killed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ from examples.quickstart.flights import FlightsFile
 
 
 class Job(Protocol):
-    """The first run of `writer`, a module, commits so many `transactions` and is killed in the next.
+    """One way to stream the flights.
 
-    `what_it_does` ends the title above the progress bar, `caption` is for the picture.
+    Attributes:
+        writer: A module, run as a process.
+        transactions: How many its first run commits before it is killed in the next one.
+        what_it_does: The end of the title above the progress bar.
+        caption: For the picture.
     """
 
     writer: str
@@ -27,12 +31,12 @@ class Job(Protocol):
     caption: str
 
     def prepare(self, source: pa.Table, demo: Path) -> tuple[str, Arrivals]:
-        """Writes the files; returns a sentence on them, and those that are still to come."""
+        """Write the files. Returns a sentence about them, and those that will arrive later."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilesJob:
-    """`ingest_files` on files that are all there."""
+    """`ingest_files` on files that exist from the start."""
 
     writer: str = "examples.quickstart.files_writer"
     transactions: int = 9

@@ -52,15 +52,15 @@ class _Panel:
         self._stairs(self._times, committed, _ROWS, "rows committed: a dot is a transaction", marker=".")
         self._name_the_lines()
         self._axes.yaxis.set_major_formatter("{x:,.0f}")
-        self._tell_of_the_kill()
+        self._mark_the_kill()
 
     def deltas(self) -> None:
         deltas = list(accumulate(commit.deltas for commit in self._timeline.commits))
         self._stairs(self._times, deltas, _DELTAS, "delta folders in the table")
         self._name_the_lines()
 
-    def _tell_of_the_kill(self) -> None:
-        """Under the line of the committed rows where there is room for three lines of text, else above it."""
+    def _mark_the_kill(self) -> None:
+        """Below the line of the committed rows if three lines of text fit there, else above it."""
         rows = sum(commit.rows for commit in self._timeline.commits if commit.at < self._timeline.runs.killed)
         share = rows / self._timeline.rows
         self._axes.annotate(

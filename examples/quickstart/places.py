@@ -27,7 +27,7 @@ def connect(demo: Path) -> MetastoreClient:
 
 
 def input_folder(demo: Path) -> Path:
-    """The writers read all files that lie here."""
+    """The folder whose files the writers read."""
     return demo / "input"
 
 

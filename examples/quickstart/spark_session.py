@@ -31,7 +31,7 @@ def quiet_session(demo: Path) -> SparkSession:
 
 
 def _use_this_spark() -> None:
-    """And the Java that pip installed; not others, with settings of their own, that the environment may lead to."""
+    """Use the pyspark and the Java that pip installed, not others that the environment may name."""
     for name in [name for name in os.environ if name.startswith(("SPARK_", "PYSPARK_"))]:
         del os.environ[name]
     os.environ["SPARK_CONF_DIR"] = str(_CONF)

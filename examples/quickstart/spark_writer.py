@@ -1,7 +1,7 @@
 """The writer on Spark: a streaming query whose micro-batches go into the table. It may be killed at any moment.
 
-Run as `python -m examples.quickstart.spark_writer <demo folder>`; it ends when its standard input does and all files
-are in. A fault to stop at may be in the environment (`hive_ingest.testing`).
+Run as `python -m examples.quickstart.spark_writer <demo folder>`; it ends when its standard input ends and all
+files are in the table. The environment may name a fault point to stop at (`hive_ingest.testing`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 import hive_ingest as hi
 from examples.quickstart.flights import COLUMNS, PARTITION_KEYS
 from examples.quickstart.places import NAME, SINK, connect, input_folder, metastore_uri, warehouse
+from examples.quickstart.reports import Report
 from examples.quickstart.spark_session import quiet_session
-from examples.quickstart.teller import Told
 from hive_ingest.streaming.spark import BatchStats, HiveSink
 from hive_ingest.testing import arm_from_environment
 
@@ -55,13 +55,13 @@ class _Sum:
     """Adds up the batches."""
 
     def __init__(self, rows: int) -> None:
-        self._sum = Told(rows, transactions=0)
-        self._sum.tell()
+        self._sum = Report(rows, transactions=0)
+        self._sum.send()
 
     def add(self, batch: BatchStats) -> None:
         if not batch.is_skipped:
-            self._sum = Told(self._sum.rows + batch.rows, self._sum.transactions + 1)
-            self._sum.tell()
+            self._sum = Report(self._sum.rows + batch.rows, self._sum.transactions + 1)
+            self._sum.send()
 
 
 def _run_until_the_input_ends(query: StreamingQuery) -> None:

@@ -52,16 +52,16 @@ class Story:
             runs = self._stream(client, arrivals, source.num_rows)
             landed = hi.read_table(client, str(NAME), row_ids=True)
             timeline = Timeline(arrivals.seen, commits(client, landed), runs)
-            self._tell_what_landed(client, timeline)
+            self._summarise(client, timeline)
         self._checks += compare(source, landed)
         picture.draw(timeline, self._job.caption, places.picture(self._demo))
         return self._conclude()
 
     def _clear(self) -> None:
-        """Only a folder of ours is removed."""
+        """Remove the folder of an earlier run, and no other."""
         mark = self._demo / ".hive-ingest-quickstart"
         if self._demo.exists() and any(self._demo.iterdir()) and not mark.exists():
-            raise SystemExit(f"{self._demo} holds something else: give a folder that is empty or not there")
+            raise SystemExit(f"{self._demo} holds something else: give an empty folder, or one that does not exist")
         shutil.rmtree(self._demo, ignore_errors=True)
         self._demo.mkdir(parents=True)
         mark.touch()
@@ -102,7 +102,7 @@ class Story:
             yield show
 
     def _look_at_the_open_transaction(self, client: MetastoreClient) -> int:
-        """The writer died between publish and commit: its files are there, and no reader sees them."""
+        """The writer was killed between publish and commit: its files are there, and no reader sees them."""
         snapshot = client.get_valid_write_ids([NAME])[0]
         on_disk = [path for write_id in snapshot.open for path in self._delta_folders(write_id)]
         rows = hi.read_table(client, str(NAME), columns=["row_number"], row_ids=True)
@@ -122,7 +122,7 @@ class Story:
     def _check_the_restart(self, writer: WriterProcess, rows_before: int, client: MetastoreClient) -> None:
         rows, seconds = writer.rows_at_start or 0, writer.seconds_to_first_commit or math.inf
         time_out = client.txn_timeout_seconds  # from the last heartbeat, which was at most a third of it ago
-        self._say(f"It went on behind {rows:,} rows; its first commit came {seconds:.1f} s after the start.")
+        self._say(f"It continued after {rows:,} rows; its first commit came {seconds:.1f} s after the start.")
         self._check(
             f"the restart took over at once, without waiting for the time-out of {time_out:.0f} s",
             rows == rows_before > 0 and seconds < time_out / 2,
@@ -130,15 +130,15 @@ class Story:
 
     # -- the end -------------------------------------------------------------------------------------
 
-    def _tell_what_landed(self, client: MetastoreClient, timeline: Timeline) -> None:
+    def _summarise(self, client: MetastoreClient, timeline: Timeline) -> None:
         self._title("What landed")
         reports = list(partition_deltas(client, NAME, small_bytes=0, count_rows=False))
         rows, seconds = timeline.rows, timeline.seconds
-        speed = "" if timeline.arrivals else f", {rows / seconds:,.0f} rows/s"  # else it is that of the files
+        speed = "" if timeline.arrivals else f", {rows / seconds:,.0f} rows/s"  # else that of the arriving files
         deltas, aborted = sum(report.deltas for report in reports), sum(report.aborted for report in reports)
         self._say(f"{rows:,} rows, {len(timeline.commits)} transactions, {len(reports)} partitions, {deltas} deltas")
         self._say(f"{seconds:.1f} s{speed}, the kill and the restart included")
-        self._say(f"{aborted} delta folders of the killed transaction are left: aborted, read by nobody")
+        self._say(f"{aborted} delta folders of the killed transaction are left: aborted, never read")
 
     def _conclude(self) -> int:
         self._title("Checks")
@@ -147,7 +147,7 @@ class Story:
         failed = sum(not check.is_kept for check in self._checks)
         self._title(f"{failed} of {len(self._checks)} checks FAILED" if failed else "All checks passed")
         self._say(f"The picture: {_short(places.picture(self._demo))}")
-        self._say(f"The table lies in {_short(places.warehouse(self._demo))}. Look at it:")
+        self._say(f"The table is in {_short(places.warehouse(self._demo))}. Read it:")
         command, uri = _short(Path(sys.executable).with_name("hive-ingest")), places.metastore_uri(self._demo)
         self._say(f"  {command} read {NAME} --metastore {uri} --where \"dest = 'HNL'\" --limit 5")
         return 1 if failed else 0
@@ -163,10 +163,10 @@ class Story:
 
 
 def _in_transaction(number: int) -> CrashPoint:
-    """The writer stops itself there: its files have their visible names, and the commit has not been asked for."""
+    """The writer stops itself there: its files have their visible names, and the commit has not been requested."""
     return CrashPoint("after_publish", occurrence=number, signal=signal.SIGSTOP)
 
 
 def _short(path: Path) -> Path:
-    """Relative to the working folder, when it lies in there."""
+    """Relative to the working folder, if it is inside."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

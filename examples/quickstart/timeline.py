@@ -1,4 +1,4 @@
-"""What the table itself tells of its transactions: when each committed, and what it brought."""
+"""The transactions of the table, read from the table itself: when each was committed, and what it wrote."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hive_ingest.metastore_client import MetastoreClient
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One transaction; `at` in seconds since the epoch, a delta folder in each partition that it wrote."""
+    """One transaction: when it was committed (seconds since the epoch), its rows and its delta folders."""
 
     at: float
     rows: int
@@ -27,7 +27,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Of the writer: the first was killed, and the second started right after it. In seconds since the epoch."""
+    """The two runs of the writer, in seconds since the epoch: one that was killed, and one right after it."""
 
     started: float
     killed: float
@@ -36,7 +36,13 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """`arrivals` are the times at which files came, and the rows that had come by then."""
+    """What happened when.
+
+    Attributes:
+        arrivals: The times at which files arrived, and the rows that had arrived by then.
+        commits: The transactions, in their order.
+        runs: The two runs of the writer.
+    """
 
     arrivals: Sequence[tuple[float, int]]
     commits: Sequence[Commit]
@@ -52,9 +58,12 @@ class Timeline:
 
 
 def commits(client: MetastoreClient, landed: pa.Table) -> list[Commit]:
-    """In their order. `landed` is the table, read with its row ids.
+    """The transactions in their order.
 
-    The sink's progress was written in the same transactions, so both tables have equally many of them.
+    The sink's progress was written in the same transactions, so both tables have the same number of them.
+
+    Args:
+        landed: The table, read with its row ids.
     """
     progress = hi.read_table(client, str(progress_table_name(NAME.database, SINK)))
     times = progress.group_by("txn_id").aggregate([("written_at", "max")]).sort_by("txn_id")["written_at_max"]

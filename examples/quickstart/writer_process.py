@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from examples.quickstart.places import ROOT
-from examples.quickstart.teller import Told
+from examples.quickstart.reports import Report
 from hive_ingest.testing import CrashPoint
 
-#: Told of the rows that are committed.
+#: Called with the number of rows that are committed.
 OnRows = Callable[[int], None]
 
 
@@ -31,7 +31,7 @@ class WriterProcess:
         self.started = time.time()
         self.ended: float | None = None
         self._on_rows = on_rows
-        self._has_told = threading.Event()
+        self._has_reported = threading.Event()
         # The leader of a process group, which its JVM joins. Its input ends with this process, however that ends.
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, str(demo)],
@@ -42,8 +42,8 @@ class WriterProcess:
             text=True,
             process_group=0,
         )
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
+        self._reader = threading.Thread(target=self._read_reports, daemon=True)
+        self._reader.start()
 
     def __enter__(self) -> WriterProcess:
         return self
@@ -51,40 +51,40 @@ class WriterProcess:
     def __exit__(self, *_: object) -> None:
         self.kill()
 
-    def _listen(self) -> None:
+    def _read_reports(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._hear(Told.from_line(line))
-        self._has_told.set()
+            self._receive(Report.from_line(line))
+        self._has_reported.set()
 
-    def _hear(self, told: Told) -> None:
+    def _receive(self, report: Report) -> None:
         if self.rows_at_start is None:
-            self.rows_at_start = told.rows
-        if told.transactions and self.seconds_to_first_commit is None:
+            self.rows_at_start = report.rows
+        if report.transactions and self.seconds_to_first_commit is None:
             self.seconds_to_first_commit = time.time() - self.started
-        self._on_rows(told.rows)
-        self._has_told.set()
+        self._on_rows(report.rows)
+        self._has_reported.set()
 
     def wait_until_started(self) -> None:
         """Until it is ready to write, or has ended."""
-        self._has_told.wait()
+        self._has_reported.wait()
 
     def wait_until_stopped(self) -> None:
         """Until it has stopped itself. Raises RuntimeError when it ends instead."""
         _, status = os.waitpid(self._process.pid, os.WUNTRACED)
         if not os.WIFSTOPPED(status):
             self._process.returncode = os.waitstatus_to_exitcode(status)
-            raise RuntimeError("the writer ended before it was to be killed")
+            raise RuntimeError("the writer ended before it could be killed")
 
     def wait_until_done(self) -> None:
-        """Tells it that no more files will come, and waits for its end. Raises RuntimeError when it fails."""
+        """Close its input, as no more files will come, and wait for its end. Raises RuntimeError when it fails."""
         self._close_input()
         code = self._end()
         if code != 0:
             raise RuntimeError(f"the writer failed with exit code {code}")
 
     def kill(self) -> None:
-        """SIGKILL to it and all that it started, and wait until it is gone. Does nothing to one that is."""
+        """Send SIGKILL to it and all that it started, and wait until it is gone. Does nothing to one that has ended."""
         if self._process.returncode is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._close_input()
@@ -96,7 +96,7 @@ class WriterProcess:
 
     def _end(self) -> int:
         code = self._process.wait()
-        self._listener.join()
+        self._reader.join()
         self.ended = self.ended or time.time()
         assert self._process.stdout is not None
         self._process.stdout.close()

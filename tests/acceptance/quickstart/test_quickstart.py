@@ -51,7 +51,7 @@ def test_a_year_of_flights_lands_exactly_once_through_a_kill(
     assert "FAILED" not in told
     assert f"{ROWS:,} rows, 69 transactions, 36 partitions" in told
     assert "3 delta folders are published, the commit is not. A reader sees 45,000 rows." in told
-    assert "It went on behind 45,000 rows" in told
+    assert "It continued after 45,000 rows" in told
     assert (demo / "flights.png").read_bytes().startswith(b"\x89PNG")
     command = next(line for line in told.splitlines() if "hive-ingest read" in line)
     shown = subprocess.run(shlex.split(command), capture_output=True, text=True, check=True).stdout

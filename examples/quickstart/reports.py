@@ -1,4 +1,4 @@
-"""What a writer tells the process that watches it: lines of JSON on its standard output."""
+"""What a writer reports to the process that watches it: lines of JSON on its standard output."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Report:
     """At the start, when `transactions` is 0, and after each commit.
 
-    `rows` are those of the table, of earlier runs too; `transactions` those that this run has committed.
+    Attributes:
+        rows: Rows of the table, with those of earlier runs.
+        transactions: Those that this run has committed.
     """
 
     rows: int
     transactions: int
 
     @classmethod
-    def from_line(cls, line: str) -> Told:
+    def from_line(cls, line: str) -> Report:
         return cls(**json.loads(line))
 
-    def tell(self) -> None:
+    def send(self) -> None:
         print(json.dumps(asdict(self)), flush=True)
