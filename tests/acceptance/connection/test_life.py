@@ -92,8 +92,8 @@ def test_scans_and_connections_forgotten_inside_calls_of_their_client_are_ended(
     """Their finalizers entered the client inside one of its own calls: the process died of SIGSEGV."""
     hi.append(ms, "web.t", hi_rows())
     run(
-        "gc.set_threshold(1, 1, 1)\n"
-        "for i in range(5):\n"
+        "gc.set_threshold(20, 1, 1)\n"
+        "for i in range(3):\n"
         "    for forgotten in (hi.scan(ms, 'web.t'), connect()):\n"
         "        forgotten_list = [forgotten]\n"
         "        forgotten_list.append(forgotten_list)\n"
