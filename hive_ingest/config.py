@@ -64,43 +64,40 @@ def option(
     return dataclasses.field(default=default, repr=not secret, metadata={**about_it, "secret": secret})
 
 
-_option = option
-
-
 @dataclass(frozen=True, slots=True)
 class StreamingSettings:
     """Limits and habits of a streaming connection. Each has its unit in its name."""
 
-    max_buffer_bytes: int = _option(
+    max_buffer_bytes: int = option(
         256 * MIB, "memory for records and rows of one transaction before they are spilled", at_least=MIB
     )
-    min_spill_bytes: int = _option(
+    min_spill_bytes: int = option(
         1 * MIB, "groups of at least this size are spilled as ORC, smaller ones together", at_least=1
     )
-    spill_chunk_bytes: int = _option(
+    spill_chunk_bytes: int = option(
         8 * MIB, "rows of one group that are encoded at once, while more records come in", at_least=1
     )
-    stripe_size_bytes: int = _option(
+    stripe_size_bytes: int = option(
         64 * MIB, "uncompressed size of an ORC stripe", at_least=64 << 10, hive_key="hive.exec.orc.default.stripe.size"
     )
-    writer_threads: int = _option(min(4, os.cpu_count() or 1), "threads that parse and encode", at_least=1)
-    max_partitions_per_transaction: int = _option(
+    writer_threads: int = option(min(4, os.cpu_count() or 1), "threads that parse and encode", at_least=1)
+    max_partitions_per_transaction: int = option(
         10_000, "partitions that one transaction may write", at_least=1, hive_key="hive.exec.max.dynamic.partitions"
     )
-    lock_wait_seconds: float = _option(
+    lock_wait_seconds: float = option(
         None,
         "how long a transaction waits for its lock. None: 180, and with a sink at least 1.5 times the time-out of "
         "transactions, so that it outlasts an owner that died",
         kind=float,
         at_least=0,
     )
-    begin_retries: int = _option(
+    begin_retries: int = option(
         20, "how often a transaction that was overtaken, or aborted before it began, is begun again", at_least=1
     )
-    max_idle_seconds: float = _option(60.0, "after which transactions fetched ahead are given back", at_least=0)
-    commit_retry_seconds: float = _option(60.0, "how long the answer to a commit is asked for again", at_least=0)
-    fsync: bool = _option(True, "whether files are on the device before their transaction commits")
-    shared_write: bool = _option(False, "lock the data table SHARED_WRITE instead of SHARED_READ")
+    max_idle_seconds: float = option(60.0, "after which transactions fetched ahead are given back", at_least=0)
+    commit_retry_seconds: float = option(60.0, "how long the answer to a commit is asked for again", at_least=0)
+    fsync: bool = option(True, "whether files are on the device before their transaction commits")
+    shared_write: bool = option(False, "lock the data table SHARED_WRITE instead of SHARED_READ")
 
     def __post_init__(self) -> None:
         check_options(self)

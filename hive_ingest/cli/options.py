@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -39,9 +38,6 @@ WarehouseOption = Annotated[
 ]
 
 
-_SQLITE = "sqlite:///"
-
-
 class Output(enum.StrEnum):
     """How rows are printed."""
 
@@ -57,16 +53,10 @@ OutputOption = Annotated[
 
 @contextmanager
 def connected(metastore: str, warehouse: str | None, *, create: bool = False) -> Iterator[MetastoreClient]:
-    """A client for the time of one command. Only with `create` a SQLite metastore may be made."""
-    from hive_ingest.errors import ConfigurationError
+    """A client for the time of one command. An embedded metastore is made only with `create`."""
     from hive_ingest.metastore_client import connect_metastore
 
-    is_file = metastore.startswith(_SQLITE)
-    path = metastore.removeprefix(_SQLITE)
-    if is_file and not create and not os.path.exists(os.path.expanduser(path)):
-        raise ConfigurationError(f"there is no metastore at {path!r}: correct --metastore, or begin with create-table")
-    beside = os.path.join(os.path.dirname(path), "warehouse") if is_file else ""
-    with connect_metastore(metastore, warehouse=warehouse or beside, create=create) as client:
+    with connect_metastore(metastore, warehouse=warehouse, create=create) as client:
         yield client
 
 

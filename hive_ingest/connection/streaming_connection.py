@@ -217,11 +217,11 @@ class StreamingConnection:
         _refuse_shared_writer(record_writer)
         values = static_texts(found, static_partition_values)
         refuse_unknown_write_ids(client, found)
-        remove_leftovers(client, found)
+        remove_leftovers(client, Location.of(found.location))
         progress = SinkProgress(client, found, sink, sources, settings) if sink is not None else None
         if progress is not None:
             refuse_unknown_write_ids(client, progress.table)
-            remove_leftovers(client, progress.table)
+            remove_leftovers(client, Location.of(progress.table.location))
         return cls(
             client,
             found,

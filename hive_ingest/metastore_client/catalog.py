@@ -70,6 +70,21 @@ class Catalog(Protocol):
         """Replace columns, properties, owner; rename when `new.name` differs. Returns what is stored."""
         ...
 
+    def add_column(self, table: str | TableName, name: str, type: str, *, comment: str = "") -> Table:
+        """Add a column after the others; rows written before read as null in it. Waits for nobody.
+
+        Args:
+            type: A Hive type such as `decimal(10,2)`.
+
+        Returns:
+            The table as it is stored.
+
+        Raises:
+            NoSuchObject: There is no such table.
+            InvalidOperation: It has a column or partition key of that name, or the type or name is not possible.
+        """
+        ...
+
     def drop_table(self, table: str | TableName, *, delete_data: bool = True, if_exists: bool = False) -> None: ...
 
     def add_partitions(

@@ -142,7 +142,7 @@ class TransactionManager(Protocol):
         ...
 
     @property
-    def remembers_overtakers(self) -> bool:
+    def keeps_min_history(self) -> bool:
         """Whether the write ids of all that were open beside an open transaction stay in each high-water mark.
 
         MIN_HISTORY_LEVEL (HIVE-18747) sees to it. Without it the row of one that is older and has ended may be pruned.

@@ -90,7 +90,7 @@ class Committer:
         self, *, key_value: CommitKeyValue | None = None, was_committed: Callable[[], bool] | None = None
     ) -> None:
         """Steps 3 to 5, of writes whose partitions are registered."""
-        self._publisher.bring_to_file_systems()
+        self._publisher.bring_to_file_systems(self._client)
         self._beat()
         try:
             self._publisher.publish(self._refuse_if_late)

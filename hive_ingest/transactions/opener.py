@@ -52,7 +52,7 @@ class LockedTransaction:
     write_ids: dict[TableName, WriteId]
     snapshots: dict[TableName, ValidWriteIdList]
     #: Whether the snapshots have every write id that was taken while this transaction was open.
-    remembers_overtakers: bool = True
+    keeps_min_history: bool = True
 
     def is_older_than_a_commit(self, table: TableName) -> bool:
         """A transaction with a higher write id is committed: an overwrite of ours would not replace its rows.
@@ -70,7 +70,7 @@ class LockedTransaction:
         without MIN_HISTORY_LEVEL has pruned TXN_TO_WRITE_ID. Hive 4 may report a high-water mark below our own write
         id: its lowest exception, while nothing uncompacted is committed.
         """
-        return not self.remembers_overtakers or self.snapshots[table].high_water_mark != self.write_ids[table]
+        return not self.keeps_min_history or self.snapshots[table].high_water_mark != self.write_ids[table]
 
 
 class TransactionOpener:
@@ -188,7 +188,7 @@ class TransactionOpener:
 
     def _with_snapshots(self, txn_id: TxnId, write_ids: dict[TableName, WriteId]) -> LockedTransaction:
         snapshots = {snapshot.table: snapshot for snapshot in self._client.get_valid_write_ids(self._plan.tables)}
-        return LockedTransaction(txn_id, write_ids, snapshots, self._client.remembers_overtakers)
+        return LockedTransaction(txn_id, write_ids, snapshots, self._client.keeps_min_history)
 
     def _timeout_error(self, blockers: list[LockInfo], wait: LockWait, begun_again: int) -> LockTimeout:
         error = self._plan.timeout_error(blockers, wait.seconds)

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure
 from hive_ingest.faults import reach
+from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.model import TxnId
 from hive_ingest.orc.acid_writer import write_acid_version
 from hive_ingest.storage import FileStore, Location, copy_file
 from hive_ingest.transactions.registered_folders import missing_folder
-from hive_ingest.transactions.staging import StagedFile, staging_folder
+from hive_ingest.transactions.staging import StagedFile, remove_leftovers, staging_folder
 from hive_ingest.transactions.table_write import TableWrite
 
 
@@ -34,7 +35,7 @@ class Publisher:
         """The ACID folders that were made so far."""
         return list(self._made)
 
-    def bring_to_file_systems(self) -> None:
+    def bring_to_file_systems(self, client: MetastoreClient) -> None:
         """Copy each file whose partition lies on another file system than the table to a hidden name there.
 
         Done before the last heartbeat, because it takes as long as the files are large.
@@ -49,6 +50,8 @@ class Publisher:
                 name: name == "" or staging.can_rename_to(location)
                 for name, location in write.partition_locations.items()
             }
+            for name in (name for name, is_reachable in reachable.items() if not is_reachable):
+                remove_leftovers(client, write.partition_locations[name])
             if not all(reachable.values()):
                 write.files = [
                     file if reachable[name := file.partition_name(write.table)] else self._copied(write, name, file)
@@ -76,6 +79,7 @@ class Publisher:
         renamed = 0
         for write in self._writes:
             check()
+            self._make_new_partition_folders(write)
             self._make_acid_folders(write.acid_folders())
             for file in write.files:
                 check()
@@ -87,6 +91,29 @@ class Publisher:
                 self._sync(write)
         reach("after_publish")
         check()
+        self._look_at_new_partitions()
+
+    def _make_new_partition_folders(self, write: TableWrite) -> None:
+        """Make the folders of partitions that are as new as this transaction, where they are missing.
+
+        When two writers add the same partition, a real metastore may remove the folder after the second call failed.
+        """
+        table = Location.of(write.table.location)
+        for name in write.partitions_created:
+            partition = write.partition_locations[name]
+            if not partition.exists() and table.exists():
+                partition.make_folder()
+
+    def _look_at_new_partitions(self) -> None:
+        """Fail if a new partition's folder was removed after it was published to, for the same reason."""
+        for write in self._writes:
+            new = {write.partition_locations[name] for name in write.partitions_created}
+            for folder in write.acid_folders():
+                if folder.parent in new and not folder.exists():
+                    raise PathNotFound(
+                        f"{str(folder)!r} was removed while its transaction was being published, as may happen when "
+                        "another writer adds the same partition: write the transaction again"
+                    )
 
     def _make_acid_folders(self, folders: Sequence[Location]) -> None:
         for folder in folders:
@@ -103,8 +130,10 @@ class Publisher:
     def _sync(self, write: TableWrite) -> None:
         folders = write.acid_folders()
         parents = [folder.parent for folder in folders]
-        # A metastore that has just made a partition's folder need not have synced its name.
-        parents += [write.partition_locations[name].parent for name in write.partitions_created]
+        # A metastore that has just made a partition's folders need not have synced their names.
+        table = Location.of(write.table.location)
+        for name in write.partitions_created:
+            parents += _folders_between(write.partition_locations[name], table)
         for store, paths in _by_store([*folders, *parents]).items():
             store.sync_folders(sorted(set(paths)))
 
@@ -120,6 +149,16 @@ class Publisher:
         while self._copies:
             self._copies[-1].delete_file()
             self._copies.pop()
+
+
+def _folders_between(partition: Location, table: Location) -> list[Location]:
+    """The folders above a partition, up to that of its table; only the next one if it lies elsewhere."""
+    if not str(partition).startswith(f"{table}/"):
+        return [partition.parent]
+    found = [partition.parent]
+    while found[-1] != table:
+        found.append(found[-1].parent)
+    return found
 
 
 def _by_store(locations: Sequence[Location]) -> dict[FileStore, list[str]]:

@@ -75,17 +75,19 @@ def remove_staging(table: Table, txn_id: TxnId, metastore_id: str) -> None:
             location.store.delete_file(file.path)
 
 
-def remove_leftovers(client: MetastoreClient, table: Table) -> list[str]:
-    """Remove the hidden files of transactions that are not open; returns their paths. Never raises."""
+def remove_leftovers(client: MetastoreClient, location: Location) -> list[str]:
+    """Remove the hidden files of transactions that are not open from the folder of a table or partition.
+
+    Returns their paths. Never raises.
+    """
     try:
-        return _remove_leftovers(client, table)
+        return _remove_leftovers(client, location)
     except StreamingError as error:
-        _log.warning("leftovers in %s were not removed: %s", table.location, error)
+        _log.warning("leftovers in %s were not removed: %s", location, error)
         return []
 
 
-def _remove_leftovers(client: MetastoreClient, table: Table) -> list[str]:
-    location = Location.of(table.location)
+def _remove_leftovers(client: MetastoreClient, location: Location) -> list[str]:
     # The listing comes first: a transaction that is in it was opened before the snapshot that follows.
     names = {file.path: _NAME.fullmatch(file.name) for file in list_staging(location) if not file.is_folder}
     if not any(names.values()):
@@ -98,7 +100,7 @@ def _remove_leftovers(client: MetastoreClient, table: Table) -> list[str]:
             location.store.delete_file(path)
             removed.append(path)
     if removed:
-        _log.info("removed %d hidden files of ended transactions from %s", len(removed), table.location)
+        _log.info("removed %d hidden files of ended transactions from %s", len(removed), location)
     return removed
 
 

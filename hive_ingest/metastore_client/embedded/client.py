@@ -59,6 +59,7 @@ class EmbeddedMetastoreClient:
     get_table = by("_tables", Tables.get_table)
     get_tables = by("_tables", Tables.get_tables)
     alter_table = by("_tables", Tables.alter_table)
+    add_column = by("_tables", Tables.add_column)
     drop_table = by("_tables", Tables.drop_table)
     add_partitions = by("_partitions", Partitions.add_partitions)
     get_partition = by("_partitions", Partitions.get_partition)
@@ -140,7 +141,7 @@ class EmbeddedMetastoreClient:
         return str(self._context.sessions.query(GET_METASTORE_ID)[0][0])
 
     @property
-    def remembers_overtakers(self) -> bool:
+    def keeps_min_history(self) -> bool:
         """True: MIN_HISTORY_LEVEL is always kept."""
         return True
 

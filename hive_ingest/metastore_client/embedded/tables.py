@@ -211,6 +211,17 @@ class Tables:
             self._context.folder_tasks.finish()
             return changed
 
+    def add_column(self, table: str | TableName, name: str, type: str, *, comment: str = "") -> Table:
+        """Add a column after the others. Raises NoSuchObject, InvalidOperation."""
+        target = TableName.of(table)
+
+        def work(session: Session) -> Table:
+            found = get_table_in(session, target)
+            columns = (*found.columns, Column(name, type, comment))
+            return _alter(session, target, replace(found, columns=columns), None)
+
+        return self._db.run(work)
+
     def drop_table(self, table: str | TableName, *, delete_data: bool = True, if_exists: bool = False) -> None:
         """Drop under an EXCLUSIVE lock; the folder goes after the commit. Raises NoSuchObject, LockTimeout."""
         name = TableName.of(table)

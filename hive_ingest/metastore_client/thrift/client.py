@@ -46,6 +46,7 @@ class ThriftMetastoreClient:
     get_table = by("_tables", Tables.get_table)
     get_tables = by("_tables", Tables.get_tables)
     alter_table = by("_tables", Tables.alter_table)
+    add_column = by("_tables", Tables.add_column)
     drop_table = by("_tables", Tables.drop_table)
     add_partitions = by("_partitions", Partitions.add_partitions)
     get_partition = by("_partitions", Partitions.get_partition)
@@ -113,7 +114,7 @@ class ThriftMetastoreClient:
         return self._context.channel.version.text
 
     @property
-    def remembers_overtakers(self) -> bool:
+    def keeps_min_history(self) -> bool:
         """True for servers of version 3. Later servers do not report it, so it is taken for false."""
         return self._context.channel.version.always_keeps_history_level
 

@@ -373,6 +373,7 @@ struct ShowLocksResponse { 1: list<ShowLocksResponseElement> locks }
 
 service ThriftHiveMetastore {
   string getVersion()
+  string get_metastore_db_uuid() throws (1: MetaException o1)
   list<string> set_ugi(1: string user_name, 2: list<string> group_names) throws (1: MetaException o1)
   string get_config_value(1: string name, 2: string defaultValue) throws (1: ConfigValSecurityException o1)
 

@@ -119,6 +119,16 @@ class Tables(Part):
             raise
         return self.get_table(new.name)
 
+    def add_column(self, table: str | TableName, name: str, type: str, *, comment: str = "") -> Table:
+        """Add a column after the others. Raises NoSuchObject, InvalidOperation.
+
+        The server has one call for all changes: of two that are made at the same moment one may be lost.
+        """
+        found = self.get_table(table)
+        return self.alter_table(
+            table, dataclasses.replace(found, columns=(*found.columns, Column(name, type, comment)))
+        )
+
     def _alter(self, name: TableName, changed: Any) -> None:
         t = idl()
         if not self._version.has_request_structures:

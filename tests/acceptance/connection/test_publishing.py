@@ -17,6 +17,7 @@ from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Column
 from hive_ingest.record_writer import RecordSchema, StrictJsonWriter
 from hive_ingest.storage import LocalStore
+from hive_ingest.testing import faults
 
 
 @pytest.fixture
@@ -104,6 +105,31 @@ def test_a_partition_whose_folder_is_missing_is_neither_empty_nor_made_again(ms:
     with pytest.raises(PathNotFound, match="mount its file system"), connect(ms, "p") as conn, conn.transaction():
         conn.write(b'{"id": 2, "y": 1, "m": 1}')
     assert not partition.exists()
+
+
+def remove_new_partition(client: MetastoreClient) -> None:
+    """As a real metastore does when a second writer's call to add the same partition has failed."""
+    shutil.rmtree(folder(client, "p") / "y=1" / "m=1")
+
+
+def test_a_new_partition_whose_folder_was_removed_before_it_was_published_gets_it_again(ms: MetastoreClient) -> None:
+    def remove(point: str) -> None:
+        if point == "after_create_partitions":
+            remove_new_partition(ms)
+
+    with faults(observe=remove):
+        write(ms, b'{"id": 1, "y": 1, "m": 1}', "p")
+    assert ids(ms, "p") == [1]
+
+
+def test_a_new_partition_whose_folder_was_removed_after_it_was_published_is_not_committed(ms: MetastoreClient) -> None:
+    def remove(point: str) -> None:
+        if point == "after_publish":
+            remove_new_partition(ms)
+
+    with faults(observe=remove), pytest.raises(PathNotFound, match="write the transaction again"):
+        write(ms, b'{"id": 1, "y": 1, "m": 1}', "p")
+    assert ms.get_valid_txns().open == ()
 
 
 def test_a_progress_table_that_is_missing_does_not_let_the_input_be_written_again(ms: MetastoreClient) -> None:

@@ -207,6 +207,16 @@ def test_tables_are_listed_by_hives_pattern(ms: MetastoreClient) -> None:
     assert ms.get_tables("nowhere") == []
 
 
+def test_a_column_is_added_after_the_others(ms: MetastoreClient, alerts: Table) -> None:
+    added = ms.add_column("web.alerts", "Price", "decimal(10, 2)", comment="in euros")
+    assert added.columns == (*alerts.columns, Column("price", "decimal(10, 2)", "in euros"))
+    assert ms.get_table("web.alerts") == added
+    for name, type_ in (("price", "int"), ("x", "no type"), (alerts.partition_keys[0].name, "int")):
+        with pytest.raises(InvalidOperation):
+            ms.add_column("web.alerts", name, type_)
+    assert ms.get_table("web.alerts") == added
+
+
 def test_columns_properties_and_owner_can_be_changed(ms: MetastoreClient, alerts: Table) -> None:
     wider = replace(
         alerts,
