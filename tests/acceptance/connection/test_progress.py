@@ -285,7 +285,7 @@ def test_a_sink_goes_on_after_the_metastore_was_upgraded_from_hive_3(ms: Metasto
 
 @pytest.mark.parametrize("name", ["", "Flights", "1a", "a b", "a.b"])
 def test_a_sink_name_that_no_table_can_have_is_refused(ms: MetastoreClient, name: str) -> None:
-    with pytest.raises(ConfigurationError, match="no sink name"):
+    with pytest.raises(ConfigurationError, match="not a valid sink name"):
         connect(ms, "a", sink=name)
 
 
