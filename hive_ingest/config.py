@@ -137,17 +137,18 @@ def options_from(kind: type[T], *sources: tuple[str, Mapping[str, Any]]) -> T:
         unknown = sorted(set(found) - set(known))
         if unknown:
             raise ConfigurationError(f"unknown option {unknown[0]!r} in {source}: known are {', '.join(known)}")
-        values |= {name: _checked(known[name], value, source) for name, value in found.items()}
+        values |= {name: check_option(known[name], value, source) for name, value in found.items()}
     return kind(**values)
 
 
 def check_options(options: Any) -> None:
     """For `__post_init__`: each value is of its type and in its range. Raises ConfigurationError."""
     for field in dataclasses.fields(options):
-        object.__setattr__(options, field.name, _checked(field, getattr(options, field.name), "the arguments"))
+        object.__setattr__(options, field.name, check_option(field, getattr(options, field.name), "the arguments"))
 
 
-def _checked(field: dataclasses.Field[Any], value: Any, source: str) -> Any:
+def check_option(field: dataclasses.Field[Any], value: Any, source: str) -> Any:
+    """A value, also as text, in the type and range of a field that `option` has made. Raises ConfigurationError."""
     about = field.metadata
     kind = about["kind"]
     if value is None and field.default is None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar
 
-from hive_ingest.config import StreamingSettings
+from hive_ingest.config import StreamingSettings, check_option, option
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import TableName
@@ -23,14 +23,10 @@ _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 _CHECKPOINT: Final = "checkpointlocation"
 #: `metastore.<name>` is the option <name> of `connect_metastore`.
 _METASTORE_PREFIX: Final = "metastore."
-_CHOICES: Final[dict[str, tuple[str, ...]]] = {
-    "delivery": ("exactly-once", "at-least-once"),
-    "missing_columns": ("fail", "null"),
-}
 
 #: Fields that several options go into.
 _GATHERED: Final = frozenset({"settings", "metastore_options", "checkpoint"})
-_SETTINGS: Final = frozenset(option.name for option in dataclasses.fields(StreamingSettings))
+_SETTINGS: Final = frozenset(each.name for each in dataclasses.fields(StreamingSettings))
 
 _Options = TypeVar("_Options", bound="SourceOptions")
 
@@ -57,18 +53,22 @@ class ReadOptions(SourceOptions):
     """Of `spark.read`. `split_bytes` are bytes of files for one task."""
 
     where: str | None = None
-    row_ids: bool = False
-    push_filters: bool = False
-    split_bytes: int = DEFAULT_SPLIT_BYTES
-    lock_wait_seconds: float = DEFAULT_LOCK_WAIT_SECONDS
+    row_ids: bool = option(False, "whether rows come with their row__id")
+    push_filters: bool = option(False, "whether filters of the query are taken too")
+    split_bytes: int = option(DEFAULT_SPLIT_BYTES, "bytes of files that one task reads", at_least=1)
+    lock_wait_seconds: float = option(DEFAULT_LOCK_WAIT_SECONDS, "how long to wait for the read lock", above=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions(SourceOptions):
     """Of `df.write`."""
 
-    missing_columns: Literal["fail", "null"] = "fail"
-    staged_retention_seconds: float = DEFAULT_STAGED_RETENTION_SECONDS
+    missing_columns: Literal["fail", "null"] = option(
+        "fail", "what to do about columns that the DataFrame lacks", choices=("fail", "null")
+    )
+    staged_retention_seconds: float = option(
+        DEFAULT_STAGED_RETENTION_SECONDS, "how long staged rows are taken to be in use", above=0
+    )
     settings: StreamingSettings = field(default_factory=StreamingSettings)
 
 
@@ -77,7 +77,9 @@ class StreamOptions(WriteOptions):
     """Of `df.writeStream`. `sink` is None for at-least-once delivery, and `checkpoint` may be."""
 
     sink: str | None
-    delivery: Literal["exactly-once", "at-least-once"] = "exactly-once"
+    delivery: Literal["exactly-once", "at-least-once"] = option(
+        "exactly-once", "what happens to a batch that Spark repeats", choices=("exactly-once", "at-least-once")
+    )
     checkpoint: str | None = None
 
 
@@ -112,7 +114,7 @@ def stream_options(options: Mapping[str, str]) -> StreamOptions:
 
 def _parse(kind: type[_Options], options: Mapping[str, str], action: str) -> _Options:
     given = {name.lower(): text for name, text in options.items() if name.lower() not in _OF_SPARK}
-    own = {option.name: option for option in dataclasses.fields(kind) if option.name not in _GATHERED}
+    own = {each.name: each for each in dataclasses.fields(kind) if each.name not in _GATHERED}
     of_settings = _SETTINGS if issubclass(kind, WriteOptions) else frozenset()
     _refuse_unknown(given, {*own, *of_settings}, action)
     values: dict[str, Any] = {name: _value(own[name], text) for name, text in given.items() if name in own}
@@ -155,41 +157,10 @@ def _refuse_relative(name: str, path: re.Match[str] | None) -> None:
 # -- values ----------------------------------------------------------------------------------------
 
 
-def _value(option: dataclasses.Field[Any], text: str) -> Any:
-    if option.name == "table":
+def _value(field: dataclasses.Field[Any], text: str) -> Any:
+    if field.name == "table":
         return TableName.of(text)
-    if option.name in _CHOICES:
-        if text not in _CHOICES[option.name]:
-            raise ConfigurationError(f"{option.name}={text!r} is unknown: use {' or '.join(_CHOICES[option.name])}")
-        return text
-    if isinstance(option.default, bool):
-        return _converted(option.name, text, _boolean, "true or false")
-    if isinstance(option.default, int):
-        return _converted(option.name, text, _positive(int), "a whole number above 0")
-    if isinstance(option.default, float):
-        return _converted(option.name, text, _positive(float), "a number above 0")
-    return text
-
-
-def _converted(name: str, text: str, convert: Callable[[str], Any], expected: str) -> Any:
-    try:
-        return convert(text)
-    except (ValueError, KeyError) as error:
-        raise ConfigurationError(f"{name}={text!r}: give {expected}") from error
-
-
-def _boolean(text: str) -> bool:
-    return {"true": True, "false": False}[text.strip().lower()]
-
-
-def _positive(kind: type[int] | type[float]) -> Callable[[str], float]:
-    def convert(text: str) -> float:
-        value = kind(text)
-        if not value > 0:
-            raise ValueError(text)
-        return value
-
-    return convert
+    return check_option(field, text, "the options") if "kind" in field.metadata else text
 
 
 def _metastore_options(given: Mapping[str, str]) -> dict[str, Any]:
@@ -202,9 +173,11 @@ def _metastore_options(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _guessed(text: str) -> Any:
-    for convert in (int, float, _boolean):
+    if text.strip().lower() in ("true", "false"):
+        return text.strip().lower() == "true"
+    for convert in (int, float):
         try:
             return convert(text)
-        except (ValueError, KeyError):
+        except ValueError:
             continue
     return text
