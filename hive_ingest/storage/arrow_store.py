@@ -70,7 +70,7 @@ class ArrowStore(FileStore):
         self._filesystem = filesystem
 
     def create(self, path: str, *, sync: bool) -> OutputFile:
-        self._require_rename("write", path)
+        self.require_atomic_rename("write", path)
         if self.exists(path):
             raise PathExists(f"cannot create {path!r}: it exists already and is never replaced")
         return ArrowOutputFile(self._filesystem, path)
@@ -80,14 +80,14 @@ class ArrowStore(FileStore):
             return self._filesystem.open_input_file(path)
 
     def rename(self, source: str, target: str) -> None:
-        self._require_rename("rename", source)
+        self.require_atomic_rename("rename", source)
         if self.exists(target):
             raise PathExists(f"cannot rename {source!r} to {target!r}: that exists already")
         with io_errors("rename", f"{source} to {target}"):
             self._filesystem.move(source, target)
 
     def make_folder(self, path: str, *, exist_ok: bool = True, parents: bool = True) -> list[str]:
-        self._require_rename("make folder", path)
+        self.require_atomic_rename("make folder", path)
         missing: list[str] = []
         path = path.rstrip("/")
         parent = path
@@ -128,7 +128,7 @@ class ArrowStore(FileStore):
             if self.exists(path):
                 self._filesystem.delete_dir(path)
 
-    def _require_rename(self, action: str, path: str) -> None:
+    def require_atomic_rename(self, action: str, path: str) -> None:
         kind = self._filesystem.type_name
         if kind not in _WITH_ATOMIC_RENAME:
             raise UnsupportedFeature(

@@ -138,6 +138,9 @@ class FileStore(ABC):
     def rename(self, source: str, target: str) -> None:
         """Give `source` its new name in one step. Raises PathExists; the existing target stays as it is."""
 
+    def require_atomic_rename(self, action: str, path: str) -> None:  # noqa: B027 (most stores have one)
+        """Raises UnsupportedFeature for a store on which a reader could see half of what is published."""
+
     def can_rename(self, source: str, target: str) -> bool:
         """Whether both lie on one device. Either exists, or its folder does."""
         return True

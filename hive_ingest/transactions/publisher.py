@@ -51,7 +51,9 @@ class Publisher:
                 for name, location in write.partition_locations.items()
             }
             for name in (name for name, is_reachable in reachable.items() if not is_reachable):
-                remove_leftovers(client, write.partition_locations[name])
+                location = write.partition_locations[name]
+                location.store.require_atomic_rename("write into", location.path)
+                remove_leftovers(client, location)
             if not all(reachable.values()):
                 write.files = [
                     file if reachable[name := file.partition_name(write.table)] else self._copied(write, name, file)
