@@ -24,7 +24,7 @@ from examples.quickstart.jobs import Job
 from examples.quickstart.places import NAME
 from examples.quickstart.timeline import Runs, Timeline, commits
 from examples.quickstart.writer_process import OnRows, WriterProcess
-from hive_ingest.acid.names import DeltaName
+from hive_ingest.acid import DeltaName
 from hive_ingest.cli.deltas import partition_deltas
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import WriteId

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import hive_ingest as hi
 from examples.quickstart.flights import PARTITION_KEYS
 from examples.quickstart.places import NAME, SINK
-from hive_ingest.connection.progress import progress_table_name
+from hive_ingest.connection import progress_table_name
 from hive_ingest.metastore_client import MetastoreClient
 
 

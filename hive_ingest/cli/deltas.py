@@ -9,11 +9,20 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.orc as orc
 
-from hive_ingest.acid.directory import AcidDirectory, ListedEntry, acid_directory
-from hive_ingest.acid.names import BucketFileName, DeltaName, parse_file_name, parse_folder_name, partition_name
-from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
+from hive_ingest.acid import (
+    AcidDirectory,
+    BucketFileName,
+    DeltaName,
+    ListedEntry,
+    ValidTxnList,
+    ValidWriteIdList,
+    acid_directory,
+    parse_file_name,
+    parse_folder_name,
+    partition_name,
+)
 from hive_ingest.errors import CorruptFile
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table, TableName
 from hive_ingest.storage import FileEntry, FileStore, open_store
 

@@ -20,7 +20,7 @@ def repair(
     The rows of these files, which nobody sees now, become visible: those committed after the copy was made, and those
     of transactions that were aborted since and not cleaned yet. Stop all writers first.
     """
-    from hive_ingest.transactions.repair import check_write_ids, repair_write_ids
+    from hive_ingest.transactions import check_write_ids, repair_write_ids
 
     with connected(metastore, warehouse) as client:
         for table in tables:

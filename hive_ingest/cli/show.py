@@ -128,7 +128,7 @@ def partitions(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """The partitions of a table and where they lie."""
-    from hive_ingest.acid.names import partition_name
+    from hive_ingest.acid import partition_name
     from hive_ingest.cli.rows import write_rows
 
     with connected(metastore, warehouse) as client:

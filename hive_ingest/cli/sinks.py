@@ -88,7 +88,7 @@ def show(
     Reads the whole progress table, unless --source names one that is in it.
     """
     from hive_ingest.cli.rows import write_rows
-    from hive_ingest.connection.progress import progress_table_name
+    from hive_ingest.connection import progress_table_name
     from hive_ingest.streaming.sinks import progress_history
 
     database, name = _database_and_sink(target, sink)

@@ -1,14 +1,23 @@
 """The Streaming V2 API: connections, their transactions, heartbeats and the progress of sinks."""
 
 from hive_ingest.config import StreamingSettings
+from hive_ingest.connection.checks import check_table, existing_table
 from hive_ingest.connection.joined_transaction import JoinedTransaction, PreparedWrite, SharedTransaction
 from hive_ingest.connection.open_transaction import CommitInfo
-from hive_ingest.connection.progress import SourceProgress
+from hive_ingest.connection.progress import (
+    PROGRESS_COLUMNS,
+    PROGRESS_TABLE_SUFFIX,
+    SourceProgress,
+    progress_rows,
+    progress_table_name,
+)
 from hive_ingest.connection.stats import ConnectionStats
 from hive_ingest.connection.streaming_connection import StreamingConnection
 from hive_ingest.connection.transaction import TransactionState
 
 __all__ = [
+    "PROGRESS_COLUMNS",
+    "PROGRESS_TABLE_SUFFIX",
     "CommitInfo",
     "ConnectionStats",
     "JoinedTransaction",
@@ -18,4 +27,8 @@ __all__ = [
     "StreamingConnection",
     "StreamingSettings",
     "TransactionState",
+    "check_table",
+    "existing_table",
+    "progress_rows",
+    "progress_table_name",
 ]

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hive_ingest.acid.bucket_codec import MAX_BUCKET_ID
-from hive_ingest.acid.bucketing import check_bucket_type
-from hive_ingest.acid.names import parse_partition_name, partition_name
-from hive_ingest.acid.partition_values import normalised_text
-from hive_ingest.delta.delta_writer import compression_of
-from hive_ingest.delta.routing import check_partition_type
+from hive_ingest.acid import MAX_BUCKET_ID, check_bucket_type, normalised_text, parse_partition_name, partition_name
+from hive_ingest.delta import check_partition_type, compression_of
 from hive_ingest.errors import (
     ConfigurationError,
     InvalidTable,
@@ -18,9 +14,9 @@ from hive_ingest.errors import (
     StreamingError,
     UnsupportedFeature,
 )
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import ORC_OUTPUT_FORMAT, Column, Table, TableName
-from hive_ingest.orc.acid_writer import COMPRESSIONS
+from hive_ingest.orc import COMPRESSIONS
 from hive_ingest.schema import arrow_schema, parse_type
 
 

@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING
 
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection.progress import SinkProgress
-from hive_ingest.metastore_client.client import MetastoreClient
-from hive_ingest.transactions.committer import log_failure
-from hive_ingest.transactions.heartbeat import Heartbeater
-from hive_ingest.transactions.lock_plan import LockPlan
-from hive_ingest.transactions.opener import TransactionOpener
+from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.transactions import Heartbeater, LockPlan, TransactionOpener, log_failure
 
 if TYPE_CHECKING:
     from hive_ingest.connection.open_transaction import OpenTransaction

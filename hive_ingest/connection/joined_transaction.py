@@ -19,18 +19,16 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from hive_ingest.acid.bucket_codec import encode_bucket
+from hive_ingest.acid import encode_bucket
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection.thread_affinity import ThreadAffinity
 from hive_ingest.connection.transaction import Action, TransactionState, next_state
-from hive_ingest.delta.delta_writer import DeltaTarget
-from hive_ingest.delta.transaction_writer import TransactionWriter
+from hive_ingest.delta import DeltaTarget, TransactionWriter
 from hive_ingest.errors import ConnectionMisuse, PartitionCreationFailed
 from hive_ingest.faults import reach
 from hive_ingest.model import Table, TxnId, WriteId
-from hive_ingest.record_writer.writer import RecordSchema, RecordWriter
-from hive_ingest.transactions.committer import log_failure
-from hive_ingest.transactions.staging import StagedFile, new_staging
+from hive_ingest.record_writer import RecordSchema, RecordWriter
+from hive_ingest.transactions import StagedFile, log_failure, new_staging
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ import functools
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection.progress import SinkProgress
 from hive_ingest.model import DataOperationType, LockComponent, LockLevel, LockType, Table
-from hive_ingest.transactions.lock_errors import lock_timeout
-from hive_ingest.transactions.lock_plan import LockPlan
+from hive_ingest.transactions import LockPlan, lock_timeout
 
 
 def plan_locks(

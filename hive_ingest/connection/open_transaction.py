@@ -8,18 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hive_ingest.acid.names import partition_name
+from hive_ingest.acid import partition_name
 from hive_ingest.connection.context import ConnectionContext
 from hive_ingest.connection.joined_transaction import PreparedWrite, SharedTransaction, files_to_commit
 from hive_ingest.connection.progress import SourceProgress
-from hive_ingest.delta.delta_writer import DeltaTarget, DeltaWriter
-from hive_ingest.delta.transaction_writer import TransactionWriter, WriteCounts
+from hive_ingest.delta import DeltaTarget, DeltaWriter, TransactionWriter, WriteCounts
 from hive_ingest.model import CommitKeyValue, DataOperationType, Table, TableName, TxnId, WriteId
-from hive_ingest.record_writer.writer import RecordWriter
-from hive_ingest.transactions.committer import Committer, log_failure
-from hive_ingest.transactions.opener import LockedTransaction
-from hive_ingest.transactions.staging import new_staging, remove_staging
-from hive_ingest.transactions.table_write import TableWrite
+from hive_ingest.record_writer import RecordWriter
+from hive_ingest.transactions import Committer, LockedTransaction, TableWrite, log_failure, new_staging, remove_staging
 
 _log = logging.getLogger(__name__)
 

@@ -18,12 +18,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from hive_ingest.acid.write_ids import ValidWriteIdList
+from hive_ingest.acid import ValidWriteIdList
 from hive_ingest.config import StreamingSettings
-from hive_ingest.delta.delta_writer import DeltaTarget, DeltaWriter
-from hive_ingest.delta.routing import GroupKey
+from hive_ingest.delta import DeltaTarget, DeltaWriter, GroupKey
 from hive_ingest.errors import ConfigurationError, LockTimeout, SinkConflict, SinkInUse
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import (
     DataOperationType,
     LockComponent,
@@ -35,12 +34,10 @@ from hive_ingest.model import (
     TxnId,
     WriteId,
 )
-from hive_ingest.reader.newest import newest_rows
+from hive_ingest.reader import newest_rows
 from hive_ingest.schema import arrow_schema
 from hive_ingest.storage import Location
-from hive_ingest.transactions.lock_errors import describe_locks, lock_timeout
-from hive_ingest.transactions.owner import Owner
-from hive_ingest.transactions.staging import StagedFile
+from hive_ingest.transactions import Owner, StagedFile, describe_locks, lock_timeout
 
 #: Of the progress rows' layout.
 PROGRESS_VERSION = 1

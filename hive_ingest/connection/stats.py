@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hive_ingest.connection.open_transaction import CommitInfo
-from hive_ingest.delta.transaction_writer import WriteCounts
+from hive_ingest.delta import WriteCounts
 
 
 @dataclass(slots=True)

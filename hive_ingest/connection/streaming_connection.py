@@ -29,7 +29,7 @@ from hive_ingest.connection.progress import SinkProgress, SourceProgress
 from hive_ingest.connection.stats import ConnectionStats
 from hive_ingest.connection.thread_affinity import ThreadAffinity
 from hive_ingest.connection.transaction import Action, TransactionState, next_state
-from hive_ingest.delta.transaction_writer import WriteCounts
+from hive_ingest.delta import WriteCounts
 from hive_ingest.errors import (
     ConfigurationError,
     ConnectionMisuse,
@@ -46,13 +46,16 @@ from hive_ingest.model import (
     TxnId,
     WriteId,
 )
-from hive_ingest.record_writer.writer import RecordSchema, RecordWriter
+from hive_ingest.record_writer import RecordSchema, RecordWriter
 from hive_ingest.storage import Location
-from hive_ingest.transactions.committer import log_failure
-from hive_ingest.transactions.opener import LockedTransaction, newest_overwrite
-from hive_ingest.transactions.reaper import Guard
-from hive_ingest.transactions.repair import refuse_unknown_write_ids
-from hive_ingest.transactions.staging import remove_leftovers
+from hive_ingest.transactions import (
+    Guard,
+    LockedTransaction,
+    log_failure,
+    newest_overwrite,
+    refuse_unknown_write_ids,
+    remove_leftovers,
+)
 
 _log = logging.getLogger(__name__)
 

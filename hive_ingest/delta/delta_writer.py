@@ -13,17 +13,15 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from hive_ingest.acid.bucket_codec import encode_bucket
-from hive_ingest.acid.names import BaseName, BucketFileName, DeltaName
+from hive_ingest.acid import BaseName, BucketFileName, DeltaName, encode_bucket
 from hive_ingest.config import StreamingSettings
 from hive_ingest.delta.routing import GroupKey
 from hive_ingest.delta.row_buffer import one_batch
 from hive_ingest.model import Table, WriteId
-from hive_ingest.orc.acid_writer import AcidFile, AcidOrcWriter
-from hive_ingest.orc.stripe_copy import join
+from hive_ingest.orc import AcidFile, AcidOrcWriter, join
 from hive_ingest.schema import arrow_schema
 from hive_ingest.storage import FileStore, Location
-from hive_ingest.transactions.staging import StagedFile
+from hive_ingest.transactions import StagedFile
 
 #: The compression of a table without `orc.compress`. (Hive's own default is ZLIB; set it for Hive 3.1.)
 DEFAULT_COMPRESSION = "ZSTD"

@@ -15,9 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hive_ingest.acid.bucketing import bucket_ids
-from hive_ingest.acid.names import escape_path_name
-from hive_ingest.acid.partition_values import EXACT_KINDS, text_of_value
+from hive_ingest.acid import EXACT_KINDS, bucket_ids, escape_path_name, text_of_value
 from hive_ingest.errors import SerializationError, UnsupportedFeature
 from hive_ingest.model import DEFAULT_PARTITION_NAME, Table
 from hive_ingest.schema import HiveType, parse_type

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from hive_ingest.delta.routing import GroupKey, RoutedBatch
-from hive_ingest.orc.acid_writer import AcidFile
+from hive_ingest.orc import AcidFile
 from hive_ingest.storage import FileStore
 
 #: Rows `start` to `start + length` of a batch. Sliced only when they are needed: a slice costs more memory

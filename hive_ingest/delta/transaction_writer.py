@@ -20,10 +20,9 @@ from hive_ingest.delta.routing import PartitionValues, RoutedBatch, Router
 from hive_ingest.delta.row_buffer import Group, RowBuffer, Run, SharedSpill, slices
 from hive_ingest.errors import PartitionCreationFailed, SerializationError
 from hive_ingest.faults import reach
-from hive_ingest.orc.acid_writer import AcidFile
-from hive_ingest.orc.normalise import unreadable_row
-from hive_ingest.record_writer.writer import Block, Parsed, RecordWriter
-from hive_ingest.transactions.staging import StagedFile
+from hive_ingest.orc import AcidFile, unreadable_row
+from hive_ingest.record_writer import Block, Parsed, RecordWriter
+from hive_ingest.transactions import StagedFile
 
 
 @dataclass(slots=True)

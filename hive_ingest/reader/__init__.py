@@ -1,5 +1,19 @@
 """Snapshot reads: `scan` gives batches, `read_table` a table."""
 
-from hive_ingest.reader.scan import Scan, read_table, scan
+from hive_ingest.reader.newest import newest_rows
+from hive_ingest.reader.rows import ROW_ID_COLUMN
+from hive_ingest.reader.scan import DEFAULT_LOCK_WAIT_SECONDS, Scan, check_readable, read_table, scan
+from hive_ingest.reader.scan_plan import DEFAULT_SPLIT_BYTES, Split, plan_scan
 
-__all__ = ["Scan", "read_table", "scan"]
+__all__ = [
+    "DEFAULT_LOCK_WAIT_SECONDS",
+    "DEFAULT_SPLIT_BYTES",
+    "ROW_ID_COLUMN",
+    "Scan",
+    "Split",
+    "check_readable",
+    "newest_rows",
+    "plan_scan",
+    "read_table",
+    "scan",
+]

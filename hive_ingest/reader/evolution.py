@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from hive_ingest.errors import UnsupportedFeature
 from hive_ingest.model import Column
-from hive_ingest.orc.columns import OrcColumn, OrcKind, check_timestamps, oldest_date
+from hive_ingest.orc import OrcColumn, OrcKind, check_timestamps, oldest_date
 from hive_ingest.schema import HiveType, parse_type
 
 #: 1582-10-15, the first day of the Gregorian calendar, in days since 1970.

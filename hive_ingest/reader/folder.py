@@ -5,24 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hive_ingest.acid.directory import BEFORE_ALL_WRITE_IDS, AcidDirectory, ListedEntry, acid_directory
-from hive_ingest.acid.names import (
+from hive_ingest.acid import (
+    BEFORE_ALL_WRITE_IDS,
+    AcidDirectory,
     BaseName,
     BucketFileName,
     DeleteDeltaName,
     DeltaName,
     FlushLengthName,
+    ListedEntry,
     OriginalFileName,
+    RangeResponse,
+    ValidTxnList,
+    ValidWriteIdList,
+    acid_directory,
     is_hidden,
     parse_file_name,
     parse_folder_name,
 )
-from hive_ingest.acid.write_ids import RangeResponse, ValidTxnList, ValidWriteIdList
 from hive_ingest.errors import PathNotFound, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.model import WriteId
-from hive_ingest.orc.acid_reader import FileToRead
+from hive_ingest.orc import FileToRead
 from hive_ingest.storage import FileEntry, FileStore
-from hive_ingest.transactions.registered_folders import missing_folder
+from hive_ingest.transactions import missing_folder
 
 _LENGTH_BYTES = 8
 

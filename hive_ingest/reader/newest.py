@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from hive_ingest.acid.write_ids import ValidWriteIdList
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.acid import ValidWriteIdList
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table
 from hive_ingest.reader.partitions import whole_table
 from hive_ingest.reader.rows import Projection, Snapshot, full_schema, read_partition

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
-from hive_ingest.acid.names import partition_name
-from hive_ingest.acid.partition_values import padded
+from hive_ingest.acid import padded, partition_name
 from hive_ingest.errors import InvalidOperation
 from hive_ingest.model import DEFAULT_PARTITION_NAME, Column, Partition, Table
 from hive_ingest.schema import arrow_type, parse_type

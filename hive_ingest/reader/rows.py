@@ -10,12 +10,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
+from hive_ingest.acid import ValidTxnList, ValidWriteIdList
 from hive_ingest.errors import CorruptFile, UnsupportedFeature
 from hive_ingest.model import Table
-from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead, StripeRows
-from hive_ingest.orc.acid_schema import BUCKET, DELETE, INSERT, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
-from hive_ingest.orc.delete_events import DeleteEvents, RowIds
+from hive_ingest.orc import (
+    BUCKET,
+    DELETE,
+    INSERT,
+    OPERATION,
+    ORIGINAL_WRITE_ID,
+    ROW_ID,
+    WRITE_ID,
+    AcidFileReader,
+    DeleteEvents,
+    FileToRead,
+    RowIds,
+    StripeRows,
+)
 from hive_ingest.reader.evolution import ColumnSource, column_sources
 from hive_ingest.reader.folder import FolderToRead
 from hive_ingest.reader.partitions import PartitionToRead

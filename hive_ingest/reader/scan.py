@@ -23,7 +23,7 @@ from hive_ingest.reader.partitions import PartitionToRead, prune, typed_partitio
 from hive_ingest.reader.predicate import Predicate
 from hive_ingest.reader.rows import ROW_ID_COLUMN, Projection, Snapshot, full_schema, read_partition
 from hive_ingest.reader.where import parse_where
-from hive_ingest.transactions.read_transaction import ReadTransaction
+from hive_ingest.transactions import ReadTransaction
 
 DEFAULT_BATCH_ROWS = 131_072
 DEFAULT_LOCK_WAIT_SECONDS = 60.0

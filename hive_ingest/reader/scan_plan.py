@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hive_ingest.errors import StreamingIOFailure
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table, TableName
 from hive_ingest.reader.rows import PartitionFiles, Projection, Snapshot, list_files, read_files
 from hive_ingest.reader.scan import DEFAULT_AGENT_INFO, DEFAULT_LOCK_WAIT_SECONDS, what_to_read
 from hive_ingest.storage import open_store
-from hive_ingest.transactions.read_transaction import ReadTransaction
+from hive_ingest.transactions import ReadTransaction
 
 DEFAULT_SPLIT_BYTES = 32 << 20
 #: What a file costs beside its bytes, so that a split has no thousands of tiny ones.

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from hive_ingest.errors import SerializationError, StreamingError
-from hive_ingest.orc.normalise import unreadable_row
+from hive_ingest.orc import unreadable_row
 from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
 from hive_ingest.record_writer.options import check_positive
 from hive_ingest.record_writer.record_by_record import to_batch

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from hive_ingest.orc.normalise import unwritable_values
+from hive_ingest.orc import unwritable_values
 from hive_ingest.record_writer import values
 from hive_ingest.record_writer.bad_records import BadValue, Doubt
 from hive_ingest.schema import HiveType

@@ -16,9 +16,9 @@ from typing import Any
 
 from hive_ingest.connection import CommitInfo, ConnectionStats, StreamingConnection, StreamingSettings
 from hive_ingest.errors import ConfigurationError, SerializationError, StreamingIOFailure
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
-from hive_ingest.record_writer.writer import RecordWriter
+from hive_ingest.record_writer import RecordWriter
 from hive_ingest.streaming.line_file import MAX_LINE_BYTES, FilePosition, LineFile, Lines
 
 _log = logging.getLogger(__name__)

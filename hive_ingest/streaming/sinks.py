@@ -15,19 +15,18 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from hive_ingest.connection import SourceProgress
-from hive_ingest.connection.progress import (
+from hive_ingest.connection import (
     PROGRESS_COLUMNS,
     PROGRESS_TABLE_SUFFIX,
+    SourceProgress,
     progress_rows,
     progress_table_name,
 )
 from hive_ingest.errors import ConfigurationError
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table, TableName
-from hive_ingest.reader.newest import newest_rows
-from hive_ingest.reader.scan import DEFAULT_LOCK_WAIT_SECONDS
-from hive_ingest.transactions.read_transaction import ReadTransaction
+from hive_ingest.reader import DEFAULT_LOCK_WAIT_SECONDS, newest_rows
+from hive_ingest.transactions import ReadTransaction
 
 _SUFFIX = PROGRESS_TABLE_SUFFIX
 _AGENT_INFO = "hive-ingest sinks"

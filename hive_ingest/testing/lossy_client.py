@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from hive_ingest.errors import MetastoreUnavailable
 from hive_ingest.faults import reach
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient
 
 
 class AnswerLost:

@@ -1,1 +1,47 @@
 """What every transaction needs, whoever runs it: identity, locks, heartbeat, staging, publish and commit."""
+
+from hive_ingest.transactions.committer import Committer, log_failure
+from hive_ingest.transactions.heartbeat import Heartbeater
+from hive_ingest.transactions.lock_errors import describe_locks, lock_timeout
+from hive_ingest.transactions.lock_plan import LockPlan
+from hive_ingest.transactions.opener import LockedTransaction, TransactionOpener, newest_overwrite
+from hive_ingest.transactions.owner import Owner
+from hive_ingest.transactions.read_transaction import ReadTransaction
+from hive_ingest.transactions.reaper import Guard
+from hive_ingest.transactions.registered_folders import missing_folder
+from hive_ingest.transactions.repair import check_write_ids, refuse_unknown_write_ids, repair_write_ids
+from hive_ingest.transactions.staging import (
+    STAGING_FOLDER,
+    StagedFile,
+    list_staging,
+    new_staging,
+    remove_leftovers,
+    remove_staging,
+)
+from hive_ingest.transactions.table_write import TableWrite
+
+__all__ = [
+    "STAGING_FOLDER",
+    "Committer",
+    "Guard",
+    "Heartbeater",
+    "LockPlan",
+    "LockedTransaction",
+    "Owner",
+    "ReadTransaction",
+    "StagedFile",
+    "TableWrite",
+    "TransactionOpener",
+    "check_write_ids",
+    "describe_locks",
+    "list_staging",
+    "lock_timeout",
+    "log_failure",
+    "missing_folder",
+    "new_staging",
+    "newest_overwrite",
+    "refuse_unknown_write_ids",
+    "remove_leftovers",
+    "remove_staging",
+    "repair_write_ids",
+]

@@ -29,7 +29,7 @@ from hive_ingest.errors import (
     TxnAborted,
 )
 from hive_ingest.faults import reach
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import CommitKeyValue, TxnId
 from hive_ingest.transactions.heartbeat import Heartbeater, now
 from hive_ingest.transactions.opener import newest_overwrite

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from hive_ingest.errors import StreamingError, TxnAborted
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TxnId
 
 _log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from hive_ingest.errors import TxnAborted
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import LockId, LockInfo, LockResponse, LockState, TableName
 
 _FIRST_PAUSE_SECONDS = 0.01

@@ -18,12 +18,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hive_ingest.acid.names import BaseName
-from hive_ingest.acid.write_ids import RangeResponse, ValidWriteIdList
+from hive_ingest.acid import BaseName, RangeResponse, ValidWriteIdList
 from hive_ingest.config import StreamingSettings
 from hive_ingest.errors import LockTimeout, NoSuchTxn, StreamingError, TxnAborted
 from hive_ingest.faults import reach
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import (
     LockId,
     LockInfo,

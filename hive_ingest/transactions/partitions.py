@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hive_ingest.acid.names import parse_partition_name, partition_name
+from hive_ingest.acid import parse_partition_name, partition_name
 from hive_ingest.errors import MetastoreError, MetastoreUnavailable, PartitionCreationFailed
 from hive_ingest.faults import reach
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TxnId
 from hive_ingest.storage import Location
 from hive_ingest.transactions.table_write import TableWrite

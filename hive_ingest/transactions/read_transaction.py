@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 
-from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
+from hive_ingest.acid import ValidTxnList, ValidWriteIdList
 from hive_ingest.errors import NoSuchTxn, StreamingError, TxnAborted
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import (
     DataOperationType,
     LockComponent,

@@ -16,7 +16,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient
 
 _log = logging.getLogger(__name__)
 

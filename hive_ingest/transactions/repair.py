@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hive_ingest.acid.names import BaseName, parse_folder_name
+from hive_ingest.acid import BaseName, parse_folder_name
 from hive_ingest.errors import CorruptFile, InvalidTable
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table, TableName, WriteId
 from hive_ingest.storage import Location
 from hive_ingest.transactions.registered_folders import list_registered

@@ -17,9 +17,9 @@ import re
 import uuid
 from dataclasses import dataclass
 
-from hive_ingest.acid.names import partition_name
+from hive_ingest.acid import partition_name
 from hive_ingest.errors import StreamingError
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table, TxnId
 from hive_ingest.storage import FileEntry, Location
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hive_ingest.acid.names import BaseName
+from hive_ingest.acid import BaseName
 from hive_ingest.model import DataOperationType, Table, WriteId
 from hive_ingest.storage import Location
 from hive_ingest.transactions.staging import StagedFile

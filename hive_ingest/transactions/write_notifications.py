@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from hive_ingest.acid.names import parse_partition_name
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.acid import parse_partition_name
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TxnId
 from hive_ingest.transactions.table_write import TableWrite
 

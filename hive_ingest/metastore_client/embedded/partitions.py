@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import and_, bindparam, delete, insert, select, update
 
-from hive_ingest.acid.names import partition_name
+from hive_ingest.acid import partition_name
 from hive_ingest.errors import AlreadyExists, InvalidOperation, NoSuchObject
 from hive_ingest.metastore_client.ddl_locks import exclusive_lock, on_table
 from hive_ingest.metastore_client.embedded import schema as t

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import CompoundSelect, Select, and_, bindparam, exists, insert, null, select, true, union_all, update
 
-from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
+from hive_ingest.acid import ValidTxnList, ValidWriteIdList
 from hive_ingest.metastore_client.embedded import schema as t
 from hive_ingest.metastore_client.embedded.context import Context
 from hive_ingest.metastore_client.embedded.sessions import Row, Session

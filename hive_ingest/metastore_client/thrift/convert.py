@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
+from hive_ingest.acid import ValidTxnList, ValidWriteIdList
 from hive_ingest.metastore_client.thrift.idl import idl
 from hive_ingest.metastore_client.thrift.versions import ServerVersion
 from hive_ingest.model import (

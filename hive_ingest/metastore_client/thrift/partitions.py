@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hive_ingest.acid.names import partition_name
+from hive_ingest.acid import partition_name
 from hive_ingest.errors import AlreadyExists, InvalidOperation, MetastoreError, NoSuchObject
 from hive_ingest.metastore_client.ddl_locks import exclusive_lock, on_table
 from hive_ingest.metastore_client.partition_filter import parse_filter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
+from hive_ingest.acid import ValidTxnList, ValidWriteIdList
 from hive_ingest.errors import (
     ConfigurationError,
     InvalidOperation,

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection import SourceProgress, StreamingConnection
-from hive_ingest.connection.progress import progress_rows, progress_table_name
+from hive_ingest.connection import SourceProgress, StreamingConnection, progress_rows, progress_table_name
 from hive_ingest.errors import ConfigurationError
-from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
-from hive_ingest.reader.newest import newest_rows
+from hive_ingest.reader import newest_rows
 from hive_ingest.record_writer import ArrowWriter
 from hive_ingest.streaming.spark.checkpoint import NO_BATCH, Checkpoint, read_checkpoint
 from hive_ingest.streaming.spark.progress import SPARK_SOURCE, SparkPosition

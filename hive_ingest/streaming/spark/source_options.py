@@ -12,8 +12,7 @@ from hive_ingest.config import StreamingSettings, check_option, option
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import TableName
-from hive_ingest.reader.scan import DEFAULT_LOCK_WAIT_SECONDS
-from hive_ingest.reader.scan_plan import DEFAULT_SPLIT_BYTES
+from hive_ingest.reader import DEFAULT_LOCK_WAIT_SECONDS, DEFAULT_SPLIT_BYTES
 
 #: How long the rows of a task wait for the commit of their job before anybody takes them for forgotten.
 DEFAULT_STAGED_RETENTION_SECONDS: Final = 7 * 86_400.0

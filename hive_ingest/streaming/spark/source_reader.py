@@ -12,13 +12,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
-from hive_ingest.connection.checks import existing_table
+from hive_ingest.connection import existing_table
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table
-from hive_ingest.reader.rows import ROW_ID_COLUMN
-from hive_ingest.reader.scan import check_readable
-from hive_ingest.reader.scan_plan import Split, plan_scan
+from hive_ingest.reader import ROW_ID_COLUMN, Split, check_readable, plan_scan
 from hive_ingest.streaming.spark.pushed_filters import all_of, to_expression
 from hive_ingest.streaming.spark.short_errors import short_errors, short_errors_of
 from hive_ingest.streaming.spark.source_options import ReadOptions

@@ -18,9 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from hive_ingest.connection import StreamingConnection
-from hive_ingest.connection.checks import check_table, existing_table
-from hive_ingest.connection.progress import progress_table_name
+from hive_ingest.connection import StreamingConnection, check_table, existing_table, progress_table_name
 from hive_ingest.errors import ConfigurationError, UnsupportedFeature
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.record_writer import ArrowWriter, RecordSchema

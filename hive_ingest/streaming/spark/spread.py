@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
-from hive_ingest.acid.bucket_codec import MAX_BUCKET_ID
+from hive_ingest.acid import MAX_BUCKET_ID
 from hive_ingest.connection import SharedTransaction
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.streaming.spark.session import input_tasks, known_bytes, parallelism

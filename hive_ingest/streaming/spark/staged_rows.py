@@ -24,7 +24,7 @@ import pyarrow as pa
 from hive_ingest.errors import CorruptFile, StreamingError, StreamingIOFailure
 from hive_ingest.model import Table
 from hive_ingest.storage import FileEntry, FileStore, Location, open_store
-from hive_ingest.transactions.staging import STAGING_FOLDER, list_staging
+from hive_ingest.transactions import STAGING_FOLDER, list_staging
 
 _log = logging.getLogger(__name__)
 

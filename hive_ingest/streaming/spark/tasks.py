@@ -15,7 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 
 from hive_ingest.connection import JoinedTransaction, PreparedWrite, SharedTransaction
-from hive_ingest.delta.routing import Router
+from hive_ingest.delta import Router
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.model import Table
 from hive_ingest.record_writer import ArrowWriter

@@ -20,7 +20,7 @@ from pyspark.sql import types as T
 
 from hive_ingest.errors import ConfigurationError, StreamingConnectionError, UnsupportedFeature
 from hive_ingest.model import Table
-from hive_ingest.record_writer.typed_columns import typed_columns
+from hive_ingest.record_writer import typed_columns
 from hive_ingest.schema import MAX_LENGTH, HiveType, parse_type
 
 MissingColumns = Literal["fail", "null"]
