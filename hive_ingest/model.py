@@ -291,5 +291,8 @@ def columns_of(columns: Mapping[str, str] | Sequence[Column] | None) -> tuple[Co
     """Columns given as `{"name": "type"}` or as Column values; names in lower case, as the metastore keeps them."""
     if columns is None:
         return ()
-    pairs = [Column(n, t) for n, t in columns.items()] if isinstance(columns, Mapping) else list(columns)
-    return tuple(Column(c.name.lower(), c.type.strip().lower(), c.comment) for c in pairs)
+    pairs: list[object] = [Column(n, t) for n, t in columns.items()] if isinstance(columns, Mapping) else [*columns]
+    found = [column for column in pairs if isinstance(column, Column)]
+    if len(found) < len(pairs):
+        raise ConfigurationError(f"columns={columns!r}: give names with their types, as in {{'id': 'int'}}")
+    return tuple(Column(c.name.lower(), c.type.strip().lower(), c.comment) for c in found)

@@ -52,6 +52,8 @@ def partition_name(keys: Sequence[str], values: Sequence[str | None]) -> str:
 
     Raises ConfigurationError when there are not as many values as keys.
     """
+    if isinstance(values, str):
+        raise ConfigurationError(f"partition values {values!r} are one text: give a list with a value for each key")
     if len(keys) != len(values):
         raise ConfigurationError(f"{len(values)} values for the partition keys {list(keys)}: give one for each key")
     parts = zip(keys, values, strict=True)

@@ -32,6 +32,9 @@ def create_table(
     create_database: Annotated[
         bool, typer.Option("--create-database", help="Create the database too, if it is missing.")
     ] = False,
+    create_metastore: Annotated[
+        bool, typer.Option("--create-metastore", help="Create an embedded metastore too, if there is none.")
+    ] = False,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="An existing table is fine.")] = False,
 ) -> None:
     """Create a transactional ORC table."""
@@ -44,7 +47,7 @@ def create_table(
     from hive_ingest.model import TableName
 
     name = TableName.of(table)
-    with connected(metastore, warehouse, create=True) as client:
+    with connected(metastore, warehouse, create=create_metastore) as client:
         if create_database:
             client.create_database(name.database, if_not_exists=True)
         made = client.create_table(

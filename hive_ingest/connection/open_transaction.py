@@ -13,6 +13,7 @@ from hive_ingest.connection.context import ConnectionContext
 from hive_ingest.connection.joined_transaction import PreparedWrite, SharedTransaction, files_to_commit
 from hive_ingest.connection.progress import SourceProgress
 from hive_ingest.delta import DeltaTarget, DeltaWriter, TransactionWriter, WriteCounts
+from hive_ingest.errors import ConfigurationError
 from hive_ingest.model import CommitKeyValue, DataOperationType, Table, TableName, TxnId, WriteId
 from hive_ingest.record_writer import RecordWriter
 from hive_ingest.transactions import Committer, LockedTransaction, TableWrite, log_failure, new_staging, remove_staging
@@ -107,6 +108,11 @@ class OpenTransaction:
         """Finish the files and the progress rows, then the five steps of `committer.py`."""
         self._context.heartbeater.raise_if_lost(self.txn_id)
         data = self._data_write(list(prepared))
+        if self._context.progress is not None and not positions and self.counts.records:
+            raise ConfigurationError(
+                f"transaction {self.txn_id} has rows and no position, so they would be written again after a restart: "
+                "pass positions=… with the source that they come from"
+            )
         rows = self._progress_rows(positions or {}, is_seek)
         writes = [data, *self._stage_progress(rows)]
         settings = self._context.settings

@@ -102,6 +102,8 @@ class SinkProgress:
     def __init__(
         self, client: MetastoreClient, data: Table, sink: str, sources: Iterable[str], settings: StreamingSettings
     ) -> None:
+        if isinstance(sources, str):
+            raise ConfigurationError(f"sources={sources!r} is one text: give a list of names")
         self.sources = tuple(dict.fromkeys(sources))
         if not self.sources:
             raise ConfigurationError(f"sink {sink!r}: name at least one source that this connection owns")

@@ -222,6 +222,8 @@ def _projection(table: Table, columns: Sequence[str] | None, filter: pc.Expressi
     """Raises ConfigurationError for a column that is not there, or a filter that does not fit."""
     predicate = None if filter is None else Predicate(filter, full_schema(table))
     known = [column.name for column in (*table.columns, *table.partition_keys)]
+    if isinstance(columns, str):
+        raise ConfigurationError(f"columns={columns!r} is one text: give a list of names")
     output = known if columns is None else [name.lower() for name in columns]
     unknown = [name for name in output if name not in known]
     if unknown or len(set(output)) < len(output):

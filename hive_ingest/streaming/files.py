@@ -54,7 +54,7 @@ class IngestResult:
 def ingest_files(
     metastore: MetastoreClient | str,
     table: str | TableName,
-    paths: Iterable[str | os.PathLike[str]],
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
     sink: str,
     record_writer: RecordWriter,
@@ -81,6 +81,8 @@ def ingest_files(
         raise ConfigurationError(
             f"rows_per_transaction={rows_per_transaction}, header_lines={header_lines}: give 1 or more, and 0 or more"
         )
+    if isinstance(paths, str | os.PathLike):
+        paths = [paths]
     files = _by_name(paths, getattr(record_writer, "max_record_bytes", MAX_LINE_BYTES))
     started = time.monotonic()
     with StreamingConnection.connect(

@@ -38,7 +38,7 @@ def shell(
 @pytest.fixture
 def alerts(shell: Shell) -> Shell:
     shell.done(
-        *("create-table", "web.alerts", "--create-database"),
+        *("create-table", "--create-metastore", "web.alerts", "--create-database"),
         *("--column", "id:int", "--column", "msg:string", "--column", "at:timestamp"),
         *("--partition", "continent:string", "--partition", "country:string"),
         *("--bucket-by", "id", "--buckets", "4", "--property", "orc.compress=ZLIB"),
@@ -76,20 +76,26 @@ def test_create_table_makes_what_it_is_told(client: MetastoreClient) -> None:
 @pytest.mark.only_on(["sqlite", "postgres", "hive313"], because="Hive 4 keeps a managed table in its database's folder")
 def test_create_table_takes_a_location_and_types_with_colons(shell: Shell, tmp_path: Path) -> None:
     told = shell.done(
-        "create-table", "default.t", "--column", "s:struct<a:int,b:string>", "--location", tmp_path / "elsewhere"
+        "create-table",
+        "--create-metastore",
+        "default.t",
+        "--column",
+        "s:struct<a:int,b:string>",
+        "--location",
+        tmp_path / "elsewhere",
     )
     assert told.out == f"default.t at file:{tmp_path}/elsewhere\n"
 
 
 def test_create_table_again_is_an_error_unless_it_is_said_to_be_fine(alerts: Shell) -> None:
-    again = alerts("create-table", "web.alerts", "--column", "id:int")
+    again = alerts("create-table", "--create-metastore", "web.alerts", "--column", "id:int")
     assert (again.code, again.out) == (1, "")
     assert again.err.startswith("error: ")
-    alerts.done("create-table", "web.alerts", "--column", "id:int", "--if-not-exists")
+    alerts.done("create-table", "--create-metastore", "web.alerts", "--column", "id:int", "--if-not-exists")
 
 
 def test_create_table_does_not_invent_a_database(shell: Shell) -> None:
-    assert shell("create-table", "nowhere.t", "--column", "id:int").code == 1
+    assert shell("create-table", "--create-metastore", "nowhere.t", "--column", "id:int").code == 1
 
 
 @pytest.mark.parametrize(
@@ -109,7 +115,7 @@ def test_create_table_does_not_invent_a_database(shell: Shell) -> None:
     ids=" ".join,
 )
 def test_a_wrong_call_exits_with_2_and_touches_nothing(wrong: list[str], shell: Shell, tmp_path: Path) -> None:
-    outcome = shell("create-table", "default.t", *wrong)
+    outcome = shell("create-table", "--create-metastore", "default.t", *wrong)
     assert outcome.code == 2
     assert "Usage:" in outcome.err
     assert list(tmp_path.iterdir()) == []
@@ -217,8 +223,8 @@ def test_what_read_prints_as_json_can_be_ingested_again(shell: Shell, tmp_path: 
         "r": "struct<x:int,y:array<decimal(3,1)>>",
     }  # fmt: skip
     options = [f"--column={name}:{type_}" for name, type_ in columns.items()]
-    shell.done("create-table", "default.one", *options)
-    shell.done("create-table", "default.two", *options)
+    shell.done("create-table", "--create-metastore", "default.one", *options)
+    shell.done("create-table", "--create-metastore", "default.two", *options)
     record = {
         "i": 1, "d": "1.50", "s": "ü\n", "b": "AAH/", "day": "0001-01-01", "at": "2262-01-01 00:00:00.123456789",
         "f": 1.5, "ok": True, "l": ["1970-01-01 00:00:00", None], "m": {"k": "2013-01-01"},
@@ -320,7 +326,7 @@ def test_show_partitions_lists_them_with_their_folders(alerts: Shell, tmp_path: 
 def test_show_deltas_tells_read_small_open_aborted_and_obsolete_apart(
     alerts: Shell, client: MetastoreClient, tmp_path: Path
 ) -> None:
-    alerts.done("create-table", "web.plain", "--column", "id:int")
+    alerts.done("create-table", "--create-metastore", "web.plain", "--column", "id:int")
     for rows in (1, 10, 10_000):
         hi.append(client, "web.plain", pa.table({"id": pa.array(range(rows), pa.int32())}))
     folder = table_folder(client, "plain")
@@ -423,7 +429,7 @@ def test_looking_never_makes_a_metastore(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_the_warehouse_can_be_named(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    create = ("create-table", "--create-database", "--column", "id:int")
+    create = ("create-table", "--create-metastore", "--create-database", "--column", "id:int")
     assert f"file:{tmp_path}/one/a.db/t" in shell.done(*create, "a.t", "--warehouse", tmp_path / "one").out
     monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "two"))
     assert f"file:{tmp_path}/two/b.db/t" in shell.done(*create, "b.t").out
@@ -434,7 +440,7 @@ def test_the_warehouse_lies_beside_the_metastore_unless_it_is_named(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HIVE_INGEST_WAREHOUSE")
-    told = shell.done("create-table", "--create-database", "--column", "id:int", "c.t")
+    told = shell.done("create-table", "--create-metastore", "--create-database", "--column", "id:int", "c.t")
     assert f"file:{tmp_path}/warehouse/c.db/t" in told.out
 
 

@@ -283,6 +283,24 @@ def test_a_sink_goes_on_after_the_metastore_was_upgraded_from_hive_3(ms: Metasto
         conn.abort_transaction()
 
 
+def test_rows_of_a_sink_are_not_committed_without_a_position(ms: MetastoreClient) -> None:
+    """They would be written again after a restart."""
+    with connect(ms, "a") as conn:
+        conn.begin_transaction()
+        conn.write(b'{"id": 1}')
+        with pytest.raises(ConfigurationError, match="pass positions="):
+            conn.commit_transaction()
+        conn.abort_transaction()
+        conn.begin_transaction()
+        conn.commit_transaction()
+    assert ids(ms) == []
+
+
+def test_one_text_is_not_a_list_of_sources(ms: MetastoreClient) -> None:
+    with pytest.raises(ConfigurationError, match="give a list"):
+        connections.connect(ms, sink="flights", sources="abc")
+
+
 @pytest.mark.parametrize("name", ["", "Flights", "1a", "a b", "a.b"])
 def test_a_sink_name_that_no_table_can_have_is_refused(ms: MetastoreClient, name: str) -> None:
     with pytest.raises(ConfigurationError, match="not a valid sink name"):
