@@ -24,7 +24,7 @@ from hive_ingest.config import StreamingSettings
 from hive_ingest.connection.thread_affinity import ThreadAffinity
 from hive_ingest.connection.transaction import Action, TransactionState, next_state
 from hive_ingest.delta import DeltaTarget, TransactionWriter
-from hive_ingest.errors import ConnectionMisuse, PartitionCreationFailed
+from hive_ingest.errors import ConnectionMisuse, CorruptFile, PartitionCreationFailed
 from hive_ingest.faults import reach
 from hive_ingest.model import Table, TxnId, WriteId
 from hive_ingest.record_writer import RecordSchema, RecordWriter
@@ -74,7 +74,7 @@ def files_to_commit(
                 f"what was prepared in transaction {write.txn_id} of {write.table.name} cannot be committed by "
                 f"transaction {shared.txn_id} of {shared.table.name}: hand it over to its own"
             )
-        files += write.files
+        files += [_checked(file) for file in write.files]
     places: set[tuple[object, ...]] = set()
     for file in files:
         place = (file.partition, file.folder_name, file.file_name)
@@ -91,6 +91,17 @@ def files_to_commit(
             "partitions together: commit more often, or raise the limit"
         )
     return files
+
+
+def _checked(file: StagedFile) -> StagedFile:
+    """A file that came by a message must still be what its writer finished. Raises CorruptFile, PathNotFound."""
+    size = file.location.store.file_size(file.location.path)
+    if size != file.size_bytes:
+        raise CorruptFile(
+            f"{str(file.location)!r} has {size} bytes, and its writer finished it with {file.size_bytes}: it was "
+            "changed since. Write the transaction again"
+        )
+    return file
 
 
 class JoinedTransaction:

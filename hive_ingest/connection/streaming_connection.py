@@ -33,6 +33,7 @@ from hive_ingest.delta import WriteCounts
 from hive_ingest.errors import (
     ConfigurationError,
     ConnectionMisuse,
+    NoSuchTxn,
     StreamingConnectionError,
     StreamingError,
     TxnAborted,
@@ -245,9 +246,10 @@ class StreamingConnection:
         Raises LockTimeout, SinkInUse, SinkConflict, InvalidTable, InvalidTransactionState.
         """
         self._check_owner()
+        self._refuse_inside_write("begin_transaction")
         after = next_state(self._state, Action.BEGIN)
-        if self._context.current is not None:  # its commit ended UNKNOWN
-            self._forget_current()
+        if self._context.current is not None:
+            self._end_unknown()
         locked = self._context.opener.begin(self._is_overtaken)
         try:
             self._read_table_again()
@@ -267,6 +269,7 @@ class StreamingConnection:
         """
         if not self._owner.is_caller():
             self._owner.check()
+        was_writing = self._is_writing
         self._is_writing = True  # a lock costs more, and this is the call that is made for each record
         try:
             if self._state is not _OPEN or self._context.heartbeater.lost:
@@ -277,14 +280,18 @@ class StreamingConnection:
                 self._state = next_state(self._state, Action.FAIL)
             raise
         finally:
-            self._is_writing = False
+            self._is_writing = was_writing
 
     @_one_call
     def flush(self) -> None:
         """Parse and spill all that was written. Nothing becomes visible before the commit."""
         current = self._refuse_or_get(Action.FLUSH)
-        with self._failing():
-            current.flush()
+        was_writing, self._is_writing = self._is_writing, True
+        try:
+            with self._failing():
+                current.flush()
+        finally:
+            self._is_writing = was_writing
 
     @_one_call
     def share_transaction(self) -> SharedTransaction:
@@ -355,6 +362,7 @@ class StreamingConnection:
         is_seek: bool,
     ) -> CommitInfo:
         current = self._refuse_or_get(Action.COMMIT)
+        self._refuse_inside_write("commit_transaction")
         names = [checked_partition_name(self._table, self._static_values, name) for name in partitions]
         if positions and self._progress is None:
             raise ConfigurationError("positions need a sink: connect with sink=… and sources=…")
@@ -387,6 +395,7 @@ class StreamingConnection:
     def abort_transaction(self) -> None:
         """Give the transaction up: nothing of it is or becomes visible."""
         self._check_owner()
+        self._refuse_inside_write("abort_transaction")
         after = next_state(self._state, Action.ABORT)
         try:
             self._undo("aborted by its owner", first_error=None)
@@ -469,6 +478,29 @@ class StreamingConnection:
         if key is None or value is None:
             raise ConfigurationError("commit_transaction wants both key and value, or neither")
         return CommitKeyValue(self._table.id, key, value)
+
+    def _refuse_inside_write(self, call: str) -> None:
+        """A generator that is being written, or a signal handler, must not end the transaction that it is in."""
+        if self._is_writing:
+            raise ConnectionMisuse(
+                f"{call}() was called inside write() or flush() of the connection to {self._table.name}, by the "
+                "iterable that is being written or by a signal handler: let that call return first"
+            )
+
+    def _end_unknown(self) -> None:
+        """A commit without an answer may leave the transaction open, with all its locks.
+
+        Asking for an abort is safe: it is refused if the commit has taken effect.
+        """
+        current = self._context.current
+        assert current is not None
+        try:
+            self._client.abort_txn(current.txn_id, reason="the outcome of its commit is unknown")
+        except NoSuchTxn:
+            pass  # it was committed
+        except StreamingError as error:
+            _log.warning("transaction %d could not be ended, its time-out will do it: %s", current.txn_id, error)
+        self._forget_current()
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -575,6 +607,7 @@ class StreamingConnection:
         if not self._owner.is_caller():
             self._close_from_another_thread()
             return
+        self._refuse_inside_write("close")
         with self._context.calls:
             self._close()
 
@@ -583,7 +616,7 @@ class StreamingConnection:
             if self._state in (TransactionState.OPEN, TransactionState.FAILED):
                 self.abort_transaction()
             elif self._context.current is not None:
-                self._forget_current()
+                self._end_unknown()
         finally:
             self._guard.release()
             _writers_in_use.pop(id(self._record_writer), None)

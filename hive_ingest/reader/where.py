@@ -115,6 +115,9 @@ class _Compiler:
     def _in(self, column: ColumnName, values: Sequence[Literal]) -> pc.Expression:
         type_ = self._type(column)
         scalars = [_scalar(value, column, type_) for value in values]
+        if type_.kind in ("float", "double"):
+            # Arrow's isin compares bits: 0.0 would not be in a list with -0.0, and NaN would be in one with NaN.
+            return _joined(or_, [_field(column) == scalar for scalar in scalars])
         found = _field(column).isin(pa.array(scalars, type_.arrow))
         # Arrow says that null is not in the list, SQL that it is not known, which matters below a "not".
         return pc.if_else(_field(column).is_valid(), found, pa.scalar(None, pa.bool_()))

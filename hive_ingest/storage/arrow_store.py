@@ -118,6 +118,13 @@ class ArrowStore(FileStore):
         with io_errors("look at", path):
             return bool(self._filesystem.get_file_info(path).type != pafs.FileType.NotFound)
 
+    def file_size(self, path: str) -> int:
+        with io_errors("look at", path):
+            found = self._filesystem.get_file_info(path)
+        if found.type == pafs.FileType.NotFound:
+            raise PathNotFound(f"cannot look at {path!r}: there is no such file")
+        return int(found.size)
+
     def delete_file(self, path: str) -> None:
         with io_errors("delete", path):
             if self.exists(path):

@@ -187,6 +187,10 @@ class FileStore(ABC):
         return False
 
     @abstractmethod
+    def file_size(self, path: str) -> int:
+        """In bytes. Raises PathNotFound."""
+
+    @abstractmethod
     def delete_file(self, path: str) -> None:
         """A missing file is fine."""
 

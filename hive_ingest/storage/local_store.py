@@ -115,7 +115,7 @@ class LocalStore(FileStore):
             try:
                 os.link(source, target)
             except OSError as error:
-                if error.errno not in _NO_HARD_LINKS:
+                if error.errno not in _NO_HARD_LINKS and error.errno != errno.EXDEV:
                     raise
                 super().link_or_copy(source, target, sync=sync)
 
@@ -153,6 +153,10 @@ class LocalStore(FileStore):
 
     def is_symlink(self, path: str) -> bool:
         return os.path.islink(path)
+
+    def file_size(self, path: str) -> int:
+        with io_errors("look at", path):
+            return os.stat(path).st_size
 
     def delete_file(self, path: str) -> None:
         with io_errors("delete", path):

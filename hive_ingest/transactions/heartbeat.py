@@ -78,8 +78,9 @@ class Heartbeater:
         with self._lock:
             self._last_good.update(dict.fromkeys(txn_ids, opened))
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            thread.start()
+            self._thread = thread  # only now: an interrupt may come while it starts, and `stop` joins it
 
     def forget(self, txn_ids: Iterable[TxnId]) -> None:
         """Send no more heartbeats for transactions that have ended."""

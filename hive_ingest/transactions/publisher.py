@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -87,13 +88,25 @@ class Publisher:
                 check()
                 if renamed:
                     reach("between_renames")
-                file.location.rename(write.folder_of(file) / file.file_name)
+                self._rename(file, write.folder_of(file) / file.file_name)
                 renamed += 1
             if self._fsync:
                 self._sync(write)
         reach("after_publish")
         check()
         self._look_at_new_partitions()
+
+    def _rename(self, file: StagedFile, target: Location) -> None:
+        try:
+            file.location.rename(target)
+        except StreamingIOFailure as error:
+            # A bind mount looks like the same file system until something is renamed into it.
+            if getattr(error.__cause__, "errno", None) != errno.EXDEV:
+                raise
+            copy = target.parent / f".{file.location.name}"
+            self._copies.append(copy)
+            copy_file(file.location, copy, sync=self._fsync)
+            copy.rename(target)
 
     def _make_new_partition_folders(self, write: TableWrite) -> None:
         """Make the folders of partitions that are as new as this transaction, where they are missing.

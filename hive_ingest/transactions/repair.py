@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hive_ingest.acid import BaseName, parse_folder_name
@@ -49,17 +49,25 @@ def check_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdR
     )
 
 
-def refuse_unknown_write_ids(client: MetastoreClient, table: Table) -> None:
-    """Refuse a table whose folder has a write id that its metastore has not handed out.
+#: Tables that were found in order, by metastore and location: a partitioned table is looked through once a process.
+_checked: set[tuple[str, str]] = set()
 
-    Looks at the folder of the table alone: an unpartitioned table, such as the progress table of every sink.
+
+def refuse_unknown_write_ids(client: MetastoreClient, table: Table) -> None:
+    """Refuse a table in whose folders is a write id that its metastore has not handed out.
+
+    Looks through the folder of the table, and in a partitioned one through those of the partitions below it, also of
+    partitions that the catalog does not know. Done once a process for each partitioned table.
 
     Raises:
         InvalidTable: The metastore was restored from an older copy, or another table has the same location.
+        PathNotFound: The table's folder is missing.
     """
     root = Location.of(table.location)
-    names = [entry.name for entry in list_registered(root) if entry.is_folder]
-    highest = max((write_id for name in names if (write_id := _write_id(name)) is not None), default=WriteId(0))
+    key = (client.metastore_id, str(root))
+    if table.is_partitioned and key in _checked:
+        return
+    highest = _highest_write_id(root, len(table.partition_keys))
     allocated = client.get_max_allocated_write_id(table.name) if highest else None
     if allocated is not None and highest > allocated:
         raise InvalidTable(
@@ -67,6 +75,22 @@ def refuse_unknown_write_ids(client: MetastoreClient, table: Table) -> None:
             "it was restored from an older copy (see hive-ingest repair, before anything is written), or another table "
             f"lies at {table.location!r} too"
         )
+    _checked.add(key)
+
+
+def _highest_write_id(root: Location, levels: int) -> WriteId:
+    """Of the ACID folders so many levels of partition folders below `root`."""
+    folders = [root]
+    names = [entry.name for entry in list_registered(root) if entry.is_folder]
+    for _ in range(levels):
+        folders = [folder / name for folder, name in _below(folders) if "=" in name]
+    if levels:
+        names = [name for _, name in _below(folders)]
+    return max((write_id for name in names if (write_id := _write_id(name)) is not None), default=WriteId(0))
+
+
+def _below(folders: Sequence[Location]) -> list[tuple[Location, str]]:
+    return [(folder, entry.name) for folder in folders for entry in folder.list(missing_ok=True) if entry.is_folder]
 
 
 def repair_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdReport:

@@ -14,6 +14,7 @@ from hive_ingest.connection import JoinedTransaction, PreparedWrite, StreamingCo
 from hive_ingest.errors import (
     ConfigurationError,
     ConnectionMisuse,
+    CorruptFile,
     InvalidTransactionState,
     PartitionCreationFailed,
     SerializationError,
@@ -136,6 +137,19 @@ def test_a_prepared_file_that_has_vanished_fails_the_commit(ms: MetastoreClient)
         made = prepared(conn, rows([1]), writer_bucket=1)
         Path(made.files[0].location.path).unlink()
         with pytest.raises(StreamingIOFailure, match=r"no such file"):
+            conn.commit_transaction(prepared=[made])
+        conn.abort_transaction()
+    assert ids(ms, "plain") == []
+
+
+def test_a_prepared_file_that_was_cut_off_fails_the_commit(ms: MetastoreClient) -> None:
+    """It was committed, and then the table could not be read."""
+    with connect(ms, "plain") as conn:
+        conn.begin_transaction()
+        made = prepared(conn, rows([1]), writer_bucket=1)
+        with Path(made.files[0].location.path).open("r+b") as file:
+            file.truncate(10)
+        with pytest.raises(CorruptFile, match=r"has 10 bytes"):
             conn.commit_transaction(prepared=[made])
         conn.abort_transaction()
     assert ids(ms, "plain") == []

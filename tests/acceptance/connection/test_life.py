@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from hive_ingest.connection import StreamingConnection, TransactionState
 from hive_ingest.errors import ConnectionMisuse
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.testing import faults
+from tests.support.rows import ids
 from tests.support.waiting import wait_until
 
 #: Ends a process that hangs, with the stacks of all threads.
@@ -221,9 +223,10 @@ def test_a_command_that_is_told_to_end_aborts_its_transaction(
     """Python's default for SIGTERM ends the process at once: the transaction stayed open until its time-out."""
     pipe = tmp_path / "rows.json"
     script = (
-        "import sys, time\n"
+        "import signal, sys, time\n"
         "from hive_ingest.cli.app import run\n"
         "from hive_ingest.faults import set_hook\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # a test run under nohup ignores it, and so would the child
         "def hook(point):\n"
         "    if point == 'after_lock_acquired':\n"
         "        print('locked', flush=True)\n"
@@ -250,3 +253,60 @@ def test_a_command_that_is_told_to_end_aborts_its_transaction(
     assert process.returncode == 128 + number, stderr
     assert signal.Signals(number).name in stderr
     wait_until(lambda: ms.get_valid_txns().open == ())
+
+
+# -- calls from within a call ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", ["begin_transaction", "commit_transaction", "abort_transaction", "close"])
+def test_a_transaction_is_not_ended_from_within_its_own_write(ms: MetastoreClient, call: str) -> None:
+    """A generator committed every so often: the records between it and the buffer went into no transaction."""
+    with connect(ms) as conn:
+
+        def records() -> Iterator[bytes]:
+            yield b'{"id": 1}'
+            getattr(conn, call)()
+            yield b'{"id": 2}'
+
+        conn.begin_transaction()
+        with pytest.raises(ConnectionMisuse, match=rf"{call}\(\) was called inside write"):
+            conn.write(records())
+        assert conn.state is TransactionState.FAILED
+        conn.abort_transaction()
+        with conn.transaction():
+            conn.write(b'{"id": 3}')
+    assert ids(ms) == [3]
+
+
+def test_a_nested_write_does_not_hide_the_outer_one(ms: MetastoreClient) -> None:
+    with connect(ms) as conn:
+
+        def records() -> Iterator[bytes]:
+            conn.write(b'{"id": 1}')
+            with pytest.raises(ConnectionMisuse):
+                conn.commit_transaction()
+            yield b'{"id": 2}'
+
+        with conn.transaction():
+            conn.write(records())
+    assert ids(ms) == [1, 2]
+
+
+def test_an_interrupted_commit_keeps_no_lock_after_close(ms: MetastoreClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C inside the commit call left the transaction open, with its locks, until its time-out."""
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    conn = connect(ms)
+    conn.begin_transaction()
+    conn.write(b'{"id": 1}')
+    with monkeypatch.context() as patch:
+        patch.setattr(ms, "commit_txn", interrupt, raising=False)
+        with pytest.raises(KeyboardInterrupt):
+            conn.commit_transaction()
+    assert conn.state is TransactionState.UNKNOWN
+    conn.close()
+    assert ms.get_valid_txns().open == ()
+    assert ms.show_locks() == []
+    assert ids(ms) == []

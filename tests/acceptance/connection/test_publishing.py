@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -158,6 +160,23 @@ def test_a_partition_on_another_file_system_gets_its_files_there(
     assert ids(ms, "p") == [1, 2, 3]
     hidden = [path for path in folder(ms, "p").rglob(".hive_ingest/*") if path.is_file()]
     assert not hidden, "neither the copy nor the original stays under a hidden name"
+
+
+def test_a_partition_that_is_a_bind_mount_gets_its_files_by_copying(
+    ms: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its device is the table's, but no link or rename leads into it."""
+    real = os.link
+
+    def link(source: str, target: str, **options: Any) -> None:
+        if ("m=2" in target) != ("m=2" in source):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), target)
+        real(source, target, **options)
+
+    monkeypatch.setattr(os, "link", link)
+    write(ms, b'{"id": 2, "y": 1, "m": 1}\n{"id": 3, "y": 1, "m": 2}', "p")
+    assert ids(ms, "p") == [2, 3]
+    assert not [path for path in folder(ms, "p").rglob(".*orc") if path.is_file()]
 
 
 def test_a_partition_on_a_file_system_without_renames_is_refused_before_anything_is_visible(

@@ -9,6 +9,8 @@ import pytest
 
 from hive_ingest.errors import InvalidTable, PathExists
 from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.storage import Location
+from hive_ingest.transactions import repair
 from hive_ingest.transactions.repair import check_write_ids, repair_write_ids
 from tests.acceptance.cli.shell import Shell
 from tests.support.connections import connect
@@ -32,14 +34,41 @@ def restored(tmp_path: Path) -> MetastoreClient:
     with connect_in(tmp_path) as client:
         write(client, 2, "b")
         write(client, 3, "a")
-    for path in tmp_path.glob("metastore.db*"):
-        path.unlink()
-    (tmp_path / "copy.db").rename(tmp_path / "metastore.db")
+    restore(tmp_path)
     return connect_in(tmp_path)
 
 
-def test_a_writer_does_not_join_a_delta_that_the_metastore_has_forgotten(restored: MetastoreClient) -> None:
+@pytest.fixture(autouse=True)
+def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process looks through a partitioned table once, so what was looked at must not outlive a test."""
+    monkeypatch.setattr("hive_ingest.transactions.repair._checked", set())
+
+
+def restore(tmp_path: Path) -> None:
+    for path in tmp_path.glob("metastore.db*"):
+        path.unlink()
+    (tmp_path / "copy.db").rename(tmp_path / "metastore.db")
+
+
+def test_a_writer_is_refused_before_it_takes_a_write_id(restored: MetastoreClient) -> None:
+    """Also one that writes a new partition: its commit would have shown rows of lost transactions."""
+    repair._checked.clear()  # as in another process than the one that made the table
     with restored:
+        for part in ("a", "c"):
+            with pytest.raises(InvalidTable, match="hive-ingest repair"):
+                write(restored, 4, part)
+        assert ids(restored, "p") == [1]
+        repair_write_ids(restored, "web.p")
+        write(restored, 4, "c")
+        assert ids(restored, "p") == [1, 3, 4]
+
+
+def test_a_connection_that_was_open_does_not_join_a_delta_that_the_metastore_has_forgotten(
+    restored: MetastoreClient,
+) -> None:
+    with restored:
+        location = Location.of(restored.get_table("web.p").location)
+        repair._checked.add((restored.metastore_id, str(location)))
         write(restored, 4)  # write id 2, which the lost commit had in another partition
         with pytest.raises(PathExists, match="hive-ingest repair"):
             write(restored, 5)
@@ -73,14 +102,15 @@ def test_a_sink_is_refused_before_it_takes_a_write_id(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "metastore.db", tmp_path / "copy.db")
     with connect_in(tmp_path) as client:
         commit(client, 2)
-    for path in tmp_path.glob("metastore.db*"):
-        path.unlink()
-    (tmp_path / "copy.db").rename(tmp_path / "metastore.db")
+    restore(tmp_path)
+    repair._checked.clear()
     with connect_in(tmp_path) as client:
+        with pytest.raises(InvalidTable, match=r"(s__progress|p) has a folder of write id 2.*hive-ingest repair"):
+            commit(client, 2)
+        repair_write_ids(client, "web.p")
         with pytest.raises(InvalidTable, match=r"s__progress has a folder of write id 2.*hive-ingest repair"):
             commit(client, 2)
-        for table in ("web.p", "web.s__progress"):
-            repair_write_ids(client, table)
+        repair_write_ids(client, "web.s__progress")
         with connect(client, "p", sink="s", sources=["a"]) as conn:
             conn.begin_transaction()
             last = conn.progress["a"]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hive_ingest.errors import ConfigurationError
-from hive_ingest.model import columns_of
+from hive_ingest.model import Column, columns_of
 from hive_ingest.reader.where import parse_where
 from hive_ingest.schema import arrow_schema
 
@@ -260,3 +260,15 @@ def test_any_text_is_a_filter_or_a_configuration_error(text: str) -> None:
 def test_a_pattern_with_an_escape_at_its_end_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="must stand before %, _ or itself"):
         parse_where("origin like 'a\\'", COLUMNS)
+
+
+def test_in_finds_what_equals_finds_among_floats() -> None:
+    """Arrow's `isin` compares bits: -0.0 was not in a list with 0, and `not in` gave it back."""
+    rows = pa.table({"f": pa.array([0.0, -0.0, 1.5, float("nan"), None], pa.float64())})
+    columns = (Column("f", "double"),)
+
+    def found(text: str) -> list[str]:
+        return [str(value) for value in rows.filter(parse_where(text, columns))["f"].to_pylist()]
+
+    assert found("f in (0, 2)") == found("f = 0 or f = 2") == ["0.0", "-0.0"]
+    assert found("f not in (0, 2)") == found("not (f = 0 or f = 2)") == ["1.5", "nan"]
