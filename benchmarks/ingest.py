@@ -7,7 +7,7 @@
 
 The serial limit reads the same input from memory by pyarrow's own parser, with threads, then writes the user's
 columns by `pyarrow.orc.write_table` with the same compression: no transaction, no partitions, no sync on either
-side. Each run is a process of its own, the two sides take turns, medians are told.
+side. Each run is a process of its own, the two sides take turns, medians are reported.
 """
 
 from __future__ import annotations

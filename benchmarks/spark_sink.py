@@ -5,7 +5,7 @@
     python benchmarks/spark_sink.py overhead        what a transaction adds to a tiny micro-batch
 
 Throughput: local[2]; the same Parquet files through `HiveSink` (zstd, synced, committed on SQLite) and through
-`df.write.orc` (zstd); the two take turns, medians are told. Overhead: a stream of tiny batches through HiveSink and
+`df.write.orc` (zstd); the two take turns, medians are reported. Overhead: a stream of tiny batches through HiveSink and
 through a foreachBatch that collects the same rows through an identity mapInArrow, median of each.
 """
 

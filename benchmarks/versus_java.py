@@ -5,7 +5,7 @@
     python benchmarks/versus_java.py --rows 200000 --repeats 3
 
 Each case starts one JVM, and one Python process for each of our two compressions; all stay alive. After a warm-up
-run in each they take turns; medians are told, and the ratio is the median of the ratios of the turns. The time is
+run in each they take turns; medians are reported, and the ratio is the median of the ratios of the turns. The time is
 from the first begin to the end of close, reading the file included: Java gets each line as a byte[], ours blocks of
 bytes of up to 10,000 lines.
 
@@ -145,7 +145,7 @@ class Java:
 
     def run(self, number: int) -> Run:
         self._create_table(number)
-        told = self._judge.call(
+        found = self._judge.call(
             "stream_file",
             database="default",
             table=f"events_{number}",
@@ -154,7 +154,7 @@ class Java:
             file=str(self._source),
             rows_per_commit=self._case.rows_per_commit,
         )
-        return Run(**told, stored_bytes=checked_bytes(self._folder / "warehouse" / f"events_{number}", self._rows))
+        return Run(**found, stored_bytes=checked_bytes(self._folder / "warehouse" / f"events_{number}", self._rows))
 
     def _create_table(self, number: int) -> None:
         columns = [f"`{name}` {type_}" for name, type_ in COLUMNS.items()]
@@ -196,8 +196,8 @@ class Ours:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def run(self, number: int) -> Run:
-        told = self._ask("run", number)
-        return Run(**told, stored_bytes=checked_bytes(self._folder / f"bench.db/events_{number}", self._rows))
+        found = self._ask("run", number)
+        return Run(**found, stored_bytes=checked_bytes(self._folder / f"bench.db/events_{number}", self._rows))
 
     def peak_rss_mib(self) -> float:
         return peak_rss_mib(self._process.pid)
@@ -229,10 +229,10 @@ def serve(name: str, source: Path, rows: int, folder: Path, compression: str) ->
             question, number = line.split()
             table = f"bench.events_{number}"
             if question == "run":
-                told = stream(metastore, table, CASES[name], source, rows, compression)
+                found = stream(metastore, table, CASES[name], source, rows, compression)
             else:
-                told = hi.read_table(metastore, table, columns=["id"]).num_rows
-            print(json.dumps(told), flush=True)
+                found = hi.read_table(metastore, table, columns=["id"]).num_rows
+            print(json.dumps(found), flush=True)
 
 
 def stream(metastore: Any, table: str, case: Case, source: Path, rows: int, compression: str) -> dict[str, float]:

@@ -250,7 +250,7 @@ def hive_site_properties(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-#: Hive's `TimeValidator` and `HiveConf.unitFor`; most also with "s" behind.
+#: Hive's `TimeValidator` and `HiveConf.unitFor`; most also in the plural.
 _SECONDS_OF_UNIT = {
     **dict.fromkeys(("d", "day"), 86400.0),
     **dict.fromkeys(("h", "hour"), 3600.0),

@@ -1,7 +1,7 @@
 """One tree of errors, with Hive's names.
 
     StreamingError                         root of all that this package raises
-    ├── ConfigurationError                 an option or a URI that cannot be meant
+    ├── ConfigurationError                 an invalid option or URI
     ├── StreamingConnectionError           a connection cannot be made as asked (Java: ConnectionError)
     │   ├── InvalidTable                   the table cannot be streamed into
     │   └── ConnectionMisuse               another thread, a forked process, a closed connection
@@ -43,7 +43,7 @@ class StreamingError(Exception):
 
 
 class ConfigurationError(StreamingError):
-    """An option or a URI that cannot be meant: correct it as the message says."""
+    """An invalid option or URI: correct it as the message says."""
 
 
 class StreamingConnectionError(StreamingError):

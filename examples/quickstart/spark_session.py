@@ -40,6 +40,6 @@ def _use_this_spark() -> None:
 
 
 def _java_options(demo: Path, scratch: Path) -> str:
-    """What shortens the start of a short run; what a killed JVM leaves behind stays in `scratch`."""
+    """What shortens the start of a short run; the files of a killed JVM stay in `scratch`."""
     quick = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
     return f'{quick} -XX:-UsePerfData "-Djava.io.tmpdir={scratch}" "-Dquickstart.log={demo / "spark.log"}"'

@@ -129,7 +129,7 @@ def _hash_words(data: npt.NDArray[np.uint8], starts: _Int64Array, counts: _Int64
 
 
 def _hash_tails(data: npt.NDArray[np.uint8], starts: _Int64Array, lengths: _Int64Array, hashes: UInt32Array) -> None:
-    """Mix in, in place, the one to three bytes behind the last whole word."""
+    """Mix in, in place, the one to three bytes after the last whole word."""
     rest = lengths & 3
     ends = starts + lengths - rest
     signed = data.view(np.int8)

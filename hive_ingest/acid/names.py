@@ -67,13 +67,13 @@ def _escaped_value(value: str | None) -> str:
 def parse_partition_name(name: str) -> dict[str, str]:
     """`"k=v/…"` as unescaped text values by key, in order; a null stays `__HIVE_DEFAULT_PARTITION__`.
 
-    Raises ConfigurationError for a text that is no partition name.
+    Raises ConfigurationError for a text that is not a partition name.
     """
     found: dict[str, str] = {}
     for part in name.split("/"):
         key, equals, value = part.rpartition("=")
         if not (key and equals and value):
-            raise ConfigurationError(f"{name!r} is no partition name: {part!r} should read 'key=value'")
+            raise ConfigurationError(f"{name!r} is not a partition name: {part!r} should read 'key=value'")
         found[unescape_path_name(key)] = unescape_path_name(value)
     return found
 
@@ -119,7 +119,7 @@ class DeltaName:
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_write_id <= self.max_write_id:
-            raise ConfigurationError(f"write ids {self.min_write_id} to {self.max_write_id} are no range")
+            raise ConfigurationError(f"write ids {self.min_write_id} to {self.max_write_id} are not a range")
 
     def __str__(self) -> str:
         statement = "" if self.statement_id is None else f"_{self.statement_id:04d}"
@@ -181,7 +181,9 @@ def parse_folder_name(name: str) -> FolderName | None:
 
 
 def _foreign(name: str, expected: str) -> CorruptFile:
-    return CorruptFile(f"{name!r} is no name that Hive gives: expected {expected}; move it out of the table's folder")
+    return CorruptFile(
+        f"{name!r} is not a name that Hive gives: expected {expected}; move it out of the table's folder"
+    )
 
 
 # -- files -----------------------------------------------------------------------------------------

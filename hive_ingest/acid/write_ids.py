@@ -42,7 +42,7 @@ def _id(text: str, whole: str) -> int:
     try:
         return int(text)
     except ValueError as error:
-        raise ConfigurationError(f"{whole!r} is no snapshot: {text!r} is no id") from error
+        raise ConfigurationError(f"{whole!r} is not a snapshot: {text!r} is not an id") from error
 
 
 def _ids(text: str, whole: str) -> tuple[int, ...]:

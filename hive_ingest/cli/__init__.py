@@ -1,4 +1,4 @@
-"""The command line, `hive-ingest`: create a table, stream files into it, read it, look behind it."""
+"""The command line, `hive-ingest`: create tables, ingest files, read, and inspect what the metastore holds."""
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ def run() -> None:
     try:
         with _exit_on_signals():
             make_app(lambda: asked.append(True))()
-    except Exception as error:  # noqa: BLE001 (the last stop of every error: it is told, and the exit code is 1)
+    except Exception as error:  # noqa: BLE001 (the last stop of every error: it is reported, and the exit code is 1)
         sys.exit(report(error, with_traceback=any(asked)))
 
 

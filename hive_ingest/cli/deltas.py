@@ -125,8 +125,8 @@ class _Folder:
 
     def _count_open(self, directory: AcidDirectory, read: Iterable[str]) -> int:
         """Those that the snapshot neither reads nor gives to a cleaner."""
-        told = {*read, *directory.aborted, *directory.obsolete}
-        return sum(isinstance(parse_folder_name(name), DeltaName) for name in self._names if name not in told)
+        counted = {*read, *directory.aborted, *directory.obsolete}
+        return sum(isinstance(parse_folder_name(name), DeltaName) for name in self._names if name not in counted)
 
     def _count_rows(self) -> int:
         directory = self._directory

@@ -34,7 +34,7 @@ class OnError(enum.StrEnum):
 
 
 class UnknownFields(enum.StrEnum):
-    """What happens to a key of a JSON object that is no column."""
+    """What happens to a key of a JSON object that matches no column."""
 
     IGNORE = "ignore"
     FAIL = "fail"
@@ -65,13 +65,13 @@ def ingest(
         int, typer.Option("--rows-per-transaction", metavar="N", min=1, help="Lines that commit together.")
     ] = 100_000,
     skip_header: Annotated[
-        int, typer.Option("--skip-header", metavar="N", min=0, help="First lines of each file that are no records.")
+        int, typer.Option("--skip-header", metavar="N", min=0, help="Header lines of each file to skip.")
     ] = 0,
     on_error: Annotated[
         OnError, typer.Option("--on-error", help="Stop at a bad record, or leave it out and count it.")
     ] = OnError.FAIL,
     unknown_fields: Annotated[
-        UnknownFields, typer.Option("--unknown-fields", help="JSON: keys that are no column.")
+        UnknownFields, typer.Option("--unknown-fields", help="JSON: keys that match no column.")
     ] = UnknownFields.IGNORE,
     delimiter: Annotated[
         str, typer.Option("--delimiter", metavar="CHAR", help="Delimited: between fields; \\t is a tab.")
@@ -93,7 +93,7 @@ def ingest(
 ) -> None:
     """Stream files into a table, exactly once.
 
-    After a crash, run the same command again: it goes on behind the last record committed. A file is known by its
+    After a crash, run the same command again: it resumes after the last record committed. A file is known by its
     name: it may be moved, and what it has grown by since is added.
     """
     from hive_ingest.model import TableName

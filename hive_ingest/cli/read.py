@@ -33,7 +33,7 @@ def read(
         str | None, typer.Option("--columns", metavar="NAME,…", help="Only these columns, divided by commas.")
     ] = None,
     where: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--where",
             metavar="FILTER",
@@ -51,12 +51,13 @@ def read(
     from hive_ingest.cli.rows import write_rows
     from hive_ingest.reader import scan
 
+    condition = " and ".join(f"({text})" for text in where) if where else None
     names = [name.strip() for name in columns.split(",")] if columns is not None else None
     is_cut = limit is None and output is Output.TABLE
     most = _DEFAULT_ROWS_SHOWN if is_cut else limit
     with (
         connected(metastore, warehouse) as client,
-        scan(client, table, columns=names, where=where, row_ids=row_ids) as batches,
+        scan(client, table, columns=names, where=condition, row_ids=row_ids) as batches,
     ):
         rows = _rows(batches)
         write_rows(batches.schema.names, itertools.islice(rows, most), output)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hive_ingest.model import LockInfo, TableName, TxnInfo
 
 app = typer.Typer(
-    help="Look behind the tables: transactions, locks, partitions, deltas.", no_args_is_help=True, rich_markup_mode=None
+    help="Inspect transactions, locks, partitions and deltas.", no_args_is_help=True, rich_markup_mode=None
 )
 MIB = 1 << 20
 

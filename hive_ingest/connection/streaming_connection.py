@@ -174,7 +174,7 @@ class StreamingConnection:
             raise ConfigurationError(f"transaction_batch_size={transaction_batch_size}: give 1 or more")
         if not isinstance(record_writer, RecordWriter):
             raise StreamingConnectionError(
-                f"{record_writer!r} is no record writer: use StrictJsonWriter, StrictDelimitedInputWriter, ArrowWriter "
+                f"{record_writer!r} is not a record writer: use StrictJsonWriter, StrictDelimitedInputWriter, ArrowWriter "
                 "or an object with the methods of hive_ingest.record_writer.RecordWriter"
             )
         if not isinstance(settings, StreamingSettings):
@@ -574,7 +574,7 @@ class StreamingConnection:
     def progress(self) -> _Progress:
         """The latest committed progress of each source owned, as of the last begin or commit; None: none yet."""
         if self._progress is None:
-            raise ConfigurationError("there is no progress without a sink: connect with sink=… and sources=…")
+            raise ConfigurationError("progress needs a sink: connect with sink=… and sources=…")
         return MappingProxyType(self._progress.latest)
 
     @property

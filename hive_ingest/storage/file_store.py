@@ -1,4 +1,4 @@
-"""What the other rooms may ask of a file system, and how its refusals are told.
+"""What other packages may ask of a file system, and how its errors are reported.
 
 A path is what `open_store` returned, and anything below it joined by `/`. It is never percent-decoded:
 Hive escapes partition values into folder names (`time=10%3A30`), and locations hold those names as they are.
@@ -26,7 +26,7 @@ _REMEDIES = {
     errno.EACCES: "permission denied: give this user the right to read and write there",
     errno.EPERM: "not permitted: give this user the right to read and write there",
     errno.EROFS: "the file system is read-only: mount it for writing, or use another location",
-    errno.ENOENT: "there is no such file or folder: somebody removed it, or the location is wrong",
+    errno.ENOENT: "no such file or folder: it was removed, or the location is wrong",
     errno.ENOTDIR: "a part of the path is a file, not a folder: check the location",
     errno.EISDIR: "it is a folder, not a file: check the location",
     errno.EEXIST: "it exists already and is never replaced: remove it if nobody needs it",

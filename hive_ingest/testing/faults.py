@@ -31,7 +31,7 @@ class CrashPoint:
     def __post_init__(self) -> None:
         if self.point not in ALL_FAULT_POINTS:
             known = ", ".join(sorted(ALL_FAULT_POINTS))
-            raise ConfigurationError(f"{self.point!r} is no fault point: known are {known}")
+            raise ConfigurationError(f"{self.point!r} is not a fault point: known are {known}")
 
     def to_environment(self) -> dict[str, str]:
         """For the environment of a child that calls `arm_from_environment`."""

@@ -1,4 +1,4 @@
-"""A metastore client whose answers get lost: the call takes effect, the caller is told of a broken connection."""
+"""A metastore client whose answers get lost: the call takes effect, the caller sees a broken connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Housekeeping by lease, in whoever comes by: there is no daemon.
+"""Housekeeping by lease, in any client that makes a call: it needs no daemon.
 
 Sources: Hive 4's `PerformTimeoutsFunction`, `CleanEmptyAbortedAndCommittedTxns`, `performWriteSetGC` and, for
 TXN_TO_WRITE_ID, the rule min(Z, A, N) of HIVE-18747.

@@ -46,7 +46,7 @@ _READ_AS: Final[dict[str, T.DataType]] = {
 }
 #: What to do about types that Hive lacks, by class name, because pyspark 4.0 lacks some of the classes.
 _REMEDIES: Final = {
-    "NullType": "cast it to the type that is meant",
+    "NullType": "cast it to the type of the column",
     "CalendarIntervalType": "cast it to string",
     "DayTimeIntervalType": "cast it to string, or to a number by extract()",
     "YearMonthIntervalType": "cast it to string, or to a number by extract()",

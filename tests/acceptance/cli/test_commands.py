@@ -444,6 +444,13 @@ def test_the_warehouse_lies_beside_the_metastore_unless_it_is_named(
     assert f"file:{tmp_path}/warehouse/c.db/t" in told.out
 
 
+def test_conditions_given_one_by_one_hold_together(alerts: Shell, tmp_path: Path) -> None:
+    """The last one alone was used."""
+    alerts.done("ingest", "web.alerts", records(tmp_path / "a.json", 10), "--format", "json")
+    found = alerts.done("read", "web.alerts", "--where", "id > 3", "--where", "id < 6 or id = 2", "-o", "json").rows
+    assert sorted(int(str(row["id"])) for row in found) == [4, 5]
+
+
 def test_help_names_every_command(shell: Shell) -> None:
     told = "".join(shell.done(*group, "--help").out for group in ((), ("show",), ("sinks",)))
     names = "create-table ingest read show abort transactions locks partitions deltas sinks list adopt"

@@ -491,7 +491,7 @@ def test_mistakes_in_partition_values_and_names_are_refused_at_connect(ms: Metas
         connect(ms, "alerts", static_partition_values=["a", "b", "c"])
     with pytest.raises(InvalidTable, match=r"no table web\.nowhere"):
         connect(ms, "nowhere")
-    with pytest.raises(StreamingConnectionError, match="is no record writer"):
+    with pytest.raises(StreamingConnectionError, match="is not a record writer"):
         connect(ms, record_writer=object())
 
 
