@@ -34,7 +34,7 @@ class TableName:
         for part in (self.database, self.table):
             if not part or not all(c.isalnum() or c == "_" for c in part):
                 raise ConfigurationError(
-                    f"{part!r} is not a valid name of a database or table: letters, digits and _ only, as in 'web.alerts'"
+                    f"{part!r} is not a valid name of a database or table: use letters, digits and _"
                 )
         object.__setattr__(self, "database", self.database.lower())
         object.__setattr__(self, "table", self.table.lower())

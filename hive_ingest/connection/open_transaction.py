@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo:
-    """A committed transaction, as `on_commit` and the calls that commit receive it. Partitions are names; none for an unpartitioned table."""
+    """A committed transaction. `partitions` are names; none for an unpartitioned table."""
 
     table: TableName
     txn_id: TxnId

@@ -174,8 +174,8 @@ class StreamingConnection:
             raise ConfigurationError(f"transaction_batch_size={transaction_batch_size}: give 1 or more")
         if not isinstance(record_writer, RecordWriter):
             raise StreamingConnectionError(
-                f"{record_writer!r} is not a record writer: use StrictJsonWriter, StrictDelimitedInputWriter, ArrowWriter "
-                "or an object with the methods of hive_ingest.record_writer.RecordWriter"
+                f"{record_writer!r} is not a record writer: use StrictJsonWriter, StrictDelimitedInputWriter, "
+                "ArrowWriter or an object with the methods of hive_ingest.record_writer.RecordWriter"
             )
         if not isinstance(settings, StreamingSettings):
             settings = StreamingSettings.load(settings)
