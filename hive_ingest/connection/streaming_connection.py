@@ -14,18 +14,13 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.checks import (
-    check_still_fits,
-    check_table,
-    checked_partition_name,
-    existing_table,
-    static_texts,
-)
+from hive_ingest.connection.checks import check_still_fits, check_table, checked_partition_name, existing_table
+from hive_ingest.connection.connecting import ConnectedTable, connect_table
 from hive_ingest.connection.context import ConnectionContext
 from hive_ingest.connection.joined_transaction import PreparedWrite, SharedTransaction
 from hive_ingest.connection.lock_plan import plan_locks
 from hive_ingest.connection.open_transaction import CommitInfo, OpenTransaction
-from hive_ingest.connection.progress import SinkProgress, SourceProgress
+from hive_ingest.connection.progress import SourceProgress
 from hive_ingest.connection.stats import ConnectionStats
 from hive_ingest.connection.thread_affinity import ThreadAffinity
 from hive_ingest.connection.transaction import Action, TransactionState, next_state
@@ -39,7 +34,7 @@ from hive_ingest.errors import (
     TxnAborted,
 )
 from hive_ingest.faults import reach
-from hive_ingest.metastore_client import MetastoreClient, connect_metastore
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import (
     CommitKeyValue,
     Table,
@@ -54,8 +49,6 @@ from hive_ingest.transactions import (
     LockedTransaction,
     log_failure,
     newest_overwrite,
-    refuse_unknown_write_ids,
-    remove_leftovers,
 )
 
 _log = logging.getLogger(__name__)
@@ -91,25 +84,20 @@ class StreamingConnection:
 
     def __init__(
         self,
-        client: MetastoreClient,
-        table: Table,
+        target: ConnectedTable,
         record_writer: RecordWriter,
         *,
-        static_values: tuple[str, ...],
         agent_info: str,
-        settings: StreamingSettings,
         transaction_batch_size: int,
-        progress: SinkProgress | None,
         on_commit: Callable[[CommitInfo], None] | None,
         overwrite: bool,
-        owns_client: bool,
     ) -> None:
+        client, table = target.client, target.table
         self._client = client
         self._table = table
         self._record_writer = record_writer
-        self._static_values = static_values
-        self._settings = settings
-        self._progress = progress
+        self._static_values = target.static_values
+        self._progress = target.progress
         self._on_commit = on_commit
         self._overwrite = overwrite
         self._state = TransactionState.INACTIVE
@@ -122,15 +110,15 @@ class StreamingConnection:
         self._write_records: Callable[[object], None] = _nobody_writes
         self._owner = ThreadAffinity(f"the connection to {table.name}")
         self._bind(table)
-        plan = plan_locks(table, progress, settings, agent_info, is_overwrite=overwrite)
+        plan = plan_locks(table, target.progress, target.settings, agent_info, is_overwrite=overwrite)
         self._context = ConnectionContext(
             client,
             plan,
-            settings,
+            target.settings,
             transaction_batch_size,
-            progress,
+            target.progress,
             is_overwrite=overwrite,
-            owns_client=owns_client,
+            owns_client=target.owns_client,
         )
         _writers_in_use[id(record_writer)] = self
         self._guard = Guard(
@@ -177,65 +165,27 @@ class StreamingConnection:
                 f"{record_writer!r} is not a record writer: use StrictJsonWriter, StrictDelimitedInputWriter, "
                 "ArrowWriter or an object with the methods of hive_ingest.record_writer.RecordWriter"
             )
-        if not isinstance(settings, StreamingSettings):
-            settings = StreamingSettings.load(settings)
-        owns_client = isinstance(metastore, str)
-        client = connect_metastore(metastore) if isinstance(metastore, str) else metastore
+        _refuse_shared_writer(record_writer)
+        target = connect_table(
+            metastore,
+            TableName.of(table, database),
+            static_partition_values=static_partition_values,
+            settings=settings,
+            sink=sink,
+            sources=sources,
+        )
         try:
-            return cls._connect(
-                client,
-                TableName.of(table, database),
+            return cls(
+                target,
                 record_writer,
-                static_partition_values=static_partition_values,
-                agent_info=agent_info,
-                settings=settings,
+                agent_info=agent_info or f"hive-ingest pid={os.getpid()}",
                 transaction_batch_size=transaction_batch_size,
-                sink=sink,
-                sources=sources,
                 on_commit=on_commit,
                 overwrite=overwrite,
-                owns_client=owns_client,
             )
         except BaseException:
-            if owns_client:
-                client.close()
+            target.close()
             raise
-
-    @classmethod
-    def _connect(
-        cls,
-        client: MetastoreClient,
-        table: TableName,
-        record_writer: RecordWriter,
-        *,
-        static_partition_values: Sequence[str],
-        agent_info: str,
-        settings: StreamingSettings,
-        sink: str | None,
-        sources: Iterable[str],
-        **options: Any,
-    ) -> Self:
-        settings = settings.with_lock_wait(client.txn_timeout_seconds, has_sink=sink is not None)
-        found = existing_table(client, table)
-        check_table(found)
-        _refuse_shared_writer(record_writer)
-        values = static_texts(found, static_partition_values)
-        refuse_unknown_write_ids(client, found)
-        remove_leftovers(client, Location.of(found.location))
-        progress = SinkProgress(client, found, sink, sources, settings) if sink is not None else None
-        if progress is not None:
-            refuse_unknown_write_ids(client, progress.table)
-            remove_leftovers(client, Location.of(progress.table.location))
-        return cls(
-            client,
-            found,
-            record_writer,
-            static_values=values,
-            agent_info=agent_info or f"hive-ingest pid={os.getpid()}",
-            settings=settings,
-            progress=progress,
-            **options,
-        )
 
     # -- transactions ------------------------------------------------------------------------------
 

@@ -1,0 +1,76 @@
+"""What `connect` does before there is a connection: everything is checked that can be checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hive_ingest.config import StreamingSettings
+from hive_ingest.connection.checks import check_table, existing_table, static_texts
+from hive_ingest.connection.progress import SinkProgress
+from hive_ingest.metastore_client import MetastoreClient, connect_metastore
+from hive_ingest.model import Table, TableName
+from hive_ingest.storage import Location
+from hive_ingest.transactions import refuse_unknown_write_ids, remove_leftovers
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedTable:
+    """A table that can be streamed into, and what a connection to it was asked for.
+
+    Attributes:
+        owns_client: Whether the client was made for the connection, and is closed with it.
+        static_values: Values of the leading partition keys, as Hive names their partitions.
+        progress: Of the sink, if there is one.
+    """
+
+    client: MetastoreClient
+    owns_client: bool
+    table: Table
+    static_values: tuple[str, ...]
+    settings: StreamingSettings
+    progress: SinkProgress | None
+
+    def close(self) -> None:
+        """Give up before there is a connection."""
+        if self.owns_client:
+            self.client.close()
+
+
+def connect_table(
+    metastore: MetastoreClient | str,
+    table: TableName,
+    *,
+    static_partition_values: Sequence[str],
+    settings: StreamingSettings | Mapping[str, Any] | None,
+    sink: str | None,
+    sources: Iterable[str],
+) -> ConnectedTable:
+    """Check a table and its sink, and remove what killed writers left in their folders.
+
+    Raises:
+        InvalidTable: And what else `StreamingConnection.connect` raises.
+    """
+    loaded = settings if isinstance(settings, StreamingSettings) else StreamingSettings.load(settings)
+    owns_client = isinstance(metastore, str)
+    client = connect_metastore(metastore) if isinstance(metastore, str) else metastore
+    try:
+        loaded = loaded.with_lock_wait(client.txn_timeout_seconds, has_sink=sink is not None)
+        found = existing_table(client, table)
+        check_table(found)
+        values = static_texts(found, static_partition_values)
+        _check_folder(client, found)
+        progress = SinkProgress(client, found, sink, sources, loaded) if sink is not None else None
+        if progress is not None:
+            _check_folder(client, progress.table)
+    except BaseException:
+        if owns_client:
+            client.close()
+        raise
+    return ConnectedTable(client, owns_client, found, values, loaded, progress)
+
+
+def _check_folder(client: MetastoreClient, table: Table) -> None:
+    refuse_unknown_write_ids(client, table)
+    remove_leftovers(client, Location.of(table.location))
