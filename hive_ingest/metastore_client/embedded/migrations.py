@@ -109,7 +109,8 @@ def open_schema(sessions: Sessions, new_warehouse: Callable[[], str] | None) -> 
 def no_metastore(found: str) -> MetastoreError:
     """The error for an address at which there is nothing yet."""
     return MetastoreError(
-        f"{found}, not a metastore: correct the address, or pass create=True to connect_metastore to make one there"
+        f"no metastore: {found}. Correct the address, or make one there (connect_metastore(…, create=True), or "
+        "hive-ingest create-table --create-metastore)"
     )
 
 

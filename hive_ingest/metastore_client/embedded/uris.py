@@ -60,8 +60,8 @@ def parse_uri(uri: str) -> MetastoreUri:
     url = _parse(uri)
     # Raised outside `except`: SQLAlchemy's own error quotes the address with its password.
     if url is None or url.drivername not in (SQLITE, POSTGRESQL):
-        scheme = uri.partition(":")[0] if "://" in uri else "this text"
-        raise ConfigurationError(f"no metastore can be reached by {scheme!r}: write {_POSSIBLE}")
+        wrong = f"the scheme {uri.partition(':')[0]!r} is unknown" if "://" in uri else "it has no scheme"
+        raise ConfigurationError(f"the address is not a metastore URI, {wrong}: write {_POSSIBLE}")
     return _sqlite(url) if url.drivername == SQLITE else MetastoreUri(url, _secrets(url))
 
 
