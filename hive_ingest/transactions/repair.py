@@ -49,33 +49,34 @@ def check_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdR
     )
 
 
-#: Tables that were found in order, by metastore and location: a partitioned table is looked through once a process.
-_checked: set[tuple[str, str]] = set()
+#: The highest write id seen of each table, by metastore, table id and location. A partitioned table is looked through once a
+#: process; from then on its metastore is compared with what was seen before.
+_highest_seen: dict[tuple[str, int, str], WriteId] = {}
 
 
 def refuse_unknown_write_ids(client: MetastoreClient, table: Table) -> None:
-    """Refuse a table in whose folders is a write id that its metastore has not handed out.
+    """Refuse a table that has a write id which its metastore has not handed out.
 
-    Looks through the folder of the table, and in a partitioned one through those of the partitions below it, also of
-    partitions that the catalog does not know. Done once a process for each partitioned table.
+    Looks through the folder of the table, and once a process through those of the partitions below it, also of
+    partitions that the catalog does not know.
 
     Raises:
         InvalidTable: The metastore was restored from an older copy, or another table has the same location.
         PathNotFound: The table's folder is missing.
     """
     root = Location.of(table.location)
-    key = (client.metastore_id, str(root))
-    if table.is_partitioned and key in _checked:
-        return
-    highest = _highest_write_id(root, len(table.partition_keys))
-    allocated = client.get_max_allocated_write_id(table.name) if highest else None
+    key = (client.metastore_id, table.id, str(root))
+    highest = _highest_seen.get(key, WriteId(0))
+    if not table.is_partitioned or key not in _highest_seen:
+        highest = max(highest, _highest_write_id(root, len(table.partition_keys)))
+    allocated = client.get_max_allocated_write_id(table.name)
     if allocated is not None and highest > allocated:
         raise InvalidTable(
-            f"{table.name} has a folder of write id {highest}, and its metastore has handed out {allocated} at most: "
+            f"{table.name} has write id {highest} in its folders, and its metastore has handed out {allocated} at most: "
             "it was restored from an older copy (see hive-ingest repair, before anything is written), or another table "
             f"lies at {table.location!r} too"
         )
-    _checked.add(key)
+    _highest_seen[key] = max(highest, allocated or highest)
 
 
 def _highest_write_id(root: Location, levels: int) -> WriteId:

@@ -9,7 +9,6 @@ import pytest
 
 from hive_ingest.errors import InvalidTable, PathExists
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.storage import Location
 from hive_ingest.transactions import repair
 from hive_ingest.transactions.repair import check_write_ids, repair_write_ids
 from tests.acceptance.cli.shell import Shell
@@ -41,7 +40,7 @@ def restored(tmp_path: Path) -> MetastoreClient:
 @pytest.fixture(autouse=True)
 def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process looks through a partitioned table once, so what was looked at must not outlive a test."""
-    monkeypatch.setattr("hive_ingest.transactions.repair._checked", set())
+    monkeypatch.setattr("hive_ingest.transactions.repair._highest_seen", {})
 
 
 def restore(tmp_path: Path) -> None:
@@ -52,7 +51,7 @@ def restore(tmp_path: Path) -> None:
 
 def test_a_writer_is_refused_before_it_takes_a_write_id(restored: MetastoreClient) -> None:
     """Also one that writes a new partition: its commit would have shown rows of lost transactions."""
-    repair._checked.clear()  # as in another process than the one that made the table
+    repair._highest_seen.clear()  # as in another process than the one that made the table
     with restored:
         for part in ("a", "c"):
             with pytest.raises(InvalidTable, match="hive-ingest repair"):
@@ -63,12 +62,29 @@ def test_a_writer_is_refused_before_it_takes_a_write_id(restored: MetastoreClien
         assert ids(restored, "p") == [1, 3, 4]
 
 
-def test_a_connection_that_was_open_does_not_join_a_delta_that_the_metastore_has_forgotten(
-    restored: MetastoreClient,
-) -> None:
+def test_a_process_that_went_on_through_the_restore_notices_it_too(restored: MetastoreClient) -> None:
     with restored:
-        location = Location.of(restored.get_table("web.p").location)
-        repair._checked.add((restored.metastore_id, str(location)))
+        with pytest.raises(InvalidTable, match="write id 3"):
+            write(restored, 4, "c")
+        repair_write_ids(restored, "web.p")
+        write(restored, 4, "c")
+
+
+def test_a_table_that_is_made_again_begins_with_low_write_ids(restored: MetastoreClient) -> None:
+    with restored:
+        repair_write_ids(restored, "web.p")
+        write(restored, 4)
+        restored.drop_table("web.p")
+        restored.create_table("web.p", columns={"id": "int"}, partition_keys={"part": "string"})
+        write(restored, 5)
+        assert ids(restored, "p") == [5]
+
+
+def test_a_connection_that_was_open_does_not_join_a_delta_that_the_metastore_has_forgotten(
+    restored: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hive_ingest.connection.connecting.refuse_unknown_write_ids", lambda *_: None)
+    with restored:
         write(restored, 4)  # write id 2, which the lost commit had in another partition
         with pytest.raises(PathExists, match="hive-ingest repair"):
             write(restored, 5)
@@ -103,12 +119,12 @@ def test_a_sink_is_refused_before_it_takes_a_write_id(tmp_path: Path) -> None:
     with connect_in(tmp_path) as client:
         commit(client, 2)
     restore(tmp_path)
-    repair._checked.clear()
+    repair._highest_seen.clear()
     with connect_in(tmp_path) as client:
-        with pytest.raises(InvalidTable, match=r"(s__progress|p) has a folder of write id 2.*hive-ingest repair"):
+        with pytest.raises(InvalidTable, match=r"(s__progress|p) has write id 2 in its folders.*hive-ingest repair"):
             commit(client, 2)
         repair_write_ids(client, "web.p")
-        with pytest.raises(InvalidTable, match=r"s__progress has a folder of write id 2.*hive-ingest repair"):
+        with pytest.raises(InvalidTable, match=r"s__progress has write id 2 in its folders.*hive-ingest repair"):
             commit(client, 2)
         repair_write_ids(client, "web.s__progress")
         with connect(client, "p", sink="s", sources=["a"]) as conn:
