@@ -1,4 +1,4 @@
-"""The table format, without any input or output: names, write ids, folder selection, bucket hashes, partition values."""
+"""The table format, pure: names, write ids, folder selection, bucket hashes, partition values."""
 
 from hive_ingest.acid.bucket_codec import MAX_BUCKET_ID, encode_bucket
 from hive_ingest.acid.bucketing import bucket_ids, check_bucket_type

@@ -49,8 +49,8 @@ def check_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdR
     )
 
 
-#: The highest write id seen of each table, by metastore, table id and location. A partitioned table is looked through once a
-#: process; from then on its metastore is compared with what was seen before.
+#: The highest write id seen of each table, by metastore, table id and location. A partitioned table is looked through
+#: once a process; from then on its metastore is compared with what was seen before.
 _highest_seen: dict[tuple[str, int, str], WriteId] = {}
 
 
@@ -72,8 +72,8 @@ def refuse_unknown_write_ids(client: MetastoreClient, table: Table) -> None:
     allocated = client.get_max_allocated_write_id(table.name)
     if allocated is not None and highest > allocated:
         raise InvalidTable(
-            f"{table.name} has write id {highest} in its folders, and its metastore has handed out {allocated} at most: "
-            "it was restored from an older copy (see hive-ingest repair, before anything is written), or another table "
+            f"{table.name} has write id {highest} in its folders, and its metastore has handed out {allocated} at "
+            "most: it was restored from an older copy (see hive-ingest repair, before anything is written), or another table "
             f"lies at {table.location!r} too"
         )
     _highest_seen[key] = max(highest, allocated or highest)

@@ -64,7 +64,7 @@ def test_a_writer_is_refused_before_it_takes_a_write_id(restored: MetastoreClien
 
 def test_a_process_that_went_on_through_the_restore_notices_it_too(restored: MetastoreClient) -> None:
     with restored:
-        with pytest.raises(InvalidTable, match="write id 3"):
+        with pytest.raises(InvalidTable, match="has write id 2"):
             write(restored, 4, "c")
         repair_write_ids(restored, "web.p")
         write(restored, 4, "c")
