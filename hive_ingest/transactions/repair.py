@@ -73,8 +73,8 @@ def refuse_unknown_write_ids(client: MetastoreClient, table: Table) -> None:
     if allocated is not None and highest > allocated:
         raise InvalidTable(
             f"{table.name} has write id {highest} in its folders, and its metastore has handed out {allocated} at "
-            "most: it was restored from an older copy (see hive-ingest repair, before anything is written), or another table "
-            f"lies at {table.location!r} too"
+            "most: it was restored from an older copy (see hive-ingest repair, before anything is written), or "
+            f"another table lies at {table.location!r} too"
         )
     _highest_seen[key] = max(highest, allocated or highest)
 
