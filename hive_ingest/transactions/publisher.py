@@ -57,7 +57,7 @@ class Publisher:
                 remove_leftovers(client, location)
             if not all(reachable.values()):
                 write.files = [
-                    file if reachable[name := file.partition_name(write.table)] else self._copied(write, name, file)
+                    file if reachable[name := write.partition_of(file)] else self._copied(write, name, file)
                     for file in write.files
                 ]
 

@@ -32,14 +32,23 @@ class TableWrite:
     overwritten: Sequence[str] = ()
     partitions_created: list[str] = field(default_factory=list)
     partition_locations: Mapping[str, Location] = field(default_factory=dict)
+    #: Names by partition values: each is asked for several times in a commit.
+    _names: dict[tuple[str | None, ...], str] = field(default_factory=dict, repr=False)
+
+    def partition_of(self, file: StagedFile) -> str:
+        """The name of the partition that a file goes to."""
+        name = self._names.get(file.partition)
+        if name is None:
+            name = self._names[file.partition] = file.partition_name(self.table)
+        return name
 
     def partition_names(self) -> list[str]:
         """The partitions written, each once, in order."""
-        return list(dict.fromkeys([*(file.partition_name(self.table) for file in self.files), *self.overwritten]))
+        return list(dict.fromkeys([*map(self.partition_of, self.files), *self.overwritten]))
 
     def folder_of(self, file: StagedFile) -> Location:
         """The ACID folder that a file is published to."""
-        return self.partition_locations[file.partition_name(self.table)] / file.folder_name
+        return self.partition_locations[self.partition_of(file)] / file.folder_name
 
     def acid_folders(self) -> list[Location]:
         """Each ACID folder once, with the bases of an overwrite that has no rows."""

@@ -29,5 +29,5 @@ def _published(write: TableWrite) -> dict[str, list[str]]:
     """URIs of the published files by partition name."""
     found = defaultdict[str, list[str]](list)
     for file in write.files:
-        found[file.partition_name(write.table)].append(str(write.folder_of(file) / file.file_name))
+        found[write.partition_of(file)].append(str(write.folder_of(file) / file.file_name))
     return found
