@@ -64,10 +64,12 @@ class Publisher:
     def _copied(self, write: TableWrite, partition: str, file: StagedFile) -> StagedFile:
         folder = staging_folder(write.partition_locations[partition])
         folder.make_folder(parents=False)
-        copy = folder / file.location.name
+        return replace(file, location=self._copy(file, folder / file.location.name))
+
+    def _copy(self, file: StagedFile, copy: Location) -> Location:
         self._copies.append(copy)
         copy_file(file.location, copy, sync=self._fsync)
-        return replace(file, location=copy)
+        return copy
 
     def publish(self, check: Callable[[], None]) -> None:
         """Make the ACID folders, and rename every file into its own.
@@ -103,10 +105,7 @@ class Publisher:
             # A bind mount looks like the same file system until something is renamed into it.
             if getattr(error.__cause__, "errno", None) != errno.EXDEV:
                 raise
-            copy = target.parent / f".{file.location.name}"
-            self._copies.append(copy)
-            copy_file(file.location, copy, sync=self._fsync)
-            copy.rename(target)
+            self._copy(file, target.parent / f".{file.location.name}").rename(target)
 
     def _make_new_partition_folders(self, write: TableWrite) -> None:
         """Make the folders of partitions that are as new as this transaction, where they are missing.
@@ -123,7 +122,7 @@ class Publisher:
         """Fail if a new partition's folder was removed after it was published to, for the same reason."""
         for write in self._writes:
             new = {write.partition_locations[name] for name in write.partitions_created}
-            for folder in write.acid_folders():
+            for folder in write.acid_folders() if new else ():
                 if folder.parent in new and not folder.exists():
                     raise PathNotFound(
                         f"{str(folder)!r} was removed while its transaction was being published, as may happen when "
@@ -153,14 +152,10 @@ class Publisher:
             store.sync_folders(sorted(set(paths)))
 
     def withdraw(self) -> None:
-        """Remove what this transaction made, and nothing else."""
+        """Remove what this transaction made, hidden copies too, and nothing else."""
         while self._made:
             self._made[-1].delete_folder()
             self._made.pop()
-        self.remove_copies()
-
-    def remove_copies(self) -> None:
-        """Remove hidden copies that were not published."""
         while self._copies:
             self._copies[-1].delete_file()
             self._copies.pop()

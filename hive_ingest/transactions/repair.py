@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hive_ingest.acid import BaseName, parse_folder_name
@@ -68,7 +68,7 @@ def refuse_unknown_write_ids(client: MetastoreClient, table: Table) -> None:
     key = (client.metastore_id, table.id, str(root))
     highest = _highest_seen.get(key, WriteId(0))
     if not table.is_partitioned or key not in _highest_seen:
-        highest = max(highest, _highest_write_id(root, len(table.partition_keys)))
+        highest = max([highest, *(write_id for _, _, write_id in _below(root, len(table.partition_keys)))])
     allocated = client.get_max_allocated_write_id(table.name)
     if allocated is not None and highest > allocated:
         raise InvalidTable(
@@ -77,21 +77,6 @@ def refuse_unknown_write_ids(client: MetastoreClient, table: Table) -> None:
             f"another table lies at {table.location!r} too"
         )
     _highest_seen[key] = max(highest, allocated or highest)
-
-
-def _highest_write_id(root: Location, levels: int) -> WriteId:
-    """Of the ACID folders so many levels of partition folders below `root`."""
-    folders = [root]
-    names = [entry.name for entry in list_registered(root) if entry.is_folder]
-    for _ in range(levels):
-        folders = [folder / name for folder, name in _below(folders) if "=" in name]
-    if levels:
-        names = [name for _, name in _below(folders)]
-    return max((write_id for name in names if (write_id := _write_id(name)) is not None), default=WriteId(0))
-
-
-def _below(folders: Sequence[Location]) -> list[tuple[Location, str]]:
-    return [(folder, entry.name) for folder in folders for entry in folder.list(missing_ok=True) if entry.is_folder]
 
 
 def repair_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdReport:
@@ -111,20 +96,29 @@ def repair_write_ids(client: MetastoreClient, table: str | TableName) -> WriteId
 
 def _acid_folders(client: MetastoreClient, table: Table) -> Iterator[tuple[Location, WriteId]]:
     root = Location.of(table.location)
-    yield from _acid_folders_below(root)
+    yield from ((parent / name, write_id) for parent, name, write_id in _below(root, len(table.partition_keys)))
     if table.is_partitioned:
         for partition in client.list_partitions(table.name):
             location = Location.of(partition.location)
             if not str(location).startswith(f"{root}/"):
-                yield from _acid_folders_below(location)
+                yield from ((parent / name, write_id) for parent, name, write_id in _below(location, 0))
 
 
-def _acid_folders_below(location: Location) -> Iterator[tuple[Location, WriteId]]:
-    """Also those of partitions that the catalog does not know: it may be older than they are."""
-    for entry in location.list(recursive=True):
-        write_id = _write_id(entry.name) if entry.is_folder else None
+def _below(root: Location, levels: int) -> Iterator[tuple[Location, str, WriteId]]:
+    """The ACID folders so many levels of partition folders below `root`: where each lies, its name and write id.
+
+    Also those of partitions that the catalog does not know: it may be older than they are.
+    """
+    folders = [(root, entry.name) for entry in list_registered(root) if entry.is_folder]
+    for _ in range(levels):
+        partitions = [parent / name for parent, name in folders if "=" in name]
+        folders = [
+            (parent, entry.name) for parent in partitions for entry in parent.list(missing_ok=True) if entry.is_folder
+        ]
+    for parent, name in folders:
+        write_id = _write_id(name)
         if write_id is not None:
-            yield location / entry.path.removeprefix(f"{location.path}/"), write_id
+            yield parent, name, write_id
 
 
 def _write_id(folder: str) -> WriteId | None:
