@@ -9,10 +9,11 @@ SQLAlchemy has the pool. Statements are plain SQL (`sql.py`), run by the driver'
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import Engine
@@ -100,7 +101,18 @@ class Session:
         if parameters.keys() != statement.parameters:
             passed, expected = sorted(parameters), sorted(statement.parameters)
             raise TypeError(f"a statement got the parameters {passed} instead of {expected}: {statement.text}")
-        return {**parameters, CLOCK_OFFSET: self._clock_offset_ms} if statement.needs_clock else parameters
+        if not (statement.lists or statement.needs_clock):
+            return parameters
+        bound = {**parameters, **{name: _json_array(parameters[name]) for name in statement.lists}}
+        if statement.needs_clock:
+            bound[CLOCK_OFFSET] = self._clock_offset_ms
+        return bound
+
+
+def _json_array(values: Iterable[int | str]) -> str:
+    if isinstance(values, str):  # would pass as a list of its letters
+        raise TypeError(f"a statement got a text where it takes a list: {values!r}")
+    return json.dumps(list(values))
 
 
 class _Pool:

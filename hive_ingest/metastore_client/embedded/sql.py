@@ -8,8 +8,8 @@ without quotes, and parameters as `:name`:
 | in a statement             | meaning                                                                          |
 |----------------------------|----------------------------------------------------------------------------------|
 | `NOW_MS()`                 | the database's clock, in milliseconds since the epoch                            |
-| `x IN ID_LIST(:ids)`       | `:ids` is a JSON array of numbers, so that one statement fits any number of them |
-| `x IN TEXT_LIST(:names)`   | the same for an array of texts                                                   |
+| `x IN ID_LIST(:ids)`       | `:ids` is any number of numbers; they travel as one JSON array                   |
+| `x IN TEXT_LIST(:names)`   | the same for texts                                                               |
 | `FOR UPDATE`               | locks the rows; SQLite has one writer at a time, who needs no row locks          |
 | `x IS NOT DISTINCT FROM y` | equal, or both null                                                              |
 
@@ -28,6 +28,7 @@ from hive_ingest.metastore_client.embedded.schema import METADATA
 CLOCK_OFFSET = "clock_offset_ms"
 
 _PARAMETER = re.compile(r":([a-z_]+)")
+_LIST_PARAMETER = re.compile(r"_LIST\(:([a-z_]+)\)")
 _WORD_IN_CAPITALS = re.compile(r"\b[A-Z][A-Z0-9_]*\b")
 _NAMES = frozenset(METADATA.tables) | {column.name for table in METADATA.tables.values() for column in table.columns}
 
@@ -39,6 +40,8 @@ class Statement:
     text: str
     #: Those that the caller passes.
     parameters: frozenset[str]
+    #: Those of them that are lists.
+    lists: frozenset[str]
     needs_clock: bool
 
 
@@ -64,12 +67,13 @@ class SqlDialect:
         return found
 
     def _translate(self, sql: str) -> Statement:
+        lists = frozenset(_LIST_PARAMETER.findall(sql))
         for pattern, replacement in self._substitutions.items():
             sql = re.sub(pattern, replacement, sql)
         sql = _WORD_IN_CAPITALS.sub(lambda word: self._name.format(word[0]) if word[0] in _NAMES else word[0], sql)
         parameters = frozenset(_PARAMETER.findall(sql))
         text = _PARAMETER.sub(lambda parameter: self._parameter.format(parameter[1]), sql)
-        return Statement(text, parameters - {CLOCK_OFFSET}, CLOCK_OFFSET in parameters)
+        return Statement(text, parameters - {CLOCK_OFFSET}, lists, CLOCK_OFFSET in parameters)
 
 
 SQLITE = SqlDialect(
