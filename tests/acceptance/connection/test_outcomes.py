@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import hive_ingest as hi
 from hive_ingest.acid.bucket_codec import encode_bucket
 from hive_ingest.acid.names import BaseName
-from hive_ingest.connection import StreamingConnection, TransactionState
-from hive_ingest.errors import CommitOutcomeUnknown, TxnAborted
+from hive_ingest.connection import JoinedTransaction, StreamingConnection, TransactionState
+from hive_ingest.errors import CommitOutcomeUnknown, NoSuchTxn, TxnAborted
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import (
     DataOperationType,
@@ -30,7 +31,7 @@ from hive_ingest.storage import open_store
 from hive_ingest.testing import AnswerLost, CrashPoint, FaultError, faults
 from tests.support import connections
 from tests.support.metastores import connect_in
-from tests.support.rows import ids
+from tests.support.rows import ids, rows
 from tests.support.tables import create_table, table_folder
 
 FORTY_EIGHT_HOURS = 48 * 3600.0
@@ -128,6 +129,50 @@ def test_a_transaction_aborted_behind_our_back_is_told_as_aborted_and_leaves_no_
         with conn.transaction():
             conn.write(b'{"id": 2}')
     assert ids(ms) == [2]
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_transaction_whose_hidden_files_were_removed_after_its_end_is_reported_as_aborted(
+    ms: MetastoreClient, joined: bool
+) -> None:
+    """A writer that wakes up after its time-out may find its files gone before any heartbeat says why."""
+    settings = {"max_buffer_bytes": 1 << 20, "spill_chunk_bytes": 1 << 18, "min_spill_bytes": 1 << 16}
+    with connections.connect(ms, record_writer=hi.ArrowWriter(), settings=settings) as conn:
+        conn.begin_transaction()
+        prepared = []
+        if joined:
+            with JoinedTransaction(conn.share_transaction(), hi.ArrowWriter(), writer_bucket=1) as writer:
+                writer.write(rows([1]))
+                prepared.append(writer.prepare())
+        else:
+            conn.write(rows(range(1_000_000)))
+            conn.flush()
+            assert list(table_folder(ms).glob(".hive_ingest/*.spill.*")), "nothing was spilled"
+        txn_id = conn.txn_id
+        assert txn_id is not None
+        ms.abort_txn(txn_id)
+        connect(ms).close()
+        assert not list(table_folder(ms).glob(".hive_ingest/*")), "the next connection removes them"
+        with pytest.raises(TxnAborted, match=f"transaction {txn_id} was not committed.*no such file"):
+            conn.commit_transaction(prepared=prepared)
+        assert conn.state is TransactionState.ABORTED
+    assert ids(ms) == []
+
+
+def test_a_transaction_that_the_metastore_has_forgotten_before_its_commit_is_reported_as_aborted(
+    ms: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forgotten(*_: object, **__: object) -> None:
+        raise NoSuchTxn("it is not there")
+
+    monkeypatch.setattr(type(ms), "heartbeat", forgotten)
+    with connect(ms) as conn:
+        conn.begin_transaction()
+        conn.write(b'{"id": 1}')
+        with pytest.raises(TxnAborted, match=f"transaction {conn.txn_id} was not committed: it is not there"):
+            conn.commit_transaction()
+        assert conn.state is TransactionState.ABORTED
+    assert ids(ms) == []
 
 
 def test_an_error_after_the_commit_removes_nothing(ms: MetastoreClient) -> None:
