@@ -27,7 +27,7 @@ from hive_ingest.model import (
     WriteId,
 )
 from hive_ingest.orc.acid_writer import AcidOrcWriter
-from hive_ingest.storage import open_store
+from hive_ingest.storage import Location
 from hive_ingest.testing import AnswerLost, CrashPoint, FaultError, faults
 from tests.support import connections
 from tests.support.metastores import connect_in
@@ -240,10 +240,10 @@ def overwrite(
 
 def write_base(write_id: WriteId, folder: Path, rows: list[int]) -> None:
     folder.mkdir(parents=True)
-    store, path = open_store(f"{folder}/bucket_00000")
+    file = Location.of(f"{folder}/bucket_00000")
     batch = pa.RecordBatch.from_pydict({"id": pa.array(rows, pa.int32())})
     writer = AcidOrcWriter(
-        store, path, schema=batch.schema, write_id=write_id, bucket_property=encode_bucket(0), sync=False
+        file.store, file.path, schema=batch.schema, write_id=write_id, bucket_property=encode_bucket(0), sync=False
     )
     writer.write(batch)
     writer.close()

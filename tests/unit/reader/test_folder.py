@@ -8,7 +8,7 @@ from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
 from hive_ingest.errors import CorruptFile, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.model import TableName, TxnId, WriteId
 from hive_ingest.reader.folder import FolderToRead
-from hive_ingest.storage import open_store
+from hive_ingest.storage import Location
 
 
 @pytest.fixture
@@ -21,9 +21,8 @@ def folder(tmp_path):
             (tmp_path / name).write_bytes(content)
 
         def of(self, hwm=9, open_=(), aborted=()):
-            store, path = open_store(str(tmp_path))
             write_ids = ValidWriteIdList(TableName("web", "t"), WriteId(hwm), open_, aborted)
-            return FolderToRead.of(store, path, write_ids, ValidTxnList(TxnId(99)))
+            return FolderToRead.of(Location.of(str(tmp_path)), write_ids, ValidTxnList(TxnId(99)))
 
         def data(self, **snapshot):
             return [

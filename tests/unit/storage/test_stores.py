@@ -14,7 +14,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from hive_ingest.errors import ConfigurationError, PathExists, PathNotFound, StreamingIOFailure, UnsupportedFeature
-from hive_ingest.storage import ArrowStore, FileStore, LocalStore, Location, open_store
+from hive_ingest.storage import ArrowStore, FileStore, LocalStore, Location
 
 STORES: list[Callable[[], FileStore]] = [LocalStore, lambda: ArrowStore(pafs.LocalFileSystem())]
 
@@ -27,29 +27,30 @@ def store(request: pytest.FixtureRequest) -> FileStore:
 
 @pytest.mark.parametrize("form", ["file:{}", "file://{}", "FILE://{}", "file://localhost{}", "{}", "{}/", "file:{}/"])
 def test_every_form_of_a_local_location_gives_the_same_path(form: str, tmp_path: Path) -> None:
-    store, path = open_store(form.format(tmp_path))
-    assert isinstance(store, LocalStore)
-    assert path == str(tmp_path)
+    location = Location.of(form.format(tmp_path))
+    assert isinstance(location.store, LocalStore)
+    assert location.path == str(tmp_path)
 
 
 def test_a_relative_location_counts_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert open_store("demo/warehouse")[1] == str(tmp_path / "demo" / "warehouse")
+    assert Location.of("demo/warehouse").path == str(tmp_path / "demo" / "warehouse")
 
 
 def test_a_location_is_never_percent_decoded() -> None:
-    assert open_store("file:/w/t/time=10%3A30")[1] == "/w/t/time=10%3A30"
-    assert open_store("gs://bucket/t/time=10%3A30")[1] == "bucket/t/time=10%3A30"
+    assert Location.of("file:/w/t/time=10%3A30").path == "/w/t/time=10%3A30"
+    assert Location.of("gs://bucket/t/time=10%3A30").path == "bucket/t/time=10%3A30"
 
 
 @pytest.mark.parametrize("location", ["", "file:rel", "file://host/x", "file:", "ftp://host/x", "http:/x", "a\0b"])
 def test_a_location_that_cannot_be_meant_is_refused(location: str) -> None:
     with pytest.raises(ConfigurationError):
-        open_store(location)
+        Location.of(location)
 
 
 def test_an_object_store_refuses_to_be_written() -> None:
-    store, path = open_store("gs://bucket/warehouse/t/")
+    location = Location.of("gs://bucket/warehouse/t/")
+    store, path = location.store, location.path
     assert path == "bucket/warehouse/t"
     for write in (
         lambda: store.create(f"{path}/x", sync=True),
@@ -285,5 +286,5 @@ def test_a_file_system_whose_library_is_missing_is_refused_by_name(monkeypatch: 
 
     monkeypatch.setattr(pafs, "FileSystem", SimpleNamespace(from_uri=from_uri))
     with pytest.raises(UnsupportedFeature, match="'hdfs://without-a-library/' needs Hadoop's libhdfs") as caught:
-        open_store("hdfs://without-a-library/warehouse")
+        Location.of("hdfs://without-a-library/warehouse")
     assert "dlopen" not in str(caught.value)
