@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sqlite3
 import subprocess
@@ -12,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
 from hive_ingest.errors import ConfigurationError, ConnectionMisuse, MetastoreError, MetastoreUnavailable
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
@@ -147,6 +147,15 @@ def test_a_clone_lives_on_when_its_origin_is_closed(ms: EmbeddedMetastoreClient)
         assert (clone.uri, clone.warehouse) == (ms.uri, ms.warehouse)
 
 
+def test_a_clone_that_is_not_closed_keeps_no_connection_open(ms: EmbeddedMetastoreClient) -> None:
+    pool = ms._context.sessions._pool
+    assert ms.clone().open_txns() == [1]
+    gc.collect()
+    assert pool.engine.pool.checkedin() == 1  # type: ignore[attr-defined]
+    ms.close()
+    assert pool.engine.pool.checkedin() == 0  # type: ignore[attr-defined]
+
+
 def test_a_clone_works_in_another_thread(ms: EmbeddedMetastoreClient) -> None:
     (txn_id,) = ms.open_txns()
     with ms.clone() as clone:
@@ -265,7 +274,7 @@ def test_a_metastore_that_stays_busy_is_unavailable_and_nothing_happened(
 def test_a_call_that_fails_halfway_leaves_nothing(ms: EmbeddedMetastoreClient, monkeypatch: pytest.MonkeyPatch) -> None:
     from hive_ingest.metastore_client.embedded import transactions
 
-    monkeypatch.setattr(transactions, "_INSERT_MIN_HISTORY", sa.text("INSERT INTO nowhere VALUES (1)"))
+    monkeypatch.setattr(transactions, "_INSERT_MIN_HISTORY", "INSERT INTO nowhere VALUES (:txn_id, :min_open)")
     with pytest.raises(MetastoreError, match="refused a statement"):
         ms.open_txns()
     monkeypatch.undo()
