@@ -266,7 +266,8 @@ class StreamingConnection:
         *,
         is_seek: bool,
     ) -> CommitInfo:
-        self._require(Action.COMMIT)
+        self._check_owner()
+        self._transactions.check(Action.COMMIT)
         self._refuse_inside_write("commit_transaction")
         names = self._bound.checked_partitions(partitions)
         if positions and self._progress is None:
