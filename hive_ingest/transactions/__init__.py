@@ -1,4 +1,4 @@
-"""What every transaction needs, whoever runs it: identity, locks, heartbeat, staging, publish and commit."""
+"""Parts that every transaction needs: owner identity, locks, heartbeats, staging, publish and commit."""
 
 from hive_ingest.transactions.committer import Committer, log_failure
 from hive_ingest.transactions.heartbeat import Heartbeater

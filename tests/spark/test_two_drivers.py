@@ -115,7 +115,7 @@ def files_of_aborted(streams: Streams, table: str) -> list[str]:
     ]
 
 
-def test_a_driver_that_wakes_up_after_its_time_out_commits_nothing(
+def test_a_driver_that_resumes_after_its_timeout_commits_nothing(
     spark: SparkSession,
     install_spark: Install,
     start_driver: Start,

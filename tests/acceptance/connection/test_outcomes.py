@@ -52,7 +52,7 @@ def connect(client: Any, table: str = "t", **options: Any) -> StreamingConnectio
 # -- a lost answer -------------------------------------------------------------------------------------
 
 
-def test_a_commit_whose_answer_was_lost_is_asked_for_again(ms: MetastoreClient) -> None:
+def test_a_commit_whose_response_was_lost_is_looked_up_again(ms: MetastoreClient) -> None:
     lossy = AnswerLost(ms, {"commit_txn": 2})
     with connect(lossy) as conn:
         with conn.transaction():
@@ -113,7 +113,7 @@ def test_without_a_sink_a_forgotten_commit_is_unknown_and_nothing_is_removed(
     assert ids(ms) == [1, 2]
 
 
-def test_a_transaction_aborted_behind_our_back_is_told_as_aborted_and_leaves_no_file(ms: MetastoreClient) -> None:
+def test_a_transaction_aborted_by_somebody_else_is_reported_as_aborted_and_leaves_no_file(ms: MetastoreClient) -> None:
     with connect(ms) as conn:
         conn.begin_transaction()
         conn.write(b'{"id": 1}')
@@ -205,7 +205,7 @@ def test_an_error_after_the_commit_removes_nothing(ms: MetastoreClient) -> None:
 
 @pytest.mark.parametrize("table", ["t", "p"])
 @pytest.mark.only_on(["sqlite", "postgres"], because="the clock is moved")
-def test_rows_published_and_never_committed_stay_invisible_for_ever(
+def test_rows_published_and_never_committed_stay_invisible_forever(
     metastore_uri: str, tmp_path: Path, table: str, ms: MetastoreClient
 ) -> None:
     conn = connect(ms, table)
@@ -264,7 +264,7 @@ def write_base(write_id: WriteId, folder: Path, rows: list[int]) -> None:
     writer.close()
 
 
-def test_an_overwrite_that_finished_before_our_lock_makes_us_begin_anew(ms: MetastoreClient) -> None:
+def test_an_overwrite_that_finished_before_our_lock_makes_us_begin_again(ms: MetastoreClient) -> None:
     with connect(ms) as conn, ms.clone() as other:
         done: list[int] = []
 
@@ -280,7 +280,7 @@ def test_an_overwrite_that_finished_before_our_lock_makes_us_begin_anew(ms: Meta
     assert ids(ms) == [1, 100]
 
 
-def test_an_overwrite_that_holds_the_lock_then_makes_us_wait_and_begin_anew(ms: MetastoreClient) -> None:
+def test_an_overwrite_that_holds_the_lock_makes_us_wait_and_begin_again(ms: MetastoreClient) -> None:
     with connect(ms) as conn, ms.clone() as other:
         locked, go_on = threading.Event(), threading.Event()
         thread = threading.Thread(
@@ -305,7 +305,7 @@ def test_an_overwrite_that_holds_the_lock_then_makes_us_wait_and_begin_anew(ms: 
     assert ids(ms) == [1, 100]
 
 
-def test_an_overwrite_of_a_partition_that_we_write_aborts_us_and_a_second_try_lands(ms: MetastoreClient) -> None:
+def test_an_overwrite_of_a_partition_that_we_write_aborts_us_and_a_retry_succeeds(ms: MetastoreClient) -> None:
     with connect(ms, "p") as conn, ms.clone() as other:
         with conn.transaction():
             conn.write(b'{"id": 0, "part": "x"}')
@@ -327,7 +327,7 @@ def test_an_overwrite_of_a_partition_that_we_write_aborts_us_and_a_second_try_la
     assert ids(ms, "p") == [1, 100]
 
 
-def test_other_appenders_with_higher_write_ids_are_no_reason_to_begin_anew(ms: MetastoreClient) -> None:
+def test_other_appenders_with_higher_write_ids_do_not_make_us_begin_again(ms: MetastoreClient) -> None:
     with connect(ms) as conn, connect(ms) as other:
         done: list[int] = []
 

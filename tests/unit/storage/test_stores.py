@@ -43,7 +43,7 @@ def test_a_location_is_never_percent_decoded() -> None:
 
 
 @pytest.mark.parametrize("location", ["", "file:rel", "file://host/x", "file:", "ftp://host/x", "http:/x", "a\0b"])
-def test_a_location_that_cannot_be_meant_is_refused(location: str) -> None:
+def test_an_invalid_location_is_refused(location: str) -> None:
     with pytest.raises(ConfigurationError):
         Location.of(location)
 
@@ -152,7 +152,7 @@ def test_a_failed_sync_removes_the_file(tmp_path: Path, monkeypatch: pytest.Monk
     assert not list(tmp_path.iterdir())
 
 
-def test_a_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = LocalStore().create(f"{tmp_path}/a", sync=False)
 
     def fail(*_: object) -> int:
@@ -165,7 +165,7 @@ def test_a_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyP
     out.discard()
 
 
-def test_rename_gives_the_new_name(store: FileStore, tmp_path: Path) -> None:
+def test_rename_returns_the_new_name(store: FileStore, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x")
     store.rename(f"{tmp_path}/a", f"{tmp_path}/b")
     assert [p.name for p in tmp_path.iterdir()] == ["b"]
@@ -202,20 +202,20 @@ def test_a_folder_can_be_renamed_but_not_over_another(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["b", "c"]
 
 
-def test_a_missing_source_is_told_as_such(store: FileStore, tmp_path: Path) -> None:
+def test_a_missing_source_is_reported_as_such(store: FileStore, tmp_path: Path) -> None:
     with pytest.raises(StreamingIOFailure, match="rename"):
         store.rename(f"{tmp_path}/a", f"{tmp_path}/b")
     with pytest.raises(StreamingIOFailure, match="open"):
         store.open_input(f"{tmp_path}/a")
 
 
-def test_make_folder_returns_what_it_made_outermost_first(store: FileStore, tmp_path: Path) -> None:
+def test_make_folder_returns_what_it_created_outermost_first(store: FileStore, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     assert store.make_folder(f"{tmp_path}/a/b/c/") == [f"{tmp_path}/a/b", f"{tmp_path}/a/b/c"]
     assert store.make_folder(f"{tmp_path}/a/b/c") == []
 
 
-def test_a_folder_is_not_made_where_a_file_is(tmp_path: Path) -> None:
+def test_a_folder_is_not_created_where_a_file_exists(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"")
     for path in (f"{tmp_path}/a", f"{tmp_path}/a/b"):
         with pytest.raises(StreamingIOFailure, match="is a file, not a folder"):
@@ -237,7 +237,7 @@ def test_a_folder_that_cannot_be_synced_is_named(tmp_path: Path) -> None:
         LocalStore().sync_folders([str(tmp_path), f"{tmp_path}/gone"])
 
 
-def test_a_listing_is_sorted_and_says_what_is_what(store: FileStore, tmp_path: Path) -> None:
+def test_a_listing_is_sorted_and_gives_the_kind_of_each_entry(store: FileStore, tmp_path: Path) -> None:
     (tmp_path / "b" / "c").mkdir(parents=True)
     (tmp_path / "b" / "c" / "z").write_bytes(b"123")
     (tmp_path / "a").write_bytes(b"1")
@@ -246,7 +246,7 @@ def test_a_listing_is_sorted_and_says_what_is_what(store: FileStore, tmp_path: P
     assert paths == [f"{tmp_path}/{name}" for name in ("a", "b", "b/c", "b/c/z")]
 
 
-def test_what_is_missing_lists_as_empty_and_deletes_as_done(store: FileStore, tmp_path: Path) -> None:
+def test_a_missing_path_lists_as_empty_and_deletes_without_error(store: FileStore, tmp_path: Path) -> None:
     missing = f"{tmp_path}/missing"
     assert store.list(missing, missing_ok=True) == []
     assert not store.exists(missing)
@@ -260,7 +260,7 @@ def test_a_missing_folder_is_not_an_empty_one(store: FileStore, tmp_path: Path) 
         store.list(f"{tmp_path}/missing")
 
 
-def test_a_folder_can_be_asked_to_be_new_or_to_have_its_parent(store: FileStore, tmp_path: Path) -> None:
+def test_creating_a_folder_can_require_that_it_is_new_or_has_a_parent(store: FileStore, tmp_path: Path) -> None:
     assert store.make_folder(f"{tmp_path}/a", exist_ok=False, parents=False) == [f"{tmp_path}/a"]
     with pytest.raises(PathExists):
         store.make_folder(f"{tmp_path}/a", exist_ok=False)
@@ -269,7 +269,7 @@ def test_a_folder_can_be_asked_to_be_new_or_to_have_its_parent(store: FileStore,
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_deleting_takes_the_whole_folder(store: FileStore, tmp_path: Path) -> None:
+def test_deleting_removes_the_whole_folder(store: FileStore, tmp_path: Path) -> None:
     (tmp_path / "b" / "c").mkdir(parents=True)
     (tmp_path / "b" / "c" / "z").write_bytes(b"123")
     (tmp_path / "a").write_bytes(b"1")

@@ -74,7 +74,7 @@ def test_a_task_that_fails_leaves_no_file(rows: StagedRows, folder: Path) -> Non
     assert files(folder) == []
 
 
-def test_without_the_folder_that_the_planning_made_nothing_is_staged(tmp_path: Path) -> None:
+def test_nothing_is_staged_without_the_folder_that_planning_created(tmp_path: Path) -> None:
     """As on an executor that does not share the table's location."""
     with pytest.raises(StreamingIOFailure, match="no such file or folder"):
         StagedRows(Location.of(f"file:{tmp_path}/elsewhere")).write(QUERY, SCHEMA, [batch(1)])
@@ -88,7 +88,7 @@ def test_a_file_that_is_gone_is_named(rows: StagedRows) -> None:
 
 
 @pytest.mark.parametrize("left", [0.0, 0.3, 0.9])
-def test_a_file_that_was_cut_off_is_an_error_and_no_missing_row(rows: StagedRows, left: float) -> None:
+def test_a_truncated_file_is_an_error_and_not_a_missing_row(rows: StagedRows, left: float) -> None:
     file = stage(rows, Job.new(), *(batch(i) for i in range(20)))
     os.truncate(file.location.path, int(file.size_bytes * left))
     with pytest.raises(CorruptFile, match="staged_"):
@@ -129,7 +129,7 @@ def test_a_committed_batch_ends_the_earlier_ones_of_its_query(rows: StagedRows, 
 
 
 @pytest.mark.parametrize("job", [Job.new, lambda: QUERY], ids=["batch write", "micro-batch"])
-def test_what_is_older_than_the_retention_goes(
+def test_entries_older_than_the_retention_are_removed(
     rows: StagedRows, folder: Path, monkeypatch: pytest.MonkeyPatch, job: Callable[[], Job]
 ) -> None:
     now = time.time()
@@ -142,13 +142,13 @@ def test_what_is_older_than_the_retention_goes(
     assert len(list(folder.iterdir())) == 1
 
 
-def test_hidden_files_of_transactions_are_left_alone(rows: StagedRows, folder: Path) -> None:
+def test_hidden_files_of_transactions_are_kept(rows: StagedRows, folder: Path) -> None:
     (folder / "17_0123456789abcdef.0.orc").touch()
     rows.remove_finished(Job.new(), 1e-9)
     assert len(list(folder.iterdir())) == 1
 
 
-def test_a_clean_up_that_fails_is_told_and_hides_nothing(
+def test_a_failed_clean_up_is_reported_and_hides_nothing(
     rows: StagedRows, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = stage(rows, QUERY, batch(1))
