@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -172,6 +173,7 @@ def parse_type(text: str) -> HiveType:
     return found
 
 
+@lru_cache(maxsize=1024)
 def arrow_type(text: str) -> pa.DataType:
     """The Arrow type of a Hive type string."""
     return parse_type(text).arrow

