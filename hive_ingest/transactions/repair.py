@@ -73,7 +73,7 @@ def refuse_unknown_write_ids(client: MetastoreClient, table: Table) -> None:
     if allocated is not None and highest > allocated:
         raise InvalidTable(
             f"{table.name} has write id {highest} in its folders, but its metastore has allocated write ids up to "
-            f"{allocated} only: it was restored from an older copy (run hive-ingest repair before anything is written), "
+            f"{allocated} only: it was restored from an older copy (run hive-ingest repair before any write), "
             f"or another table lies at {table.location!r} too"
         )
     _highest_seen[key] = max(highest, allocated or highest)

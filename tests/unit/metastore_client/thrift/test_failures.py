@@ -70,7 +70,7 @@ def test_a_call_that_does_not_exist_is_an_unsupported_feature() -> None:
 
 def test_a_java_trace_is_cut_off() -> None:
     error = server_error("a_call", "here", idl().MetaException(message="first line\n\tat org.apache.Foo.bar(Foo.java)"))
-    assert str(error) == "a_call: first line (says the metastore here)"
+    assert str(error) == "a_call: first line (reported by the metastore here)"
 
 
 def test_a_failure_in_the_server_is_definite_and_a_broken_connection_is_not() -> None:
