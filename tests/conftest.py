@@ -159,14 +159,14 @@ def metastore_uri(request: pytest.FixtureRequest, metastore_kind: str) -> str:
 def metastore_timing_out(request: pytest.FixtureRequest, metastore_kind: str) -> Callable[[float], Address]:
     """Gives an empty metastore of each kind whose transactions live for so many seconds without a heartbeat."""
 
-    def give(seconds: float) -> Address:
+    def metastore_at(seconds: float) -> Address:
         if metastore_kind not in REAL:
             return Address(request.getfixturevalue(f"{metastore_kind}_uri"), embedded_timeout(seconds))
         server = request.getfixturevalue("real_metastores")(REAL[metastore_kind], seconds)
         server.reset()
         return Address(server.uri)
 
-    return give
+    return metastore_at
 
 
 @pytest.fixture

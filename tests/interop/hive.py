@@ -72,7 +72,7 @@ class RealHive(Judge):
         if not vectorized:
             return self.sql(query)
         with self.vectorizing():
-            self._insist_on_vectorized(query)
+            self._require_vectorized(query)
             self.sql("drop table if exists judged")
             self.sql(f"create temporary table judged stored as orc as {query}")
         return self.sql("select * from judged")
@@ -88,7 +88,7 @@ class RealHive(Judge):
             self.set("hive.vectorized.execution.enabled", "false")
             self.set("hive.fetch.task.conversion", "more")
 
-    def _insist_on_vectorized(self, query: str) -> None:
+    def _require_vectorized(self, query: str) -> None:
         plan = "\n".join(row[0] for row in self.sql(f"explain vectorization detail {query}"))
         if "vectorized: true" not in plan or re.search(r"Map Vectorization:\s+enabled: false", plan):
             raise HiveError(f"Hive {self.version} does not vectorise: {query}\n{plan}")

@@ -91,8 +91,8 @@ def test_a_sample_of_buckets_is_what_hives_own_hash_assigns(
     name, ([key], buckets) = tables[layout], LAYOUTS[layout]
     by_file = places(hive, name)
     for bucket in range(1, buckets + 1):
-        lies_there = {n for n, (_, file) in by_file.items() if file == f"bucket_{bucket - 1:05}"}
-        assert sample(hive, name, bucket, buckets, key) == lies_there
+        expected = {n for n, (_, file) in by_file.items() if file == f"bucket_{bucket - 1:05}"}
+        assert sample(hive, name, bucket, buckets, key) == expected
     halves = [sample(hive, name, bucket, 2 * buckets, key) for bucket in (1, 1 + buckets)]
     assert halves[0] | halves[1] == {n for n, (_, file) in by_file.items() if file == "bucket_00000"}
     assert halves == [sample(hive, f"{name}_its", bucket, 2 * buckets, key) for bucket in (1, 1 + buckets)]

@@ -57,7 +57,7 @@ class FaultyProxy:
         for connection in self._connections:
             _close(connection)
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         self.refuses = False
 
     def __enter__(self) -> Self:

@@ -58,7 +58,7 @@ def test_a_server_lost_between_two_calls_is_replaced_by_the_other(real_metastore
 def test_a_call_that_is_safe_to_repeat_waits_for_the_server_to_come_back(real_metastore: RealMetastore) -> None:
     with FaultyProxy(real_metastore.port) as proxy, connect_metastore(proxy.uri, retry_seconds=20) as client:
         proxy.cut()
-        threading.Timer(0.5, proxy.mend).start()
+        threading.Timer(0.5, proxy.restore).start()
         assert client.get_databases() == ["default"]
 
 

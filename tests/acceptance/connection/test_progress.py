@@ -142,14 +142,14 @@ def test_a_waiting_owner_continues_from_what_the_other_committed(ms: MetastoreCl
         first.write(b'{"id": 1}')
         found: list[Any] = []
 
-        def wait_and_go_on() -> None:
+        def wait_and_resume() -> None:
             with connect(other_client, "a", settings={"lock_wait_seconds": 30.0}) as second:
                 second.begin_transaction()
                 found.append(positions(second))
                 second.write(b'{"id": 2}')
                 second.commit_transaction(positions={"a": 2})
 
-        thread = threading.Thread(target=wait_and_go_on)
+        thread = threading.Thread(target=wait_and_resume)
         thread.start()
         time.sleep(0.5)
         first.commit_transaction(positions={"a": 1})

@@ -197,16 +197,16 @@ def test_a_forked_child_opens_its_own_connections(ms: EmbeddedMetastoreClient) -
 def test_a_child_forked_while_another_thread_is_inside_a_call_works(ms: EmbeddedMetastoreClient) -> None:
     inside, forked = threading.Event(), threading.Event()
 
-    def stay(session: Session) -> None:
+    def wait_inside(session: Session) -> None:
         inside.set()
         forked.wait(30)
 
     with ThreadPoolExecutor(1) as pool:
-        staying = pool.submit(ms._context.sessions.run, stay)
+        waiting = pool.submit(ms._context.sessions.run, wait_inside)
         assert inside.wait(30)
         child = in_child(lambda: ms.get_valid_txns().high_water_mark == 0)
         forked.set()
-        staying.result(timeout=30)
+        waiting.result(timeout=30)
     assert child == 0
 
 
