@@ -44,7 +44,7 @@ def row(i: int) -> bytes:
 
 
 class ContendedMetastore(AnswerLost):
-    """Where somebody else has the table until a moment after the writer was told to wait for it."""
+    """A metastore where another client holds the table until shortly after the writer starts to wait for it."""
 
     def hold_exclusive_lock(self, table: TableName) -> None:
         (self._other,) = self._client.open_txns(1, agent_info="in the way")

@@ -54,14 +54,14 @@ def start(address: Address, warehouse: Path, crash: CrashPoint | None = None) ->
 
 
 def run(address: Address, warehouse: Path, crash: CrashPoint | None = None) -> tuple[int, list[int], str]:
-    """Exit code, the positions that it was told are committed, and its error output."""
+    """Exit code, the positions that it reported as committed, and its error output."""
     child = start(address, warehouse, crash)
     out, err = child.communicate(timeout=120)
     return child.returncode, [int(line.split()[1]) for line in out.splitlines()], err
 
 
 def wait_until_timed_out(client: MetastoreClient) -> None:
-    """A server sees to that itself; of embedded metastores, whoever uses one."""
+    """A server does that itself. For an embedded metastore, its clients do."""
     deadline = time.monotonic() + 60
     while client.get_valid_txns().open:
         assert time.monotonic() < deadline, "the transaction is still open"

@@ -1,4 +1,4 @@
-"""Real Hive as a judge: one process a version, asked in HiveQL and through Hive's own ACID reader."""
+"""Real Hive as the reference: one process per version, queried in HiveQL and through Hive's ACID reader."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Split(NamedTuple):
 
 
 class RealHive(Judge):
-    """Hive in a process of its own, of the version of `metastore`, with scratch files and its log in `home`.
+    """Hive in a separate process, of the version of `metastore`, with scratch files and its log in `home`.
 
     A cell arrives as Python's value: int, float, str, bool, None, bytes, `Decimal`, `date`, `datetime` (a
     timestamp finer than a microsecond stays Hive's text), an array as list, a map and a struct as dict.
@@ -191,7 +191,7 @@ def _cell(cell: Any) -> Any:
 
 def _timestamp(text: str) -> datetime | str:
     if len(text.partition(".")[2]) > 6:
-        return text  # Python would cut it to microseconds without a word
+        return text  # Python would silently cut it to microseconds
     return datetime.fromisoformat(text)
 
 

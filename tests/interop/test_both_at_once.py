@@ -60,7 +60,7 @@ def batches(client: MetastoreClient, name: str) -> Counter[int]:
 
 
 class InBackground(abc.ABC):
-    """Runs in a thread of its own until it is told to stop."""
+    """Runs in a separate thread until it is stopped."""
 
     def __init__(self) -> None:
         self._stop = threading.Event()
@@ -205,7 +205,7 @@ def test_an_overwrite_waits_for_our_lock_until_we_have_committed(
 def test_a_truncate_of_hive_4_that_does_not_wait_is_noticed_before_our_commit(hive401: RealHive) -> None:
     with hi.connect_metastore(hive401.metastore.uri) as client:
         client.create_database("truncated")
-        for point in UNDER_LOCK[1:]:  # until the first the transaction is begun anew
+        for point in UNDER_LOCK[1:]:  # the transaction is begun again until the first one
             name = create(hive401, client, f"truncated.{point}")
             hi.append(client, name, rows(FIRST))
             truncate = functools.partial(hive401.sql, f"truncate table {name}")

@@ -1,4 +1,4 @@
-"""A row of ours lies in the bucket that Hive gives it: beside Hive's own table of the same rows, and by TABLESAMPLE.
+"""Rows are in the bucket that Hive assigns: compared with Hive's own table of the same rows, and by TABLESAMPLE.
 
 Bucket joins and bucket pruning rest on that alone. Hive plans them for ACID tables on Tez only, which has no part
 here: on MapReduce it counts the folders of deltas as files of buckets, and declines.

@@ -1,4 +1,4 @@
-"""Sinks that stop at a named fault point until they are told to go on."""
+"""Sinks that stop at a named fault point until they are released."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _thread = threading.local()
 
 
 class HeldSink(HiveSink):
-    """Stops in batch `batch_id`, or in each, the first time that it comes to `point`: see `Streams.let_go`.
+    """Stops in batch `batch_id`, or in each, the first time that it comes to `point`: see `Streams.release`.
 
     Prints "held <table> <point> <batch>" there. Each batch runs on one thread, so several sinks of a process are held
     each at a point of its own.

@@ -1,4 +1,4 @@
-"""Streaming queries from one input into several tables, run by a driver of their own or in this process."""
+"""Streaming queries from one input into several tables, run by a separate driver or in this process."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Streams:
 
     @property
     def resume_file(self) -> Path:
-        """Held queries go on when this is a file, or `go-on-<batch>`."""
+        """Held queries continue once this file, or this name with `-<batch>`, exists."""
         return self.folder / "go-on"
 
     def drive(
@@ -105,7 +105,7 @@ class Streams:
                 driver.wait_for(f"held {stream.table} {stream.point} {stream.batch_id}", 300)
 
     def release(self, batch_id: int | None = None) -> None:
-        """What is held goes on; with `batch_id`, what is held in that batch."""
+        """Let held queries continue; with `batch_id`, those held in that batch."""
         file = self.resume_file
         sign = file if batch_id is None else file.with_name(f"{file.name}-{batch_id}")
         sign.touch()

@@ -228,7 +228,7 @@ def test_a_job_that_fails_leaves_nothing_and_the_next_attempt_writes_every_row(
 
 
 def slowly(resume_file: Path) -> Callable[[Any], Iterator[pa.RecordBatch]]:
-    """Fails in the task of row 0 at once; the others come to their end when `resume_file` is a file."""
+    """Fails in the task of row 0 at once; the others finish once `resume_file` exists."""
 
     def run(batches: Any) -> Iterator[pa.RecordBatch]:
 

@@ -20,14 +20,14 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.one_embedded
 
-#: What Spark looks for in the text of an error, to tell a stopped query from a failed one.
+#: What Spark looks for in the text of an error, to distinguish a stopped query from a failed one.
 INTERRUPTED = re.compile(
     r"py4j\.protocol\.Py4JJavaError: An error occurred while calling((.|\r\n|\r|\n)*)java\.lang\.InterruptedException"
 )
 
 
 class RecordingSink(HiveSink):
-    """Keeps what py4j tells Spark of an error."""
+    """Keeps the text by which py4j reports an error to Spark."""
 
     error: Exception | None = None
     traceback_text = ""

@@ -1,4 +1,4 @@
-"""Two drivers on one checkpoint: live ones, and one that was taken for dead and wakes up late."""
+"""Two drivers on one checkpoint: both alive, and one that counted as dead and resumes late."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_second_driver_on_a_checkpoint_is_refused_or_waits_and_every_row_is_th
 
 
 def line_starting_with(out: str, prefix: str) -> str:
-    """The one line that begins so."""
+    """The only line of the output with this prefix."""
     [line] = [line for line in out.splitlines() if line.startswith(prefix)]
     return line
 

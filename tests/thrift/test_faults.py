@@ -1,4 +1,4 @@
-"""Each call of a transaction is broken in each way: afterwards rows are what the caller was told.
+"""Each call of a transaction is broken in each way: afterwards the rows match the reported outcome.
 
 Heartbeats of ranges, which come with time, are broken in `test_heartbeat_outages.py`.
 """
@@ -100,7 +100,7 @@ def test_a_broken_call_loses_and_duplicates_nothing(
 
 
 def stream_until_known(client: MetastoreClient, proxy: FaultyProxy, number: int, call: str, fault: Fault) -> None:
-    """One row, once: after an error the sink's progress says whether it is there, as a pipeline asks it."""
+    """One row, once: after an error the sink's progress says whether it is there, as a pipeline would check it."""
     for attempt in range(TRIES):
         connection = connect(client, sink="numbers", sources=["a"])
         if attempt == 0:

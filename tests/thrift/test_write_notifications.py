@@ -1,4 +1,4 @@
-"""A server with event listeners is told of every file before the commit; one without is not asked twice."""
+"""A server with event listeners is notified of every file before the commit; without listeners it is not."""
 
 from __future__ import annotations
 

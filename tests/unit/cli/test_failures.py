@@ -1,4 +1,4 @@
-"""Every failure is told in one line, without a traceback and without a password."""
+"""Every failure is reported in one line, without a traceback and without a password."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_a_metastore_remembers_its_warehouse(sqlite_uri: str, tmp_path: Path) ->
 
 
 def test_connecting_does_not_create_a_missing_warehouse(sqlite_uri: str, tmp_path: Path) -> None:
-    """Its disk may not be mounted: what is written below the mount point would be lost from sight."""
+    """Its disk may not be mounted: files written below the mount point would be hidden later."""
     connect_metastore(sqlite_uri, create=True).close()
     (tmp_path / "warehouse").rmdir()
     connect_metastore(sqlite_uri, create=True).close()

@@ -1,4 +1,4 @@
-"""Heartbeats keep our own transactions alive, nobody else's, and tell the owner what was lost."""
+"""Heartbeats keep only our own transactions alive, and the owner learns of lost ones."""
 
 from __future__ import annotations
 

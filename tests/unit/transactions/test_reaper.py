@@ -1,4 +1,4 @@
-"""What nobody closed is ended, and never on the thread that happens to collect it."""
+"""Objects that nobody closed are ended, but never on the thread that happens to collect them."""
 
 from __future__ import annotations
 

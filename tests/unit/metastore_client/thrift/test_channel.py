@@ -79,7 +79,7 @@ def test_calls_of_one_thread_use_one_connection(wires: type[FakeWire]) -> None:
 
 
 def test_calls_of_two_threads_at_once_use_two(wires: type[FakeWire]) -> None:
-    """On one they mixed up their answers."""
+    """With one connection they mixed up their responses."""
     channel, both = made(), threading.Barrier(2)
     wires.during = lambda name: None if name == "later" else both.wait(30)
     with ThreadPoolExecutor(2) as pool:
@@ -88,7 +88,7 @@ def test_calls_of_two_threads_at_once_use_two(wires: type[FakeWire]) -> None:
 
 
 def test_a_call_made_inside_another_call_uses_its_own_connection(wires: type[FakeWire]) -> None:
-    """A finaliser may run at any moment, also while a call is under way."""
+    """A finalizer may run at any moment, also during a call."""
     channel, inner = made(), []
     wires.during = lambda name: inner.append(call(channel, "inner")) if name == "outer" else None
     assert call(channel, "outer") == 0

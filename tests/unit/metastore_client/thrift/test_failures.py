@@ -1,4 +1,4 @@
-"""What a server says becomes one of our errors, however it is wrapped."""
+"""An exception of a server becomes one of our errors, however it is wrapped."""
 
 from __future__ import annotations
 

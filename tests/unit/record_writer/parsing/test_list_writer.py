@@ -1,4 +1,4 @@
-"""A writer of a user's own needs one method."""
+"""A custom writer needs one method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of the Spark room, and that pyspark is loaded with them and not before."""
+"""The names of the Spark package, and that pyspark is loaded with them and not before."""
 
 from __future__ import annotations
 
