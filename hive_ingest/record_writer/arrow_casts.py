@@ -25,7 +25,7 @@ Cast = Callable[[pa.Array], pa.Array]
 FieldRule = Callable[[str], None]
 
 _TEXT: Final = (pat.is_string, pat.is_large_string, pat.is_string_view)
-_TAKES: Final[dict[str, tuple[Callable[[pa.DataType], bool], ...]]] = {
+_ACCEPTED: Final[dict[str, tuple[Callable[[pa.DataType], bool], ...]]] = {
     "boolean": (pat.is_boolean,),
     **dict.fromkeys(strict_arrays.INTEGERS, (pat.is_integer,)),
     "float": (pat.is_floating, pat.is_integer),
@@ -70,7 +70,7 @@ class Casts:
             return lambda array: inner(pc.run_end_decode(array))
         if type_.children:
             return self._nested(source, type_, path)
-        if not any(takes(source) for takes in _TAKES[type_.kind]):
+        if not any(accepts(source) for accepts in _ACCEPTED[type_.kind]):
             raise _refused(source, type_)
         if pat.is_timestamp(source) and source.tz is not None:
             return self._instant_cast(source, type_)

@@ -19,7 +19,7 @@ import pyarrow.json as pa_json
 
 from hive_ingest.record_writer.bad_records import Doubt
 from hive_ingest.record_writer.json_records import BinaryFormat, UnknownFields
-from hive_ingest.record_writer.json_shapes import Shape, UnknownGuard, UnknownKey, learn
+from hive_ingest.record_writer.json_shapes import Shape, UnknownGuard, UnknownKey, sample_shape
 from hive_ingest.record_writer.json_wire import can_be_read, from_wire, wire_fields
 from hive_ingest.record_writer.text_blocks import CARRIAGE_RETURN, NEWLINE, TextBlock
 from hive_ingest.schema import HiveType
@@ -80,12 +80,12 @@ class JsonBlocks:
         """The last shape that matched, then those of a sample of this block."""
         last = self._shape
         yield last
-        learned, _ = learn(_sample(block), self._columns)
-        if not learned.skips_unknown and learned != last:
-            yield learned
-        learned = replace(learned, skips_unknown=True)
-        if self._may_skip_unknown and learned != last:
-            yield learned
+        sampled, _ = sample_shape(_sample(block), self._columns)
+        if not sampled.skips_unknown and sampled != last:
+            yield sampled
+        sampled = replace(sampled, skips_unknown=True)
+        if self._may_skip_unknown and sampled != last:
+            yield sampled
 
     def _read(self, block: TextBlock, shape: Shape) -> ParsedBlock:
         if shape.skips_unknown:
@@ -98,7 +98,7 @@ class JsonBlocks:
             for column, (_, type_) in zip(table.columns, self._columns, strict=True)
         ]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        unknown = learn(_sample(block), self._columns)[1] if shape.skips_unknown else frozenset()
+        unknown = sample_shape(_sample(block), self._columns)[1] if shape.skips_unknown else frozenset()
         return ParsedBlock(batch, self._matched(batch, block.lines, shape), unknown)
 
     def _read_lines(self, lines: bytes, shape: Shape) -> pa.Table:

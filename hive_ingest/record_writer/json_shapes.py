@@ -41,7 +41,7 @@ class Shape:
         return self.spelling.get(path, path[-1])
 
 
-def learn(records: Iterable[bytes], fields: Any) -> tuple[Shape, frozenset[str]]:
+def sample_shape(records: Iterable[bytes], fields: Any) -> tuple[Shape, frozenset[str]]:
     """The shape of a sample, and its unknown fields (dotted, in lower case).
 
     Raises:

@@ -161,7 +161,7 @@ class TextRecordWriter:
             return self._drain_if_ready()
         if isinstance(records, Iterable):
             return self._write_items(records)
-        raise self._cannot_take(records)
+        raise self._not_accepted(records)
 
     def _drain_if_ready(self) -> Iterator[TextBlock]:
         return self.drain() if self._missing_bytes <= 0 else iter(())
@@ -196,7 +196,7 @@ class TextRecordWriter:
         if text is None:
             text = self._item_bytes(item)
         if text is None:
-            raise self._cannot_take(item)
+            raise self._not_accepted(item)
         return text
 
     def _item_bytes(self, item: object) -> bytes | None:
@@ -316,7 +316,7 @@ class TextRecordWriter:
             byte_offset=byte_offset,
         )
 
-    def _cannot_take(self, records: object) -> SerializationError:
+    def _not_accepted(self, records: object) -> SerializationError:
         return SerializationError(
             f"{type(self).__name__} does not accept a {type(records).__name__}: write bytes, str, a file opened for "
             "reading, a path, or an iterable of records",

@@ -17,7 +17,7 @@ import tenacity
 
 from hive_ingest.errors import ConnectionMisuse, MetastoreError, MetastoreUnavailable, StreamingError
 from hive_ingest.metastore_client.thrift.addresses import Address
-from hive_ingest.metastore_client.thrift.failures import HungUp, NoAnswer
+from hive_ingest.metastore_client.thrift.failures import ConnectionClosed, NoResponse
 from hive_ingest.metastore_client.thrift.options import ThriftOptions
 from hive_ingest.metastore_client.thrift.versions import ServerVersion, parse_version
 from hive_ingest.metastore_client.thrift.wire import Wire
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 2.0
 #: How often a server may close the connection during one call before the call counts as failed in the server.
-_HANG_UPS = 3
+_MAX_CLOSED_CONNECTIONS = 3
 
 
 #: Idle connections that are kept open. Concurrent calls open further ones, which are closed afterwards.
@@ -53,7 +53,7 @@ class Channel:
     @property
     def version(self) -> ServerVersion:
         """The version of the connected server. Connects if necessary."""
-        self._give_back(self._take(self.options.retry_seconds, self.options.connect_timeout_seconds))
+        self._release(self._take(self.options.retry_seconds, self.options.connect_timeout_seconds))
         assert self._version is not None
         return self._version
 
@@ -73,17 +73,18 @@ class Channel:
         retry = self.options.retry_seconds if retry_seconds is None else retry_seconds
         if not is_repeatable:
             return self._once(name, arguments, timeout, retry)
-        hang_ups = 0
+        times_closed = 0
 
         def attempt() -> Any:
-            nonlocal hang_ups
+            nonlocal times_closed
             try:
                 return self._once(name, arguments, timeout, 0)
-            except HungUp as error:
-                hang_ups += 1
-                if hang_ups == _HANG_UPS and self._version is not None and self._version.hangs_up_on_errors:
+            except ConnectionClosed as error:
+                times_closed += 1
+                version = self._version
+                if times_closed == _MAX_CLOSED_CONNECTIONS and version and version.closes_connection_on_errors:
                     raise MetastoreError(
-                        f"the metastore closed the connection {hang_ups} times on {name}: Hive 3 does so when a "
+                        f"the metastore closed the connection {times_closed} times on {name}: Hive 3 does so when a "
                         "call fails inside it, so see its log"
                     ) from error
                 raise
@@ -94,16 +95,16 @@ class Channel:
         wire = self._take(retry_seconds, min(timeout_seconds, self.options.connect_timeout_seconds))
         try:
             answer = wire.call(name, arguments, timeout_seconds)
-        except NoAnswer:
+        except NoResponse:
             wire.close()
             raise
         except StreamingError:
-            self._give_back(wire)  # a response arrived, so the connection is still usable
+            self._release(wire)  # a response arrived, so the connection is still usable
             raise
         except BaseException:
             wire.close()  # interrupted: the response would be taken for that of the next call
             raise
-        self._give_back(wire)
+        self._release(wire)
         return answer
 
     # -- connecting --------------------------------------------------------------------------------
@@ -129,7 +130,7 @@ class Channel:
         except IndexError:
             return None
 
-    def _give_back(self, wire: Wire) -> None:
+    def _release(self, wire: Wire) -> None:
         if len(self._idle) >= _IDLE_WIRES:
             wire.close()
             return

@@ -41,11 +41,11 @@ class ServerFailed(MetastoreError):
     """The server reported that the call failed inside it, so nothing of the call is still running."""
 
 
-class NoAnswer(MetastoreUnavailable):
+class NoResponse(MetastoreUnavailable):
     """The call was sent and no response came: whether it took effect is unknown."""
 
 
-class HungUp(NoAnswer):
+class ConnectionClosed(NoResponse):
     """The connection ended before the response."""
 
 

@@ -18,7 +18,7 @@ from hive_ingest.errors import (
 )
 from hive_ingest.identity import this_host
 from hive_ingest.metastore_client.thrift.convert import to_txn_info, to_valid_txns, to_valid_write_ids
-from hive_ingest.metastore_client.thrift.failures import NoAnswer, ServerFailed
+from hive_ingest.metastore_client.thrift.failures import NoResponse, ServerFailed
 from hive_ingest.metastore_client.thrift.idl import idl
 from hive_ingest.metastore_client.thrift.part import Part
 from hive_ingest.model import (
@@ -201,7 +201,7 @@ class Transactions(Part):
         request = idl().AbortTxnRequest(txnid=txn_id)
         try:
             self._channel.call("abort_txn", request, is_repeatable=False)
-        except NoAnswer:
+        except NoResponse:
             # Repeated here: once it is aborted, Hive may forget it before the second call.
             try:
                 self._channel.call("abort_txn", request, is_repeatable=True)

@@ -72,7 +72,7 @@ class ServerVersion:
         return self.major >= 4
 
     @property
-    def hangs_up_on_errors(self) -> bool:
+    def closes_connection_on_errors(self) -> bool:
         """An unexpected exception in the server ends the connection instead of being reported."""
         return self.major < 4
 

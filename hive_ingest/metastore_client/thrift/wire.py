@@ -15,7 +15,7 @@ from thriftpy2.transport import TCyBufferedTransportFactory, TSocket, TTransport
 
 from hive_ingest.errors import ConfigurationError, MetastoreError, MetastoreUnavailable
 from hive_ingest.metastore_client.thrift.addresses import Address
-from hive_ingest.metastore_client.thrift.failures import HungUp, NoAnswer, server_error
+from hive_ingest.metastore_client.thrift.failures import ConnectionClosed, NoResponse, server_error
 from hive_ingest.metastore_client.thrift.idl import idl
 from hive_ingest.metastore_client.thrift.kerberos import Gssapi
 from hive_ingest.metastore_client.thrift.options import ThriftOptions
@@ -59,13 +59,13 @@ class Wire:
         try:
             return getattr(self._client, name)(*arguments)
         except TTransportException as error:
-            raise HungUp(f"{self.address} closed the connection during {name}") from error
+            raise ConnectionClosed(f"{self.address} closed the connection during {name}") from error
         except TimeoutError as error:
-            raise NoAnswer(f"{self.address} did not respond to {name} within {timeout_seconds:g} s") from error
+            raise NoResponse(f"{self.address} did not respond to {name} within {timeout_seconds:g} s") from error
         except OSError as error:
-            raise HungUp(f"the connection to {self.address} broke during {name}: {error}") from error
+            raise ConnectionClosed(f"the connection to {self.address} broke during {name}: {error}") from error
         except (ProtocolError, TProtocolException) as error:
-            raise NoAnswer(f"the response of {self.address} to {name} is not Thrift: {error}") from error
+            raise NoResponse(f"the response of {self.address} to {name} is not Thrift: {error}") from error
         except TException as error:
             raise server_error(name, str(self.address), error) from error
 

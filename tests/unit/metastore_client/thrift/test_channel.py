@@ -14,7 +14,7 @@ from hive_ingest.errors import ConnectionMisuse, MetastoreUnavailable, NoSuchObj
 from hive_ingest.metastore_client.thrift.addresses import Address
 from hive_ingest.metastore_client.thrift.channel import Channel
 from hive_ingest.metastore_client.thrift.client import ThriftMetastoreClient
-from hive_ingest.metastore_client.thrift.failures import NoAnswer
+from hive_ingest.metastore_client.thrift.failures import NoResponse
 from hive_ingest.metastore_client.thrift.options import ThriftOptions
 from hive_ingest.metastore_client.thrift.part import Context
 from hive_ingest.metastore_client.thrift.wire import Wire
@@ -110,7 +110,7 @@ def test_a_connection_whose_response_was_lost_is_not_reused(wires: type[FakeWire
 
     def lose(name: str) -> None:
         if name == "lost":
-            raise NoAnswer("gone")
+            raise NoResponse("gone")
         if name == "refused":
             raise NoSuchObject("no such table")
 

@@ -166,7 +166,7 @@ def test_spellings_learned_in_one_block_serve_the_next(monkeypatch):
     schema = schema_of(id="int", user="string")
     writer = StrictJsonWriter()
     parse_all(writer, schema, lines(50, '{"ID":%d,"USER":"u"}'))
-    monkeypatch.setattr(json_blocks, "learn", None)
+    monkeypatch.setattr(json_blocks, "sample_shape", None)
     (block,) = blocks_of(writer, lines(50, '{"ID":%d,"USER":"u"}'))
     assert writer.parse(block).batch["id"].to_pylist() == list(range(50))
 
