@@ -79,7 +79,7 @@ class DelimitedBlocks:
         try:
             return pa_csv.read_csv(
                 pa.BufferReader(text),
-                # One chunk, one thread: blocks are parsed in parallel.
+                # One chunk and one thread, because blocks are parsed in parallel.
                 read_options=pa_csv.ReadOptions(
                     use_threads=False, block_size=len(text) + 1, column_names=[*names, *further]
                 ),
