@@ -137,7 +137,7 @@ def test_a_commit_after_a_heartbeat_has_found_the_transaction_gone_leaves_it_abo
         conn.write(b'{"id": 1}')
         assert conn.txn_id is not None
         ms.abort_txn(conn.txn_id)
-        conn._context.heartbeater._beat(ms)
+        conn._context.heartbeater._send_heartbeat(ms)
         with pytest.raises(TxnAborted, match=f"transaction {conn.txn_id} is gone"):
             conn.commit_transaction()
         assert conn.state is TransactionState.ABORTED
