@@ -10,6 +10,7 @@ from typing import Self
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client.embedded.backends import backend_for
 from hive_ingest.metastore_client.embedded.commits import Commits
+from hive_ingest.metastore_client.embedded.compactions import Compactions
 from hive_ingest.metastore_client.embedded.context import Context
 from hive_ingest.metastore_client.embedded.databases import Databases, default_location
 from hive_ingest.metastore_client.embedded.folders import make_folders
@@ -42,6 +43,7 @@ class EmbeddedMetastoreClient:
         self._transactions = Transactions(context, self._housekeeping.run_if_due)
         self._commits = Commits(context)
         self._snapshots = Snapshots(context)
+        self._compactions = Compactions(context)
         self._write_ids = WriteIds(context, self._snapshots)
         self._locks = Locks(context, self._transactions, self._housekeeping)
         self._databases = Databases(context, self._locks)
@@ -91,6 +93,39 @@ class EmbeddedMetastoreClient:
     heartbeat = by("_locks", Locks.heartbeat)
     show_locks = by("_locks", Locks.show_locks)
     run_housekeeping = by("_housekeeping", Housekeeping.run)
+
+    # -- the compaction queue ----------------------------------------------------------------------
+
+    compact = by("_compactions", Compactions.compact)
+    show_compactions = by("_compactions", Compactions.show_compactions)
+    get_latest_committed_compactions = by("_compactions", Compactions.get_latest_committed_compactions)
+    find_next_compact = by("_compactions", Compactions.find_next_compact)
+    update_compactor_state = by("_compactions", Compactions.update_compactor_state)
+    set_hadoop_job_id = by("_compactions", Compactions.set_hadoop_job_id)
+    mark_compacted = by("_compactions", Compactions.mark_compacted)
+    mark_failed = by("_compactions", Compactions.mark_failed)
+    mark_refused = by("_compactions", Compactions.mark_refused)
+    revoke_from_local_workers = by("_compactions", Compactions.revoke_from_local_workers)
+    revoke_timed_out_workers = by("_compactions", Compactions.revoke_timed_out_workers)
+    find_potential_compactions = by("_compactions", Compactions.find_potential_compactions)
+    check_failed_compactions = by("_compactions", Compactions.check_failed_compactions)
+    find_min_open_txn_id_for_cleaner = by("_compactions", Compactions.find_min_open_txn_id_for_cleaner)
+    find_ready_to_clean = by("_compactions", Compactions.find_ready_to_clean)
+    find_ready_to_clean_aborts = by("_compactions", Compactions.find_ready_to_clean_aborts)
+    mark_cleaner_start = by("_compactions", Compactions.mark_cleaner_start)
+    set_cleaner_retry_retention = by("_compactions", Compactions.set_cleaner_retry_retention)
+    mark_cleaned = by("_compactions", Compactions.mark_cleaned)
+    purge_completed_compactions = by("_compactions", Compactions.purge_completed_compactions)
+
+    @property
+    def runs_compactions(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def has_own_cleaner(self) -> bool:
+        """False: whoever runs a compactor cleans."""
+        return False
 
     # -- about itself ------------------------------------------------------------------------------
 

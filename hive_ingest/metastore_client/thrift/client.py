@@ -10,6 +10,7 @@ from typing import Any, Self
 from hive_ingest.metastore_client.forwarding import by
 from hive_ingest.metastore_client.thrift.addresses import parse_addresses
 from hive_ingest.metastore_client.thrift.channel import Channel
+from hive_ingest.metastore_client.thrift.compactions import Compactions
 from hive_ingest.metastore_client.thrift.databases import Databases
 from hive_ingest.metastore_client.thrift.locks import Locks
 from hive_ingest.metastore_client.thrift.notifications import Notifications
@@ -30,6 +31,7 @@ class ThriftMetastoreClient:
         self._context = context
         self._transactions = Transactions(context)
         self._notifications = Notifications(context)
+        self._compactions = Compactions(context)
         self._locks = Locks(context, self._transactions)
         self._databases = Databases(context, self._locks)
         self._tables = Tables(context, self._locks, self._databases)
@@ -78,6 +80,39 @@ class ThriftMetastoreClient:
     heartbeat = by("_locks", Locks.heartbeat)
     show_locks = by("_locks", Locks.show_locks)
     add_write_notification_log = by("_notifications", Notifications.add_write_notification_log)
+
+    # -- the compaction queue ----------------------------------------------------------------------
+
+    compact = by("_compactions", Compactions.compact)
+    show_compactions = by("_compactions", Compactions.show_compactions)
+    get_latest_committed_compactions = by("_compactions", Compactions.get_latest_committed_compactions)
+    find_next_compact = by("_compactions", Compactions.find_next_compact)
+    update_compactor_state = by("_compactions", Compactions.update_compactor_state)
+    set_hadoop_job_id = by("_compactions", Compactions.set_hadoop_job_id)
+    mark_compacted = by("_compactions", Compactions.mark_compacted)
+    mark_failed = by("_compactions", Compactions.mark_failed)
+    mark_refused = by("_compactions", Compactions.mark_refused)
+    revoke_from_local_workers = by("_compactions", Compactions.revoke_from_local_workers)
+    revoke_timed_out_workers = by("_compactions", Compactions.revoke_timed_out_workers)
+    find_potential_compactions = by("_compactions", Compactions.find_potential_compactions)
+    check_failed_compactions = by("_compactions", Compactions.check_failed_compactions)
+    find_min_open_txn_id_for_cleaner = by("_compactions", Compactions.find_min_open_txn_id_for_cleaner)
+    find_ready_to_clean = by("_compactions", Compactions.find_ready_to_clean)
+    find_ready_to_clean_aborts = by("_compactions", Compactions.find_ready_to_clean_aborts)
+    mark_cleaner_start = by("_compactions", Compactions.mark_cleaner_start)
+    set_cleaner_retry_retention = by("_compactions", Compactions.set_cleaner_retry_retention)
+    mark_cleaned = by("_compactions", Compactions.mark_cleaned)
+    purge_completed_compactions = by("_compactions", Compactions.purge_completed_compactions)
+
+    @property
+    def runs_compactions(self) -> bool:
+        """True from version 4 on, whose queue a worker outside the server can serve too."""
+        return self._compactions.runs_compactions
+
+    @property
+    def has_own_cleaner(self) -> bool:
+        """True: the server's initiator, cleaner and housekeeping are its own."""
+        return True
 
     @property
     def wants_write_notifications(self) -> bool:
