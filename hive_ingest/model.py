@@ -371,6 +371,19 @@ class CompactionResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class AbortedComponent:
+    """A table or partition that an aborted transaction may have written (a row of TXN_COMPONENTS).
+
+    Its files are those of `write_id`. Those of a compaction end with `_v<txn_id>`, and `write_id` is only the highest
+    one that it read.
+    """
+
+    txn_id: TxnId
+    write_id: WriteId | None
+    is_compaction: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CompactionCandidate:
     """A table or partition that may need a compaction, as the metastore can tell without looking at its files."""
 

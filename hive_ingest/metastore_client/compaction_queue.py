@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from hive_ingest.model import (
+    AbortedComponent,
     CompactionCandidate,
     CompactionInfo,
     CompactionResponse,
@@ -198,6 +199,15 @@ class CompactionQueue(Protocol):
         """
         ...
 
+    def get_aborted_components(
+        self, table: str | TableName, partition_name: str | None = None, *, up_to: WriteId | None = None
+    ) -> list[AbortedComponent]:
+        """What aborted transactions may have left in the folder, with write ids up to `up_to`.
+
+        No snapshot ever shows it, so it may be removed at any time.
+        """
+        ...
+
     def mark_cleaner_start(self, info: CompactionInfo) -> None:
         """Shown by SHOW COMPACTIONS. Raises NoSuchCompaction."""
         ...
@@ -206,15 +216,18 @@ class CompactionQueue(Protocol):
         """Something could not be removed (`info.error_message`): find it again only after `retention_seconds`."""
         ...
 
-    def mark_cleaned(self, info: CompactionInfo, *, removed_aborts: Collection[WriteId] | None = None) -> None:
+    def mark_cleaned(self, info: CompactionInfo, *, removed_txn_ids: Collection[TxnId] | None = None) -> None:
         """Move it to the history, and forget what was written up to its highest write id.
 
         Aborted transactions are forgotten here too, so their files must be gone.
 
         Args:
             info: What was cleaned.
-            removed_aborts: The aborted write ids whose files are gone. None, of a compaction: all up to its highest
-                write id.
+            removed_txn_ids: The aborted transactions whose files are gone from this table or partition. None: all
+                that wrote up to the compaction's highest write id; in a clean-up of aborts, none.
+
+        Raises:
+            NoSuchCompaction: It is neither ready for cleaning nor cleaned already.
         """
         ...
 

@@ -52,7 +52,7 @@ def failed_too_often(
     retry_seconds: float,
     now_ms: float,
 ) -> bool:
-    """Whether the last `threshold` compactions all failed, the last of them less than `retry_seconds` ago.
+    """Whether the last `threshold` compactions all failed, the last of them less than `retry_seconds` ago (0: ever).
 
     Source: Hive 4's `CheckFailedCompactionsHandler`.
     """
@@ -61,4 +61,5 @@ def failed_too_often(
     if len(last) < threshold or any(info.state is not CompactionState.FAILED for info in last):
         return False
     enqueued_ms = max(info.enqueue_time_ms or 0 for info in last)
-    return not 0 < enqueued_ms + retry_seconds * 1000 < now_ms
+    is_to_be_retried = retry_seconds > 0 and enqueued_ms + retry_seconds * 1000 < now_ms
+    return not is_to_be_retried

@@ -10,7 +10,9 @@ from typing import Self
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client.embedded.backends import backend_for
 from hive_ingest.metastore_client.embedded.commits import Commits
-from hive_ingest.metastore_client.embedded.compactions import Compactions
+from hive_ingest.metastore_client.embedded.compaction_cleaning import CompactionCleaning
+from hive_ingest.metastore_client.embedded.compaction_history import CompactionHistory
+from hive_ingest.metastore_client.embedded.compaction_queue import CompactionQueue
 from hive_ingest.metastore_client.embedded.context import Context
 from hive_ingest.metastore_client.embedded.databases import Databases, default_location
 from hive_ingest.metastore_client.embedded.folders import make_folders
@@ -43,7 +45,9 @@ class EmbeddedMetastoreClient:
         self._transactions = Transactions(context, self._housekeeping.run_if_due)
         self._commits = Commits(context)
         self._snapshots = Snapshots(context)
-        self._compactions = Compactions(context)
+        self._compaction_queue = CompactionQueue(context)
+        self._compaction_history = CompactionHistory(context)
+        self._compaction_cleaning = CompactionCleaning(context, self._housekeeping.forget_and_prune)
         self._write_ids = WriteIds(context, self._snapshots)
         self._locks = Locks(context, self._transactions, self._housekeeping)
         self._databases = Databases(context, self._locks)
@@ -96,26 +100,27 @@ class EmbeddedMetastoreClient:
 
     # -- the compaction queue ----------------------------------------------------------------------
 
-    compact = by("_compactions", Compactions.compact)
-    show_compactions = by("_compactions", Compactions.show_compactions)
-    get_latest_committed_compactions = by("_compactions", Compactions.get_latest_committed_compactions)
-    find_next_compact = by("_compactions", Compactions.find_next_compact)
-    update_compactor_state = by("_compactions", Compactions.update_compactor_state)
-    set_hadoop_job_id = by("_compactions", Compactions.set_hadoop_job_id)
-    mark_compacted = by("_compactions", Compactions.mark_compacted)
-    mark_failed = by("_compactions", Compactions.mark_failed)
-    mark_refused = by("_compactions", Compactions.mark_refused)
-    revoke_from_local_workers = by("_compactions", Compactions.revoke_from_local_workers)
-    revoke_timed_out_workers = by("_compactions", Compactions.revoke_timed_out_workers)
-    find_potential_compactions = by("_compactions", Compactions.find_potential_compactions)
-    check_failed_compactions = by("_compactions", Compactions.check_failed_compactions)
-    find_min_open_txn_id_for_cleaner = by("_compactions", Compactions.find_min_open_txn_id_for_cleaner)
-    find_ready_to_clean = by("_compactions", Compactions.find_ready_to_clean)
-    find_ready_to_clean_aborts = by("_compactions", Compactions.find_ready_to_clean_aborts)
-    mark_cleaner_start = by("_compactions", Compactions.mark_cleaner_start)
-    set_cleaner_retry_retention = by("_compactions", Compactions.set_cleaner_retry_retention)
-    mark_cleaned = by("_compactions", Compactions.mark_cleaned)
-    purge_completed_compactions = by("_compactions", Compactions.purge_completed_compactions)
+    compact = by("_compaction_queue", CompactionQueue.compact)
+    show_compactions = by("_compaction_queue", CompactionQueue.show_compactions)
+    get_latest_committed_compactions = by("_compaction_queue", CompactionQueue.get_latest_committed_compactions)
+    find_next_compact = by("_compaction_queue", CompactionQueue.find_next_compact)
+    update_compactor_state = by("_compaction_queue", CompactionQueue.update_compactor_state)
+    set_hadoop_job_id = by("_compaction_queue", CompactionQueue.set_hadoop_job_id)
+    mark_compacted = by("_compaction_queue", CompactionQueue.mark_compacted)
+    mark_failed = by("_compaction_queue", CompactionQueue.mark_failed)
+    mark_refused = by("_compaction_queue", CompactionQueue.mark_refused)
+    revoke_from_local_workers = by("_compaction_queue", CompactionQueue.revoke_from_local_workers)
+    revoke_timed_out_workers = by("_compaction_queue", CompactionQueue.revoke_timed_out_workers)
+    find_potential_compactions = by("_compaction_history", CompactionHistory.find_potential_compactions)
+    check_failed_compactions = by("_compaction_history", CompactionHistory.check_failed_compactions)
+    find_min_open_txn_id_for_cleaner = by("_compaction_cleaning", CompactionCleaning.find_min_open_txn_id_for_cleaner)
+    find_ready_to_clean = by("_compaction_cleaning", CompactionCleaning.find_ready_to_clean)
+    find_ready_to_clean_aborts = by("_compaction_cleaning", CompactionCleaning.find_ready_to_clean_aborts)
+    get_aborted_components = by("_compaction_cleaning", CompactionCleaning.get_aborted_components)
+    mark_cleaner_start = by("_compaction_cleaning", CompactionCleaning.mark_cleaner_start)
+    set_cleaner_retry_retention = by("_compaction_cleaning", CompactionCleaning.set_cleaner_retry_retention)
+    mark_cleaned = by("_compaction_cleaning", CompactionCleaning.mark_cleaned)
+    purge_completed_compactions = by("_compaction_history", CompactionHistory.purge_completed_compactions)
 
     @property
     def runs_compactions(self) -> bool:

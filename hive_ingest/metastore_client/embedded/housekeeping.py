@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from hive_ingest.errors import MetastoreUnavailable
 from hive_ingest.identity import this_host
+from hive_ingest.metastore_client.embedded.compaction_history import CompactionHistory
+from hive_ingest.metastore_client.embedded.compaction_queue import CompactionQueue
 from hive_ingest.metastore_client.embedded.context import TIMED_OUT, Context
 from hive_ingest.metastore_client.embedded.sessions import Session
 from hive_ingest.metastore_client.embedded.transactions import release
@@ -94,6 +96,8 @@ class HousekeepingResult:
     forgotten_txns: int = 0
     pruned_write_ids: int = 0
     pruned_write_sets: int = 0
+    revoked_compactions: int = 0
+    purged_compactions: int = 0
 
 
 class Housekeeping:
@@ -101,11 +105,17 @@ class Housekeeping:
 
     def __init__(self, context: Context) -> None:
         self._db, self._options, self._folder_tasks = context.sessions, context.options, context.folder_tasks
+        self._compaction_queue, self._compaction_history = CompactionQueue(context), CompactionHistory(context)
         self._next_look_seconds = 0.0
 
     def run(self) -> HousekeepingResult | None:
         """Keep house now, due or not. None: another process is at it, and holds the lease."""
         return self._keep_house() if self._db.query(_TAKE_LEASE, **self._lease()) else None
+
+    def forget_and_prune(self) -> None:
+        """Forget what is in nobody's way any more, with or without the lease: doing it twice does no harm."""
+        self._forget_txns()
+        self._db.run(_prune_write_ids)
 
     def run_if_due(self) -> None:
         """Cheap when it is not due."""
@@ -136,9 +146,11 @@ class Housekeeping:
                 timed_out_lock_rows=self._db.run(
                     lambda session: session.execute(_TIME_OUT_LOCKS, timeout_ms=self._timeout_ms)
                 ),
+                revoked_compactions=self._compaction_queue.revoke_timed_out_workers(self._options.txn_timeout_seconds),
                 forgotten_txns=self._forget_txns(),
                 pruned_write_ids=self._db.run(_prune_write_ids),
                 pruned_write_sets=self._db.run(_prune_write_set),
+                purged_compactions=self._compaction_history.purge_completed_compactions(),
             )
         finally:
             lease = self._lease()

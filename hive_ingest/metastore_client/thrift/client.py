@@ -99,6 +99,7 @@ class ThriftMetastoreClient:
     find_min_open_txn_id_for_cleaner = by("_compactions", Compactions.find_min_open_txn_id_for_cleaner)
     find_ready_to_clean = by("_compactions", Compactions.find_ready_to_clean)
     find_ready_to_clean_aborts = by("_compactions", Compactions.find_ready_to_clean_aborts)
+    get_aborted_components = by("_compactions", Compactions.get_aborted_components)
     mark_cleaner_start = by("_compactions", Compactions.mark_cleaner_start)
     set_cleaner_retry_retention = by("_compactions", Compactions.set_cleaner_retry_retention)
     mark_cleaned = by("_compactions", Compactions.mark_cleaned)

@@ -22,6 +22,7 @@ from hive_ingest.metastore_client.thrift.convert_compactions import (
 from hive_ingest.metastore_client.thrift.idl import idl
 from hive_ingest.metastore_client.thrift.part import Part
 from hive_ingest.model import (
+    AbortedComponent,
     CompactionCandidate,
     CompactionInfo,
     CompactionResponse,
@@ -147,13 +148,13 @@ class Compactions(Part):
         """Move it to the history as one that was not needed or not possible."""
         self._call_for("mark_refused", info.id, from_compaction_info(info), is_repeatable=False)
 
-    def mark_cleaned(self, info: CompactionInfo, *, removed_aborts: Collection[WriteId] | None = None) -> None:
+    def mark_cleaned(self, info: CompactionInfo, *, removed_txn_ids: Collection[TxnId] | None = None) -> None:
         """Move it to the history; for tests: the server's own cleaner does so.
 
-        Raises UnsupportedFeature with `removed_aborts`, which the call cannot carry.
+        Raises UnsupportedFeature with `removed_txn_ids`, which the call cannot carry.
         """
-        if removed_aborts is not None:
-            raise self._left_to_server("mark_cleaned with removed_aborts", "cleaner")
+        if removed_txn_ids is not None:
+            raise self._left_to_server("mark_cleaned with removed_txn_ids", "cleaner")
         self._call_for("mark_cleaned", info.id, from_compaction_info(info), is_repeatable=False)
 
     def _call_for(self, call: str, compaction_id: int, *arguments: Any, is_repeatable: bool) -> None:
@@ -215,6 +216,12 @@ class Compactions(Part):
     ) -> list[CompactionInfo]:
         """Raises UnsupportedFeature: the server's cleaner does so."""
         raise self._left_to_server("find_ready_to_clean_aborts", "cleaner")
+
+    def get_aborted_components(
+        self, table: str | TableName, partition_name: str | None = None, *, up_to: WriteId | None = None
+    ) -> list[AbortedComponent]:
+        """Raises UnsupportedFeature: the server's cleaner does so."""
+        raise self._left_to_server("get_aborted_components", "cleaner")
 
     def mark_cleaner_start(self, info: CompactionInfo) -> None:
         """Raises UnsupportedFeature: the server's cleaner does so."""
