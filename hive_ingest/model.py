@@ -327,7 +327,7 @@ class CompactionInfo:
         next_txn_id: The first transaction that was opened after the compaction had committed.
         min_open_write_txn_id: Of a clean-up of aborted transactions: the lowest open transaction that writes there.
         retry_retention_ms: How long after `commit_time_ms` the cleaner waits before it tries again.
-        meta_info: What the worker has to say about its result, as text.
+        meta_info: What the worker reports about its result, as text.
     """
 
     id: int

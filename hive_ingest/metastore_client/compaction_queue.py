@@ -29,27 +29,8 @@ FETCH_SIZE = 1_000
 FAILED_THRESHOLD, FAILED_RETRY_SECONDS = 2, 7 * 86_400.0
 
 
-class CompactionQueue(Protocol):
-    """Who compacts what, and what may be cleaned."""
-
-    @property
-    def runs_compactions(self) -> bool:
-        """Whether a worker outside the server can take compactions.
-
-        False for servers of version 3, whose own worker does all of them: the calls of a worker raise
-        UnsupportedFeature.
-        """
-        ...
-
-    @property
-    def has_own_cleaner(self) -> bool:
-        """Whether the server has an initiator and a cleaner of its own, as every real Hive Metastore has.
-
-        Then the calls of an initiator, of a cleaner and of housekeeping raise UnsupportedFeature.
-        """
-        ...
-
-    # -- requests ----------------------------------------------------------------------------------
+class CompactionQueueCalls(Protocol):
+    """Requests, and the workers that take them."""
 
     def compact(
         self,
@@ -83,8 +64,6 @@ class CompactionQueue(Protocol):
             after_id: Only those with a higher id.
         """
         ...
-
-    # -- the worker --------------------------------------------------------------------------------
 
     def find_next_compact(self, worker_id: str, *, worker_version: str = "") -> CompactionInfo | None:
         """Take the oldest request that nobody works on; None if there is none."""
@@ -136,7 +115,9 @@ class CompactionQueue(Protocol):
         """
         ...
 
-    # -- the initiator -----------------------------------------------------------------------------
+
+class CompactionHistoryCalls(Protocol):
+    """What an initiator asks, and the history's length."""
 
     def find_potential_compactions(
         self,
@@ -147,6 +128,9 @@ class CompactionQueue(Protocol):
         limit: int = FETCH_SIZE,
     ) -> list[CompactionCandidate]:
         """Tables and partitions that were written since their last compaction, or have many or old aborts.
+
+        A transaction that ended without naming the partitions that it writes is found with the table's name alone.
+        It wrote nothing there.
 
         Args:
             aborted_threshold: More aborted transactions than this are too many.
@@ -167,10 +151,28 @@ class CompactionQueue(Protocol):
         """Whether the last `threshold` compactions all failed, the last of them less than `retry_seconds` ago."""
         ...
 
-    # -- the cleaner -------------------------------------------------------------------------------
+    def purge_completed_compactions(
+        self,
+        *,
+        succeeded: int = 3,
+        failed: int = 3,
+        did_not_initiate: int = 2,
+        refused: int = 3,
+        timeout_seconds: float = 7 * 86_400.0,
+    ) -> int:
+        """Keep that many of each table's or partition's history, the newest; how many were removed.
+
+        Of those that did not succeed, also the ones that began longer ago than `timeout_seconds` are removed once a
+        later compaction succeeded: any that is major, or a minor one when they are minor too.
+        """
+        ...
+
+
+class CompactionCleaningCalls(Protocol):
+    """What a cleaner may remove, and what it has removed."""
 
     def find_min_open_txn_id_for_cleaner(self) -> TxnId:
-        """The lowest open transaction, or the next one to be opened: what ended below it, nobody needs before it."""
+        """The lowest open transaction, or the next one to be opened where none is open."""
         ...
 
     def find_ready_to_clean(
@@ -231,20 +233,23 @@ class CompactionQueue(Protocol):
         """
         ...
 
-    # -- housekeeping ------------------------------------------------------------------------------
 
-    def purge_completed_compactions(
-        self,
-        *,
-        succeeded: int = 3,
-        failed: int = 3,
-        did_not_initiate: int = 2,
-        refused: int = 3,
-        timeout_seconds: float = 7 * 86_400.0,
-    ) -> int:
-        """Keep that many of each table's or partition's history, the newest; how many were removed.
+class CompactionQueue(CompactionQueueCalls, CompactionHistoryCalls, CompactionCleaningCalls, Protocol):
+    """Who compacts what, and what may be cleaned."""
 
-        Of those that did not succeed, also the ones that began longer ago than `timeout_seconds` are removed once a
-        later compaction succeeded: any that is major, or a minor one when they are minor too.
+    @property
+    def runs_compactions(self) -> bool:
+        """Whether a worker outside the server can take compactions.
+
+        False for servers of version 3, whose own worker does all of them: the calls of a worker raise
+        UnsupportedFeature.
+        """
+        ...
+
+    @property
+    def has_own_cleaner(self) -> bool:
+        """Whether the server has an initiator and a cleaner of its own, as every real Hive Metastore has.
+
+        Then the calls of an initiator, of a cleaner and of housekeeping raise UnsupportedFeature.
         """
         ...

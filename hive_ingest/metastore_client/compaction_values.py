@@ -15,21 +15,31 @@ def to_stringable_map(properties: Mapping[str, str]) -> str | None:
     """As Hive stores them in CQ_TBLPROPERTIES (`StringableMap`): their number, then each text after its length."""
     if not properties:
         return None
-    pairs = "".join(f"{len(key)}:{key}{len(value)}:{value}" for key, value in properties.items())
-    return f"{len(properties)}:{pairs}"
+    texts = (text for pair in properties.items() for text in pair)
+    return f"{len(properties)}:" + "".join(f"{len(_to_java(text))}:{text}" for text in texts)
 
 
 def from_stringable_map(text: str | None) -> dict[str, str]:
     """The properties of a text that Hive, or `to_stringable_map`, made."""
     if not text:
         return {}
-    number, rest = text.split(":", 1)
+    number, rest = _to_java(text).split(":", 1)
     texts = []
     for _ in range(2 * int(number)):
         length, rest = rest.split(":", 1)
-        texts.append(rest[: int(length)])
+        texts.append(_from_java(rest[: int(length)]))
         rest = rest[int(length) :]
     return dict(zip(texts[::2], texts[1::2], strict=True))
+
+
+def _to_java(text: str) -> str:
+    """With two surrogates for each character beyond 16 bits, as Java counts them."""
+    units = text.encode("utf-16-le")
+    return "".join(chr(low | high << 8) for low, high in zip(units[::2], units[1::2], strict=True))
+
+
+def _from_java(text: str) -> str:
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 
 def latest_committed(

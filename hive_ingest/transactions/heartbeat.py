@@ -69,7 +69,7 @@ class Heartbeater:
         self._stop = threading.Event()
         self._last_good: dict[TxnId, float] = {}
         self._thread: threading.Thread | None = None
-        #: Transactions that the metastore reported as gone, and why. Read by the owner before each step.
+        #: Transactions that the metastore reported as gone, and why. Read by the owner before each step; never replaced.
         self.lost: dict[TxnId, str] = {}
 
     def watch(self, txn_ids: Iterable[TxnId]) -> None:

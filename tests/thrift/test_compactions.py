@@ -71,7 +71,7 @@ def compactor_txn(client: MetastoreClient) -> TxnId:
 # -- on every version --------------------------------------------------------------------------------
 
 
-def test_a_request_is_shown_and_a_second_one_is_told_of_it(client: MetastoreClient) -> None:
+def test_a_request_is_shown_and_a_second_one_is_answered_with_it(client: MetastoreClient) -> None:
     first = request(client)
     assert first == CompactionResponse(first.id, INITIATED, accepted=True)
     found = shown(client)

@@ -156,7 +156,7 @@ class CompactionCleaning:
         self._forget_and_prune = forget_and_prune
 
     def find_min_open_txn_id_for_cleaner(self) -> TxnId:
-        """The lowest open transaction, or the next one to be opened: what ended below it, nobody needs before it."""
+        """The lowest open transaction, or the next one to be opened where none is open."""
         return TxnId(self._db.query(_LOWEST_OPEN)[0][0])
 
     def find_ready_to_clean(

@@ -135,7 +135,7 @@ def superfluous(
             succeeded.add((*of, info.type))
             is_out_of_date = False
         else:
-            is_made_good = (*of, CompactionType.MAJOR) in succeeded or (*of, info.type) in succeeded
-            is_out_of_date = is_made_good and (info.start_ms or 0) < oldest_ms
+            is_superseded = (*of, CompactionType.MAJOR) in succeeded or (*of, info.type) in succeeded
+            is_out_of_date = is_superseded and (info.start_ms or 0) < oldest_ms
         if info.state in kept and (seen[(*of, info.state)] > kept[info.state] or is_out_of_date):
             yield info

@@ -69,6 +69,26 @@ _FORGETTABLE = f"""
 """
 _FORGET = "DELETE FROM TXNS WHERE TXN_ID IN ID_LIST(:txn_ids)"
 
+# The lock of a dynamic partition write leaves a row without a partition, which goes when partitions are named, before a
+# file is published. Where it is still there, the transaction wrote nothing into the table.
+_FORGET_UNNAMED_COMMITTED = """
+    DELETE FROM COMPLETED_TXN_COMPONENTS
+    WHERE CTC_PARTITION IS NULL AND CTC_TIMESTAMP < NOW_MS() - :committed_retention_ms
+        AND EXISTS (
+            SELECT 1 FROM TBLS WHERE DB_NAME = CTC_DATABASE AND TBL_NAME = CTC_TABLE AND PARTITION_KEYS <> '[]'
+        )
+"""
+_FORGET_UNNAMED_ABORTED = """
+    DELETE FROM TXN_COMPONENTS
+    WHERE TC_PARTITION IS NULL
+        AND TC_TXNID IN (
+            SELECT TXN_ID FROM TXNS WHERE TXN_STATE = 'a' AND TXN_ENDED < NOW_MS() - :aborted_retention_ms
+        )
+        AND EXISTS (
+            SELECT 1 FROM TBLS WHERE DB_NAME = TC_DATABASE AND TBL_NAME = TC_TABLE AND PARTITION_KEYS <> '[]'
+        )
+"""
+
 # min(Z, A, N): the oldest snapshot's lowest open transaction, the lowest aborted one, the next one.
 _LOWER_BOUND = """
     SELECT min(bound) FROM (
@@ -189,6 +209,12 @@ class Housekeeping:
             ids = [row[0] for row in session.rows(_FORGETTABLE, **retention)]
             return session.execute(_FORGET, txn_ids=ids) if ids else 0
 
+        def forget_unnamed(session: Session) -> None:
+            committed_ms, aborted_ms = retention["committed_retention_ms"], retention["aborted_retention_ms"]
+            session.execute(_FORGET_UNNAMED_COMMITTED, committed_retention_ms=committed_ms)
+            session.execute(_FORGET_UNNAMED_ABORTED, aborted_retention_ms=aborted_ms)
+
+        self._db.run(forget_unnamed)
         forgotten = 0
         while count := self._db.run(work):
             forgotten += count

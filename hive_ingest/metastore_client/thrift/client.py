@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from hive_ingest.metastore_client.forwarding import by
+from hive_ingest.metastore_client.forwarding import ForwardingClient, by
 from hive_ingest.metastore_client.thrift.addresses import parse_addresses
 from hive_ingest.metastore_client.thrift.channel import Channel
 from hive_ingest.metastore_client.thrift.compactions import Compactions
@@ -21,7 +21,7 @@ from hive_ingest.metastore_client.thrift.tables import Tables
 from hive_ingest.metastore_client.thrift.transactions import Transactions
 
 
-class ThriftMetastoreClient:
+class ThriftMetastoreClient(ForwardingClient):
     """One client of a real metastore; made by `connect_metastore`.
 
     Many threads may share it. After a fork the child's calls open connections of their own.
@@ -29,81 +29,17 @@ class ThriftMetastoreClient:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._transactions = Transactions(context)
+        self._transactions = transactions = Transactions(context)
+        self._commits = self._write_ids = self._snapshots = transactions
         self._notifications = Notifications(context)
-        self._compactions = Compactions(context)
-        self._locks = Locks(context, self._transactions)
+        self._compactions = compactions = Compactions(context)
+        self._compaction_queue = self._compaction_history = self._compaction_cleaning = compactions
+        self._locks = Locks(context, transactions)
         self._databases = Databases(context, self._locks)
         self._tables = Tables(context, self._locks, self._databases)
         self._partitions = Partitions(context, self._locks, self._tables)
 
-    # -- the catalog -------------------------------------------------------------------------------
-
-    create_database = by("_databases", Databases.create_database)
-    get_database = by("_databases", Databases.get_database)
-    get_databases = by("_databases", Databases.get_databases)
-    alter_database = by("_databases", Databases.alter_database)
-    drop_database = by("_databases", Databases.drop_database)
-    create_table = by("_tables", Tables.create_table)
-    get_table = by("_tables", Tables.get_table)
-    get_tables = by("_tables", Tables.get_tables)
-    alter_table = by("_tables", Tables.alter_table)
-    add_column = by("_tables", Tables.add_column)
-    drop_table = by("_tables", Tables.drop_table)
-    add_partitions = by("_partitions", Partitions.add_partitions)
-    get_partition = by("_partitions", Partitions.get_partition)
-    get_partitions_by_names = by("_partitions", Partitions.get_partitions_by_names)
-    list_partitions = by("_partitions", Partitions.list_partitions)
-    list_partition_names = by("_partitions", Partitions.list_partition_names)
-    get_partitions_by_filter = by("_partitions", Partitions.get_partitions_by_filter)
-    alter_partition = by("_partitions", Partitions.alter_partition)
-    drop_partition = by("_partitions", Partitions.drop_partition)
-
-    # -- the transaction manager -------------------------------------------------------------------
-
-    open_txns = by("_transactions", Transactions.open_txns)
-    allocate_table_write_ids = by("_transactions", Transactions.allocate_table_write_ids)
-    get_max_allocated_write_id = by("_transactions", Transactions.get_max_allocated_write_id)
-    raise_write_ids = by("_transactions", Transactions.raise_write_ids)
-    add_dynamic_partitions = by("_transactions", Transactions.add_dynamic_partitions)
-    commit_txn = by("_transactions", Transactions.commit_txn)
-    abort_txn = by("_transactions", Transactions.abort_txn)
-    abort_txns = by("_transactions", Transactions.abort_txns)
-    heartbeat_txn_range = by("_transactions", Transactions.heartbeat_txn_range)
-    get_open_txns_info = by("_transactions", Transactions.get_open_txns_info)
-    get_valid_txns = by("_transactions", Transactions.get_valid_txns)
-    get_valid_write_ids = by("_transactions", Transactions.get_valid_write_ids)
-    add_write_ids_to_min_history = by("_transactions", Transactions.add_write_ids_to_min_history)
-    lock = by("_locks", Locks.lock)
-    check_lock = by("_locks", Locks.check_lock)
-    unlock = by("_locks", Locks.unlock)
-    heartbeat = by("_locks", Locks.heartbeat)
-    show_locks = by("_locks", Locks.show_locks)
     add_write_notification_log = by("_notifications", Notifications.add_write_notification_log)
-
-    # -- the compaction queue ----------------------------------------------------------------------
-
-    compact = by("_compactions", Compactions.compact)
-    show_compactions = by("_compactions", Compactions.show_compactions)
-    get_latest_committed_compactions = by("_compactions", Compactions.get_latest_committed_compactions)
-    find_next_compact = by("_compactions", Compactions.find_next_compact)
-    update_compactor_state = by("_compactions", Compactions.update_compactor_state)
-    set_hadoop_job_id = by("_compactions", Compactions.set_hadoop_job_id)
-    mark_compacted = by("_compactions", Compactions.mark_compacted)
-    mark_failed = by("_compactions", Compactions.mark_failed)
-    mark_refused = by("_compactions", Compactions.mark_refused)
-    revoke_from_local_workers = by("_compactions", Compactions.revoke_from_local_workers)
-    revoke_timed_out_workers = by("_compactions", Compactions.revoke_timed_out_workers)
-    find_potential_compactions = by("_compactions", Compactions.find_potential_compactions)
-    check_failed_compactions = by("_compactions", Compactions.check_failed_compactions)
-    find_min_open_txn_id_for_cleaner = by("_compactions", Compactions.find_min_open_txn_id_for_cleaner)
-    find_ready_to_clean = by("_compactions", Compactions.find_ready_to_clean)
-    find_ready_to_clean_aborts = by("_compactions", Compactions.find_ready_to_clean_aborts)
-    get_aborted_components = by("_compactions", Compactions.get_aborted_components)
-    mark_cleaner_start = by("_compactions", Compactions.mark_cleaner_start)
-    set_cleaner_retry_retention = by("_compactions", Compactions.set_cleaner_retry_retention)
-    mark_cleaned = by("_compactions", Compactions.mark_cleaned)
-    purge_completed_compactions = by("_compactions", Compactions.purge_completed_compactions)
 
     @property
     def runs_compactions(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -26,34 +25,15 @@ class Tables(Part):
         super().__init__(context)
         self._locks, self._databases = locks, databases
 
-    def create_table(
-        self,
-        table: str | TableName,
-        *,
-        columns: Mapping[str, str] | Sequence[Column],
-        partition_keys: Mapping[str, str] | Sequence[Column] | None = None,
-        bucket_columns: Sequence[str] = (),
-        num_buckets: int = -1,
-        properties: Mapping[str, str] | None = None,
-        location: str | None = None,
-        owner: str = "",
-        if_not_exists: bool = False,
-    ) -> Table:
+    def create_table(self, table: str | TableName, *, if_not_exists: bool = False, **definition: Any) -> Table:
         """A managed ORC table, transactional unless `properties` say otherwise (`EXTERNAL=TRUE` makes it external).
 
         Raises AlreadyExists, NoSuchObject (the database), InvalidOperation (a column twice, a bad type, bad buckets),
         UnsupportedFeature (a type of Hive that is not supported here).
         """
-        new = new_table(
-            table,
-            columns=columns,
-            partition_keys=partition_keys,
-            bucket_columns=bucket_columns,
-            num_buckets=num_buckets,
-            properties=properties,
-            location=location or "",
-            owner=owner or self._channel.options.effective_user,
-        )
+        new = new_table(table, **definition)
+        if not new.owner:
+            new = dataclasses.replace(new, owner=self._channel.options.effective_user)
         try:
             self._create(from_new_table(new), is_repeatable=if_not_exists)
         except AlreadyExists as error:

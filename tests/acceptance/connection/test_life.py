@@ -230,7 +230,9 @@ def test_a_terminated_command_aborts_its_transaction(
         "def hook(point):\n"
         "    if point == 'after_lock_acquired':\n"
         "        print('locked', flush=True)\n"
-        "        time.sleep(60)\n"
+        # In slices: a signal that comes just before a sleep is handled only after it.
+        "        for _ in range(600):\n"
+        "            time.sleep(0.1)\n"
         "set_hook(hook)\n"
         "run()\n"
     )

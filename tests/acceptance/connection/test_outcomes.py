@@ -131,6 +131,21 @@ def test_a_transaction_aborted_by_somebody_else_is_reported_as_aborted_and_leave
     assert ids(ms) == [2]
 
 
+def test_a_commit_after_a_heartbeat_has_found_the_transaction_gone_leaves_it_aborted(ms: MetastoreClient) -> None:
+    with connect(ms) as conn:
+        conn.begin_transaction()
+        conn.write(b'{"id": 1}')
+        assert conn.txn_id is not None
+        ms.abort_txn(conn.txn_id)
+        conn._context.heartbeater._beat(ms)
+        with pytest.raises(TxnAborted, match=f"transaction {conn.txn_id} is gone"):
+            conn.commit_transaction()
+        assert conn.state is TransactionState.ABORTED
+        with conn.transaction():
+            conn.write(b'{"id": 2}')
+    assert ids(ms) == [2]
+
+
 @pytest.mark.parametrize("joined", [False, True])
 def test_a_transaction_whose_hidden_files_were_removed_after_its_end_is_reported_as_aborted(
     ms: MetastoreClient, joined: bool

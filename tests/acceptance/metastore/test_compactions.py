@@ -263,7 +263,7 @@ def test_compactions_of_a_table_are_cleaned_in_the_order_of_their_write_ids(ms: 
     assert [each.id for each in ms.find_ready_to_clean()] == [second.id]
 
 
-def test_what_could_not_be_removed_is_tried_again_later_and_holds_up_nobody(ms: EmbeddedMetastoreClient) -> None:
+def test_what_could_not_be_removed_is_tried_again_later_and_delays_nothing_else(ms: EmbeddedMetastoreClient) -> None:
     write(ms)
     first = finish(ms, highest=1)
     write(ms)
@@ -343,6 +343,22 @@ def test_an_aborted_compaction_is_remembered_until_its_files_are_gone(ms: Embedd
     ms.clock_offset_seconds = 1
     ms.mark_cleaned(cleanup, removed_txn_ids=[txn_id])
     assert ms.get_valid_txns().aborted == ()
+
+
+def test_a_dynamic_partition_write_that_named_no_partition_is_forgotten(ms: EmbeddedMetastoreClient) -> None:
+    """It published nothing, so no cleaner ever comes for it."""
+    ms.create_database("db")
+    ms.create_table(TABLE, columns={"id": "int"}, partition_keys={"p": "int"})
+    ms.create_table("db.plain", columns={"id": "int"})
+    for table in (TABLE, "db.plain"):
+        write(ms, table)
+        write(ms, table, ends="abort")
+    assert len(ms.find_potential_compactions(aborted_threshold=0)) == 2
+    ms.clock_offset_seconds = 301
+    housekeeping(ms)
+    (candidate,) = ms.find_potential_compactions(aborted_threshold=0)
+    assert (str(candidate.table), candidate.too_many_aborts) == ("db.plain", True)
+    assert len(ms.get_valid_txns().aborted) == 1
 
 
 # -- DDL ---------------------------------------------------------------------------------------------

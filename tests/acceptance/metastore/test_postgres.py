@@ -16,7 +16,7 @@ from hive_ingest.errors import ConfigurationError, MetastoreError, MetastoreSche
 from hive_ingest.metastore_client import connect_metastore
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.metastore_client.embedded.sessions import Session
-from hive_ingest.metastore_client.embedded.transactions import _TAKE_TXN_IDS
+from hive_ingest.metastore_client.embedded.transactions import _TAKE_TXN_IDS, Transactions
 from tests.services.postgres import PostgresServer
 from tests.support.metastores import connect_in
 
@@ -114,7 +114,9 @@ def test_a_snapshot_never_shows_a_later_id_before_an_earlier_one(ms: EmbeddedMet
     first_has_its_id, go_on = threading.Event(), threading.Event()
 
     with ms.clone() as first, ms.clone() as second, ThreadPoolExecutor(2) as pool:
-        slow_open = first._transactions._open
+        transactions = first._transactions
+        assert isinstance(transactions, Transactions)
+        slow_open = transactions._open
 
         def open_slowly(*arguments: Any) -> object:
             opened = slow_open(*arguments)
@@ -122,7 +124,7 @@ def test_a_snapshot_never_shows_a_later_id_before_an_earlier_one(ms: EmbeddedMet
             assert go_on.wait(30)
             return opened
 
-        first._transactions._open = open_slowly  # type: ignore[method-assign,assignment]
+        transactions._open = open_slowly  # type: ignore[method-assign,assignment]
         earlier = pool.submit(first.open_txns)
         assert first_has_its_id.wait(30)
         later = pool.submit(second.open_txns)

@@ -62,7 +62,7 @@ def test_a_list_of_any_length_is_one_parameter(metastore: MetastoreClient) -> No
         assert [txn_id for (txn_id,) in rows] == list(wanted)
     names = ("default", "it's")
     assert query("SELECT DB_NAME FROM DBS WHERE DB_NAME IN TEXT_LIST(:names)", names=names) == [("default",)]
-    with pytest.raises(TypeError, match="a text where it takes a list: 'default'"):
+    with pytest.raises(TypeError, match="a string instead of a list: 'default'"):
         query("SELECT DB_NAME FROM DBS WHERE DB_NAME IN TEXT_LIST(:names)", names="default")
 
 
