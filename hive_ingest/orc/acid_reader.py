@@ -21,8 +21,11 @@ from hive_ingest.orc.checksums import VerifiedFile, verified_input
 from hive_ingest.orc.columns import OrcColumn, column_tree
 from hive_ingest.orc.delete_events import RowIds
 from hive_ingest.orc.stripe_footer import check_stripe_footer
-from hive_ingest.orc.tail import read_tail
-from hive_ingest.storage import FileStore
+from hive_ingest.orc.tail import OrcTail, read_tail
+from hive_ingest.storage import FileStore, io_errors
+
+#: Files of up to so many bytes are read as a whole when they are opened.
+SMALL_FILE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,8 @@ class AcidFileReader:
             self._tail = tail = read_tail(self._source, file.path)
             self._is_unverified = tail.checksums is None or not verify_checksums
             root = column_tree(tail, file.path)
-            self._orc = self._open_orc(self._input())
+            self._content = self._input()
+            self._orc = self._open_orc(self._content)
             schema = self._orc.schema
             self._check_schema(schema)
         except BaseException:
@@ -80,7 +84,13 @@ class AcidFileReader:
             CorruptFile: The stripe is damaged.
             StreamingIOFailure: It cannot be read.
         """
-        names = [*acid, *(f"{ROW}.{name}" for name in row)]
+        return self._read(stripe, [*acid, *(f"{ROW}.{name}" for name in row)])
+
+    def read_all(self, stripe: int) -> StripeRows:
+        """All columns of one stripe; errors as for `read`."""
+        return self._read(stripe, None)
+
+    def _read(self, stripe: int, names: list[str] | None) -> StripeRows:
         if self._is_unverified:
             check_stripe_footer(self._source, self._tail, stripe, self.path)
         try:
@@ -92,6 +102,15 @@ class AcidFileReader:
             raise CorruptFile(
                 f"stripe {stripe} of {self.path!r} cannot be read: {error}. Restore the file from a copy"
             ) from error
+
+    @property
+    def tail(self) -> OrcTail:
+        return self._tail
+
+    @property
+    def content(self) -> pa.NativeFile:
+        """The file's bytes, verified as they are read where it has checksums."""
+        return self._content
 
     def close(self) -> None:
         self._source.close()
@@ -137,10 +156,10 @@ class AcidFileReader:
 
 def _open(store: FileStore, file: FileToRead) -> pa.NativeFile:
     source = store.open_input(file.path)
-    if file.length_bytes is None:
+    if file.length_bytes is None and file.size_bytes > SMALL_FILE_BYTES:
         return source
-    # A batch that is still being written: its footer ends at the committed length, not at the end.
-    with source:
+    # A small file takes one read. Of a batch that is still being written, the footer ends at the committed length.
+    with source, io_errors("read", file.path):
         return pa.BufferReader(source.read_buffer(file.length_bytes))
 
 

@@ -160,6 +160,55 @@ class _TreeBuilder:
         return OrcColumn(name, type_.kind, statistics, children)
 
 
+#: Bytes of a value in memory, by kind; of texts and binaries, what comes on top of their length.
+_VALUE_BYTES = {
+    0: 1,
+    1: 1,
+    2: 2,
+    3: 4,
+    4: 8,
+    5: 4,
+    6: 8,
+    7: 4,
+    8: 4,
+    9: 8,
+    10: 4,
+    11: 4,
+    14: 16,
+    15: 4,
+    16: 4,
+    17: 4,
+    18: 8,
+}
+#: Where `ColumnStatistics` has the sum of lengths: the field of texts or binaries, and its field.
+_LENGTHS = ((4, 3), (8, 1))
+
+
+def estimated_bytes(tail: OrcTail) -> list[int]:
+    """What the rows of each stripe take as Arrow data in memory, roughly, by the statistics of the whole file.
+
+    At least the size of the stripe in the file.
+    """
+    footer = tail.footer
+    try:
+        sizes = map(_column_bytes, column_types(footer.types), footer.statistics)
+        total = sum(sizes)
+    except (WireError, UnicodeDecodeError):
+        total = 0
+    return [max(stripe.length, total * stripe.rows // max(1, footer.rows)) for stripe in footer.stripes]
+
+
+def _column_bytes(type_: ColumnType, statistics: bytes) -> int:
+    fields = {field.number: field for field in read_fields(statistics)}
+    values = fields[_VALUES].as_int if _VALUES in fields else 0
+    lengths = 0
+    for number, part in _LENGTHS:
+        if number in fields:
+            typed = {field.number: field for field in read_fields(fields[number].as_bytes)}
+            lengths += max(0, typed[part].as_signed) if part in typed else 0
+    return values * _VALUE_BYTES.get(type_.kind, 0) + lengths
+
+
 #: Field numbers in `ColumnStatistics`.
 _VALUES, _DATES, _TIMESTAMPS = 1, 7, 9
 

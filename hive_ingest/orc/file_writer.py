@@ -95,7 +95,7 @@ class AcidFileWriter(ABC):
             UnsupportedFeature: `compression`, or a column's type, cannot be written.
             StreamingIOFailure: The file cannot be created.
         """
-        kind, strategy = _compression(compression)
+        kind, strategy = arrow_compression(compression)
         _keep_freed_memory()
         self._acid_schema = acid_schema(schema)
         self._rows = 0
@@ -298,7 +298,7 @@ class _Sink:
         """Does nothing: pyarrow closes abandoned files too, so only `finish` and `discard` end the file."""
 
 
-def _compression(name: str) -> tuple[str, str]:
+def arrow_compression(name: str) -> tuple[str, str]:
     known = COMPRESSIONS.get(name.upper())
     if known is None and name.upper() in ("LZO", "BROTLI"):
         raise UnsupportedFeature(f"orc.compress={name!r} cannot be written here: use {', '.join(COMPRESSIONS)}")
