@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,7 +19,7 @@ import pyarrow.orc as orc
 from hive_ingest.errors import CorruptFile, UnsupportedFeature
 from hive_ingest.orc.acid_schema import ACID_COLUMNS, BUCKET, ORIGINAL_WRITE_ID, ROW, ROW_ID
 from hive_ingest.orc.checksums import VerifiedFile, verified_input
-from hive_ingest.orc.columns import OrcColumn, column_tree
+from hive_ingest.orc.columns import OrcColumn, check_columns, column_tree
 from hive_ingest.orc.delete_events import RowIds
 from hive_ingest.orc.stripe_footer import check_stripe_footer
 from hive_ingest.orc.tail import OrcTail, read_tail
@@ -63,7 +64,7 @@ class AcidFileReader:
         try:
             self._tail = tail = read_tail(self._source, file.path)
             self._is_unverified = tail.checksums is None or not verify_checksums
-            root = column_tree(tail, file.path)
+            check_columns(tail, file.path)
             self._content = self._input()
             self._orc = self._open_orc(self._content)
             schema = self._orc.schema
@@ -73,8 +74,7 @@ class AcidFileReader:
             raise
         self.calendar = tail.footer.calendar
         self.num_stripes = len(tail.footer.stripes)
-        #: The table's columns as the file has them, for Arrow and for ORC.
-        self.row: OrcColumn = root.children[-1]
+        #: The table's columns as Arrow has them.
         self.row_type: pa.StructType = schema.field(ROW).type
 
     def read(self, stripe: int, acid: Sequence[str], row: Sequence[str]) -> StripeRows:
@@ -102,6 +102,11 @@ class AcidFileReader:
             raise CorruptFile(
                 f"stripe {stripe} of {self.path!r} cannot be read: {error}. Restore the file from a copy"
             ) from error
+
+    @cached_property
+    def row(self) -> OrcColumn:
+        """The table's columns as ORC has them."""
+        return column_tree(self._tail, self.path).children[-1]
 
     @property
     def tail(self) -> OrcTail:

@@ -66,6 +66,15 @@ class RowIds:
 
     def is_ascending(self) -> bool:
         """Each row comes after the one before it, in that order."""
+        if len(self) < 2:
+            return True
+        # Most files hold rows of one write id and bucket property: this takes a third of the time.
+        if (
+            self.write_ids[0] == self.write_ids[-1]
+            and (self.write_ids == self.write_ids[0]).all()
+            and (self.buckets == self.buckets[0]).all()
+        ):
+            return bool((np.diff(self.row_ids) > 0).all())
         return bool(self._is_after_previous().all())
 
     def _is_after_previous(self) -> _BoolArray:

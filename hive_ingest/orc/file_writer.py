@@ -96,7 +96,7 @@ class AcidFileWriter(ABC):
             StreamingIOFailure: The file cannot be made.
         """
         kind, strategy = arrow_compression(compression)
-        _keep_freed_memory()
+        keep_freed_memory()
         self._acid_schema = acid_schema(schema)
         self._rows = 0
         self._sink = _Sink(store.create(path, sync=sync))
@@ -300,7 +300,7 @@ def arrow_compression(name: str) -> tuple[str, str]:
 
 
 @cache
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     # ORC's writer takes some 5 MB of small buffers for every file. Until a large block has been freed, glibc gives
     # them back to the kernel after each file: 9 ms for a file of 1,000 rows instead of 1.
     np.empty(_LARGE_BLOCK_BYTES, np.uint8)

@@ -285,7 +285,7 @@ def test_a_value_that_could_only_be_written_changed_ends_the_compaction(folder: 
     table = orc.read_table(path)
     row = pa.StructArray.from_arrays([pa.array([-1], pa.timestamp("ns"))], ["t"])
     orc.write_table(table.set_column(5, "row", row), path)
-    with pytest.raises(UnsupportedFeature, match="delta_0000002_0000002_0000/bucket_00000.*without changing it"):
+    with pytest.raises(UnsupportedFeature, match=r"delta_0000002_0000002_0000/bucket_00000.*without changing it"):
         folder.compact("minor")
     assert folder.staged == []
 
