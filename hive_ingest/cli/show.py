@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hive_ingest.cli.option_names import Command
 from hive_ingest.cli.options import (
     MetastoreOption,
     OptionalTableArgument,
@@ -29,7 +30,7 @@ app = typer.Typer(
 MIB = 1 << 20
 
 
-@app.command()
+@app.command(cls=Command)
 def transactions(
     metastore: MetastoreOption,
     table: OptionalTableArgument = None,
@@ -73,7 +74,7 @@ def _seconds_since(milliseconds: int) -> float:
     return max(0.0, round(time.time() - milliseconds / 1000, 1))
 
 
-@app.command()
+@app.command(cls=Command)
 def locks(
     metastore: MetastoreOption,
     table: OptionalTableArgument = None,
@@ -120,7 +121,7 @@ def _lock_row(lock: LockInfo) -> tuple[Any, ...]:
     )
 
 
-@app.command()
+@app.command(cls=Command)
 def partitions(
     table: TableArgument,
     metastore: MetastoreOption,
@@ -138,7 +139,7 @@ def partitions(
     write_rows(("partition", "location"), rows, output)
 
 
-@app.command()
+@app.command(cls=Command)
 def deltas(
     metastore: MetastoreOption,
     table: OptionalTableArgument = None,

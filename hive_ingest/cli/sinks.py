@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hive_ingest.cli.option_names import Command
 from hive_ingest.cli.options import (
     MetastoreOption,
     Output,
@@ -32,7 +33,7 @@ app = typer.Typer(
 )
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_(
     metastore: MetastoreOption,
     database: Annotated[
@@ -67,7 +68,7 @@ def _utc(time: dt.datetime) -> str:
     return f"{time.isoformat(timespec='milliseconds')}Z"
 
 
-@app.command()
+@app.command(cls=Command)
 def show(
     target: Annotated[
         str, typer.Argument(metavar="DB.TABLE|DB", help="The table, or its database.", show_default=False)
@@ -129,7 +130,7 @@ def _check_sink(client: MetastoreClient, progress_table: TableName, sink: str) -
         ) from error
 
 
-@app.command()
+@app.command(cls=Command)
 def adopt(
     table: TableArgument,
     metastore: MetastoreOption,

@@ -40,8 +40,8 @@ def alerts(shell: Shell) -> Shell:
     shell.done(
         *("create-table", "--create-metastore", "web.alerts", "--create-database"),
         *("--column", "id:int", "--column", "msg:string", "--column", "at:timestamp"),
-        *("--partition", "continent:string", "--partition", "country:string"),
-        *("--bucket-by", "id", "--buckets", "4", "--property", "orc.compress=ZLIB"),
+        *("--partition-key", "continent:string", "--partition-key", "country:string"),
+        *("--bucket-column", "id", "--num-buckets", "4", "--property", "orc.compress=ZLIB"),
     )
     return shell
 
@@ -91,6 +91,8 @@ def test_create_table_again_is_an_error_unless_it_is_said_to_be_fine(alerts: She
     again = alerts("create-table", "--create-metastore", "web.alerts", "--column", "id:int")
     assert (again.code, again.out) == (1, "")
     assert again.err.startswith("error: ")
+    assert "--if-not-exists" in again.err
+    assert "=True" not in again.err
     alerts.done("create-table", "--create-metastore", "web.alerts", "--column", "id:int", "--if-not-exists")
 
 
@@ -107,9 +109,9 @@ def test_create_table_does_not_invent_a_database(shell: Shell) -> None:
         ["--column", "id:"],
         ["--column", "id:int", "--column", "id:string"],
         ["--column", "id:int", "--property", "novalue"],
-        ["--column", "id:int", "--buckets", "4"],
-        ["--column", "id:int", "--bucket-by", "id"],
-        ["--column", "id:int", "--bucket-by", "id", "--buckets", "0"],
+        ["--column", "id:int", "--num-buckets", "4"],
+        ["--column", "id:int", "--bucket-column", "id"],
+        ["--column", "id:int", "--bucket-column", "id", "--num-buckets", "0"],
         ["--column", "id:int", "--no-such-option"],
     ],
     ids=" ".join,
@@ -141,8 +143,8 @@ def test_ingest_takes_delimited_text_in_any_shape(alerts: Shell, tmp_path: Path)
     path = tmp_path / "a.tsv"
     path.write_text("Country\tID\tMsg\tContinent\nIn\t1\ta\\\tb\tAsia\nJp\t2\t-\tAsia\nJp\t3\n")
     alerts.done(
-        *("ingest", "web.alerts", path, "--format", "delimited", "--delimiter", "\\t", "--null-format", "-"),
-        *("--escape", "\\", "--skip-header", "1", "--fields", "country,id,msg,continent", "--missing-fields", "null"),
+        *("ingest", "web.alerts", path, "--format", "delimited", "--field-delimiter", "\\t", "--null-format", "-"),
+        *("--escape", "\\", "--header-lines", "1", "--columns", "country,id,msg,continent", "--missing-fields", "null"),
     )
     rows = alerts.done("read", "web.alerts", "-o", "json", "--columns", "id,msg,continent,country").rows
     assert sorted((list(row.values()) for row in rows), key=str) == [
@@ -382,7 +384,7 @@ URI = "postgresql+psycopg://me:s%40cret@127.0.0.1:1/db"
         ["ingest", "web.nowhere", "/dev/null"],
         ["ingest", "web.alerts", "/nowhere.json"],
         ["ingest", "web.alerts", "/dev/null", "--sink", "Not A Sink"],
-        ["ingest", "web.alerts", "/dev/null", "--format", "delimited", "--delimiter", "||"],
+        ["ingest", "web.alerts", "/dev/null", "--format", "delimited", "--field-delimiter", "||"],
         ["show", "partitions", "web.nowhere"],
         ["show", "deltas", "web.nowhere"],
         ["abort", "4711"],
@@ -424,7 +426,9 @@ def test_without_a_metastore_the_call_is_wrong(shell: Shell, monkeypatch: pytest
 
 @pytest.mark.only_on(["sqlite", "postgres"], because="a real one is there")
 def test_looking_never_makes_a_metastore(shell: Shell, tmp_path: Path) -> None:
-    assert shell("show", "locks").code == 1
+    outcome = shell("show", "locks")
+    assert outcome.code == 1
+    assert "create one there with `hive-ingest create-table --create-metastore`" in outcome.err
     assert list(tmp_path.iterdir()) == []
 
 
