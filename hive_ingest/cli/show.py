@@ -81,11 +81,15 @@ def locks(
     warehouse: WarehouseOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Locks, granted and waiting, and what they wait for."""
+    """Locks, granted and waiting, and what they wait for.
+
+    The lock on a source of a sink has the source's name, or a digest of it before its first commit.
+    """
     from hive_ingest.cli.rows import write_rows
+    from hive_ingest.streaming.sinks import with_sources_named
 
     with connected(metastore, warehouse) as client:
-        rows = [_lock_row(lock) for lock in client.show_locks(table)]
+        rows = [_lock_row(lock) for lock in with_sources_named(client, client.show_locks(table))]
     write_rows(
         (
             "lock",

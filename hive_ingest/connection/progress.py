@@ -87,6 +87,27 @@ def source_lock_name(source: str) -> str:
     return f"source={hashlib.sha256(source.encode()).hexdigest()[:32]}"
 
 
+def with_source_names(locks: Iterable[LockInfo], sources: Mapping[TableName, Iterable[str]]) -> list[LockInfo]:
+    """Locks for people to read: those on sources of a sink name the source, where it is known.
+
+    Args:
+        locks: As SHOW LOCKS has them.
+        sources: The known sources of each progress table.
+    """
+    names = {
+        (table.database, table.table, source_lock_name(source)): f"source={source}"
+        for table, known in sources.items()
+        for source in known
+    }
+    return [
+        dataclasses.replace(
+            lock,
+            partition_name=names.get((lock.database, lock.table or "", lock.partition_name or ""), lock.partition_name),
+        )
+        for lock in locks
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class _Remembered:
     """What the progress table looked like after our own last commit."""
@@ -149,13 +170,19 @@ class SinkProgress:
 
     def timeout_error(self, blockers: list[LockInfo], waited_seconds: float) -> LockTimeout:
         """SinkInUse when one of the sources is held, else LockTimeout."""
+        blockers = self.with_source_names(blockers)
         held = [lock for lock in blockers if lock.table == self.table.name.table and lock.partition_name]
         if not held:
             return lock_timeout(self._data.name, blockers, waited_seconds)
+        sources = ", ".join(sorted({repr(str(lock.partition_name).partition("=")[2]) for lock in held}))
         return SinkInUse(
-            f"a source of sink {self.sink!r} was in use by another owner for {waited_seconds:.0f} s: "
+            f"source {sources} of sink {self.sink!r} was in use by another owner for {waited_seconds:.0f} s: "
             f"{describe_locks(held)}. Stop that one, or wait until it times out"
         )
+
+    def with_source_names(self, locks: list[LockInfo]) -> list[LockInfo]:
+        """The same, where those on sources of ours have the source's name instead of its digest."""
+        return with_source_names(locks, {self.table.name: self.sources})
 
     # -- reading -----------------------------------------------------------------------------------
 

@@ -13,12 +13,16 @@ from hive_ingest.metastore_client.catalog import Catalog
 from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.metastore_client.locations import local_path, normal_location
 from hive_ingest.metastore_client.transaction_manager import TransactionManager
+from hive_ingest.metastore_client.wait_log import WAIT_LOGGER, WaitLog, describe_lock
 
 __all__ = [
+    "WAIT_LOGGER",
     "Catalog",
     "MetastoreClient",
     "TransactionManager",
+    "WaitLog",
     "connect_metastore",
+    "describe_lock",
     "local_path",
     "normal_location",
     "opened_metastore",

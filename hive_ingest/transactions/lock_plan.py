@@ -21,6 +21,7 @@ class LockPlan:
         agent_info: Shown by SHOW LOCKS.
         timeout_error: Makes the error for the end of the wait from the locks in the way.
         on_blocked: Called with the locks in the way while ours is WAITING; may free those of dead owners.
+        readable: Makes locks in the way readable for the log.
         is_overwrite: Whether everybody else is kept out.
     """
 
@@ -29,6 +30,7 @@ class LockPlan:
     agent_info: str
     timeout_error: Callable[[list[LockInfo], float], LockTimeout]
     on_blocked: Callable[[list[LockInfo]], None] | None = None
+    readable: Callable[[list[LockInfo]], list[LockInfo]] = list
     is_overwrite: bool = False
 
     @property

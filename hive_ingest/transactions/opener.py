@@ -104,7 +104,8 @@ class TransactionOpener:
             LockTimeout: Not within `lock_wait_seconds` and `begin_retries`; also SinkInUse.
             TooManyOpenTxns, MetastoreUnavailable: From the metastore.
         """
-        wait = LockWait(self._client, self._plan.tables, self._settings.lock_wait_seconds, self._plan.on_blocked)
+        plan, seconds = self._plan, self._settings.lock_wait_seconds
+        wait = LockWait(self._client, plan.tables, seconds, plan.on_blocked, readable=plan.readable)
         try:
             if self._plan.is_overwrite and self._client.checks_write_conflicts:
                 self._take_turn(wait)

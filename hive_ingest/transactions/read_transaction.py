@@ -64,7 +64,7 @@ class ReadTransaction:
             (self.valid_write_ids,) = client.get_valid_write_ids([table], self.valid_txns)
             client.add_write_ids_to_min_history(self.txn_id, [self.valid_write_ids])
         except BaseException as error:
-            self.abort(error)
+            self.fail(error)
             raise
 
     def end_with(self, reader: object, what: str) -> None:
@@ -76,7 +76,9 @@ class ReadTransaction:
         if not self._end():
             return
         try:
-            client.abort_txn(self.txn_id, reason="reader: was not closed")
+            client.commit_txn(self.txn_id)
+        except (TxnAborted, NoSuchTxn):
+            pass
         finally:
             self._release_client()
 
@@ -109,16 +111,21 @@ class ReadTransaction:
         finally:
             self._release_client()
 
-    def abort(self, because: BaseException | None = None) -> None:
-        """End it; a failure to do so never hides `because`."""
+    def fail(self, because: BaseException) -> None:
+        """End it after an error, which a failure to do so never hides.
+
+        It is committed all the same: it has written nothing that could be undone, and an aborted transaction would be
+        listed, and taken for a problem, until it is forgotten.
+        """
         if not self._end():
             return
         try:
-            self._client.abort_txn(self.txn_id, reason=f"reader: {because}" if because else "reader: closed early")
+            self._client.commit_txn(self.txn_id)
+        except (TxnAborted, NoSuchTxn):
+            pass
         except StreamingError as error:
             self._could_not_end(error)
-            if because is not None:
-                because.add_note(f"and, while ending the reader's transaction {self.txn_id}: {error}")
+            because.add_note(f"and, while ending the reader's transaction {self.txn_id}: {error}")
         finally:
             self._release_client()
 
@@ -156,6 +163,6 @@ class ReadTransaction:
         )
         request = LockRequest((component,), self.txn_id, agent_info=agent_info)
         answer = self._client.lock(request)
-        wait = LockWait(self._client, [self._table], lock_wait_seconds)
+        wait = LockWait(self._client, [self._table], lock_wait_seconds, wanted=f"the read lock on {self._table}")
         if not wait.acquires(answer):
             raise lock_timeout(self._table, wait.blockers(answer.lock_id), lock_wait_seconds, wanted="read lock")

@@ -318,6 +318,36 @@ def test_show_locks_tells_who_waits_for_whom(alerts: Shell, client: MetastoreCli
     assert [row["lock"] for row in alerts.done("show", "locks", "-o", "json").rows] == [holder["lock"], waiter["lock"]]
 
 
+def test_show_locks_names_the_sources_of_a_sink(alerts: Shell, client: MetastoreClient, tmp_path: Path) -> None:
+    alerts.done("ingest", "web.alerts", records(tmp_path / "a.json", 1))
+    with StreamingConnection.connect(
+        client, table="web.alerts", record_writer=hi.StrictJsonWriter(), sink="alerts", sources=["a.json", "b.json"]
+    ) as connection:
+        connection.begin_transaction()
+        rows = alerts.done("show", "locks", "web.alerts__progress", "-o", "json").rows
+    known, new = [row["partition"] for row in rows if row["type"] == "excl_write"]
+    assert known == "source=a.json"
+    assert str(new).startswith("source=")
+
+
+def test_a_command_that_waits_says_for_whom(
+    alerts: Shell, client: MetastoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (txn,) = client.open_txns(1)
+    component = LockComponent(
+        LockType.EXCLUSIVE, LockLevel.TABLE, "web", "alerts", operation_type=DataOperationType.UPDATE
+    )
+    client.lock(LockRequest((component,), txn, user="me", hostname="here", agent_info="agent"))
+    monkeypatch.setattr("hive_ingest.metastore_client.wait_log._FIRST_SECONDS", 0)
+    monkeypatch.setenv("HIVE_INGEST_LOCK_WAIT_SECONDS", "0.1")
+    outcome = alerts("ingest", "web.alerts", records(tmp_path / "a.json", 1))
+    assert outcome.code == 1
+    waiting, error = outcome.err.splitlines()
+    assert waiting.startswith("waiting for locks on web.alerts, 0 s so far: ")
+    assert f"transaction {txn} of me@here (agent) holds EXCLUSIVE on web.alerts since" in waiting
+    assert "within HIVE_INGEST_LOCK_WAIT_SECONDS=0.1: " in error
+
+
 def test_show_partitions_lists_them_with_their_folders(alerts: Shell, tmp_path: Path) -> None:
     alerts.done("ingest", "web.alerts", records(tmp_path / "a.json", 2))
     rows = alerts.done("show", "partitions", "web.alerts", "-o", "json").rows

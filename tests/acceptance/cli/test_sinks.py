@@ -368,7 +368,7 @@ def test_adopt_refuses_while_a_batch_is_being_written_and_names_its_owner(
         outcome = shell("sinks", "adopt", "web.alerts", "--query-id", "q2", "--lock-wait-seconds", "0.2")
         owner.commit_transaction(positions={SPARK_SOURCE: position_of("q1", 1)})
     assert (outcome.code, outcome.out) == (1, "")
-    assert "a source of sink 'alerts' was in use by another owner" in outcome.err
+    assert "source 'spark' of sink 'alerts' was in use by another owner" in outcome.err
     assert f"sink=alerts owner={os.uname().nodename}/" in outcome.err
     assert bound_now(client) == position_of("q1", 1)
 

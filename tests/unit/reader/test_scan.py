@@ -278,6 +278,19 @@ def test_arguments_that_cannot_be_meant_leave_nothing_open(metastore, table, opt
     assert open_readers(metastore) == []
 
 
+def test_no_reader_leaves_an_aborted_transaction_however_it_ends(metastore, table):
+    read_table(metastore, "web.t")
+    scan(metastore, "web.t").close()
+    with pytest.raises(NoSuchObject):
+        scan(metastore, "web.absent")
+    with pytest.raises(ConfigurationError):
+        scan(metastore, "web.t", columns=["absent"])
+    failed = scan(metastore, "web.t")
+    next(failed)
+    failed.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
+    assert metastore.get_open_txns_info().transactions == ()
+
+
 def test_a_table_that_is_not_there_leaves_nothing_open(metastore):
     with pytest.raises(NoSuchObject):
         scan(metastore, "web.absent")
