@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperOption
 from hive_ingest.cli.failures import CommandFailed, error_text
 
 #: `name`, `name=True`, `name='value'`: not inside quotes, a path or a dotted name.
-_ARGUMENT = re.compile(r"(?<![\w'\"`./<>-])([a-z][a-z_]*[a-z])(?:=(True\b)|(=)(?=[^\s=]))?(?![\w'\"`/(-])")
+_ARGUMENT = re.compile(r"(?<![\w'\"`./<>-])([a-z][a-z_]*[a-z])(?:=(True\b)|(=)(?=[^\s=])|(?![\w'\"`/(=-]))")
 
 #: What only one command can do, for all others.
 _ELSEWHERE = {"create": "`hive-ingest create-table --create-metastore`"}

@@ -5,12 +5,15 @@ Sources: Hive's `MetaStoreUtils` and `TransactionalValidationListener`.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from hive_ingest.errors import ConfigurationError, InvalidOperation
+from hive_ingest.errors import AlreadyExists, ConfigurationError, InvalidOperation, StreamingError
 from hive_ingest.model import Column, Table, TableName, columns_of
 from hive_ingest.schema import parse_type
+
+_log = logging.getLogger(__name__)
 
 #: Hive gives these to a new managed table; `bucketing_version` 2 is the hash of Hive 3 and later.
 _TRANSACTIONAL = {"transactional": "true", "transactional_properties": "default"}
@@ -125,6 +128,62 @@ def _check_buckets(table: Table) -> None:
     missing = [name for name in (*table.bucket_columns, *table.sort_columns) if name not in known]
     if missing:
         raise InvalidOperation(f"{table.name}: bucket column {missing[0]!r} is not a column of the table")
+
+
+def check_existing(found: Table, wanted: Table) -> None:
+    """Check a table that `create_table` found: it must have what was asked for; more columns at the end are logged.
+
+    Raises:
+        AlreadyExists: It lacks a column, or a column's type, the partition keys or the buckets differ.
+    """
+    differences = [
+        *_column_differences(found.columns, wanted.columns),
+        *_differences("partition keys", _signature(found.partition_keys), _signature(wanted.partition_keys)),
+        *_differences("bucket columns", ", ".join(found.bucket_columns), ", ".join(wanted.bucket_columns)),
+        *_differences("number of buckets", str(max(found.num_buckets, 0)), str(max(wanted.num_buckets, 0))),
+    ]
+    if differences:
+        raise AlreadyExists(
+            f"table {found.name} is there already and differs from the one to be created with if_not_exists=True: "
+            f"{'; '.join(differences)}. Ask for the table as it is, alter it, or choose another name"
+        )
+    if added := [column.name for column in found.columns[len(wanted.columns) :]]:
+        _log.warning(
+            "table %s is there already; it also has the columns %s, and is left as it is", found.name, ", ".join(added)
+        )
+
+
+def _column_differences(found: Sequence[Column], wanted: Sequence[Column]) -> Iterator[str]:
+    types = {column.name: column.type for column in found}
+    missing = [column.name for column in wanted if column.name not in types]
+    for column in wanted:
+        if column.name in missing:
+            yield f"it has no column {column.name!r}"
+        elif not _is_same_type(types[column.name], column.type):
+            yield f"its column {column.name!r} is {types[column.name]}, not {column.type}"
+    names = [column.name for column in wanted]
+    if not missing and [column.name for column in found[: len(names)]] != names:
+        yield f"the order of its columns is {', '.join(types)}"
+
+
+def _differences(what: str, found: str, wanted: str) -> list[str]:
+    return [] if found == wanted else [f"its {what}: {found or 'none'}, not {wanted or 'none'}"]
+
+
+def _signature(columns: Sequence[Column]) -> str:
+    return ", ".join(f"{column.name} {_type_text(column.type)}" for column in columns)
+
+
+def _is_same_type(one: str, other: str) -> bool:
+    return _type_text(one) == _type_text(other)
+
+
+def _type_text(type_: str) -> str:
+    """In one spelling; a type of Hive that is not supported here stays as it is."""
+    try:
+        return str(parse_type(type_))
+    except StreamingError:
+        return type_.lower()
 
 
 def check_change(old: Table, new: Table) -> None:

@@ -32,7 +32,7 @@ from hive_ingest.metastore_client.embedded.sessions import Row, Session
 from hive_ingest.metastore_client.embedded.sql import now_ms
 from hive_ingest.metastore_client.embedded.write_ids import abort_writers
 from hive_ingest.metastore_client.locations import local_path
-from hive_ingest.metastore_client.table_checks import MANAGED, check_change, new_table
+from hive_ingest.metastore_client.table_checks import MANAGED, check_change, check_existing, new_table
 from hive_ingest.model import Column, LockId, Table, TableName, columns_of
 
 _TBL = t.TBLS.c
@@ -171,9 +171,9 @@ class Tables:
     ) -> Table:
         """A managed ORC table, transactional unless `properties` say otherwise (`EXTERNAL=TRUE` makes it external).
 
-        Raises AlreadyExists, NoSuchObject (the database), InvalidOperation (a column twice, a bad type, bad buckets, a
-        location that is another table's or holds ACID files), StreamingIOFailure, UnsupportedFeature (a type of Hive
-        that is not supported here).
+        Raises AlreadyExists (with `if_not_exists` too, where columns, partition keys or buckets differ), NoSuchObject
+        (the database), InvalidOperation (a column twice, a bad type, bad buckets, a location that is another table's or
+        holds ACID files), StreamingIOFailure, UnsupportedFeature (a type of Hive that is not supported here).
         """
         new = new_table(
             table,
@@ -267,7 +267,9 @@ def _create(session: Session, new: Table, if_not_exists: bool) -> Table:
     found = session.rows(_GET, **of_table)
     if found:
         if if_not_exists:
-            return _table(new.name, found)
+            existing = _table(new.name, found)
+            check_existing(existing, new)
+            return existing
         raise AlreadyExists(f"table {new.name} is there already: use it, or pass if_not_exists=True")
     location = new.location or f"{parent.rstrip('/')}/{new.name.table}"
     refuse_overlap(session, new.name, location)

@@ -93,7 +93,13 @@ def test_create_table_again_is_an_error_unless_it_is_said_to_be_fine(alerts: She
     assert again.err.startswith("error: ")
     assert "--if-not-exists" in again.err
     assert "=True" not in again.err
-    alerts.done("create-table", "--create-metastore", "web.alerts", "--column", "id:int", "--if-not-exists")
+    same = ("--column", "id:int", "--column", "msg:string", "--column", "at:timestamp")
+    keys = ("--partition-key", "continent:string", "--partition-key", "country:string")
+    buckets = ("--bucket-column", "id", "--num-buckets", "4")
+    alerts.done("create-table", "web.alerts", "--if-not-exists", *same, *keys, *buckets)
+    other = alerts("create-table", "web.alerts", "--if-not-exists", "--column", "id:bigint", *keys, *buckets)
+    assert (other.code, other.out) == (1, "")
+    assert "to be created with --if-not-exists: its column 'id' is int, not bigint" in other.err
 
 
 def test_create_table_does_not_invent_a_database(shell: Shell) -> None:
@@ -463,10 +469,19 @@ def test_looking_never_makes_a_metastore(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_the_warehouse_can_be_named(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "one"))
     create = ("create-table", "--create-metastore", "--create-database", "--column", "id:int")
-    assert f"file:{tmp_path}/one/a.db/t" in shell.done(*create, "a.t", "--warehouse", tmp_path / "one").out
-    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "two"))
-    assert f"file:{tmp_path}/two/b.db/t" in shell.done(*create, "b.t").out
+    assert f"file:{tmp_path}/one/a.db/t" in shell.done(*create, "a.t").out
+    assert f"file:{tmp_path}/one/b.db/t" in shell.done(*create, "b.t", "--warehouse", tmp_path / "one").out
+
+
+@pytest.mark.only_on(["sqlite", "postgres"], because="a real one has a warehouse of its own")
+def test_another_warehouse_than_the_metastores_is_refused_in_the_words_of_the_command(
+    alerts: Shell, tmp_path: Path
+) -> None:
+    outcome = alerts("show", "locks", "--warehouse", tmp_path / "two")
+    assert outcome.code == 1
+    assert f"has the warehouse 'file:{tmp_path}/warehouse', and --warehouse='file:{tmp_path}/two' was" in outcome.err
 
 
 @pytest.mark.only_on(["sqlite"], because="the metastore is a file")

@@ -156,7 +156,40 @@ def test_table_ids_are_never_given_out_again(ms: MetastoreClient) -> None:
 def test_a_table_is_made_once(ms: MetastoreClient, alerts: Table) -> None:
     with pytest.raises(AlreadyExists, match=r"web\.alerts"):
         ms.create_table("web.ALERTS", columns=COLUMNS)
-    assert ms.create_table("web.alerts", columns=COLUMNS, if_not_exists=True) == alerts
+    keys = {"Continent": "STRING", "country": "string"}
+    assert ms.create_table("web.alerts", columns=COLUMNS, partition_keys=keys, if_not_exists=True) == alerts
+
+
+@pytest.mark.parametrize(
+    ("wanted", "difference"),
+    [
+        ({"columns": {"id": "bigint", "msg": "string"}}, "its column 'id' is int, not bigint"),
+        ({"columns": {"id": "int", "msg": "string", "at": "date"}}, "it has no column 'at'"),
+        ({"columns": {"msg": "string", "id": "int"}}, "the order of its columns is id, msg"),
+        ({"partition_keys": {}}, "its partition keys: continent string, country string, not none"),
+        (
+            {"bucket_columns": ["id"], "num_buckets": 4},
+            "its bucket columns: none, not id; its number of buckets: 0, not 4",
+        ),
+    ],
+)
+def test_a_table_that_exists_with_another_layout_is_not_the_one_asked_for(
+    ms: MetastoreClient, alerts: Table, wanted: dict[str, Any], difference: str
+) -> None:
+    keys = {"continent": "string", "country": "string"}
+    with pytest.raises(AlreadyExists, match=difference):
+        ms.create_table("web.alerts", **{"columns": COLUMNS, "partition_keys": keys} | wanted, if_not_exists=True)
+    assert ms.get_table("web.alerts") == alerts
+
+
+def test_an_existing_table_may_have_more_columns_than_asked_for(
+    ms: MetastoreClient, alerts: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A script that creates its tables can be run again after a column was added."""
+    changed = ms.add_column("web.alerts", "at", "timestamp")
+    keys = {"continent": "string", "country": "string"}
+    assert ms.create_table("web.alerts", columns=COLUMNS, partition_keys=keys, if_not_exists=True) == changed
+    assert "also has the columns at" in caplog.text
 
 
 def test_a_table_needs_its_database(metastore: MetastoreClient) -> None:
