@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from hive_ingest.errors import AlreadyExists, ConfigurationError, InvalidOperation, StreamingError
 from hive_ingest.model import Column, Table, TableName, columns_of
-from hive_ingest.schema import parse_type
+from hive_ingest.schema import arrow_type, is_widening, parse_type
 
 _log = logging.getLogger(__name__)
 
@@ -25,6 +25,12 @@ MAX_NAME_LENGTH = 128
 #: What has a text form that a folder name can carry.
 _NO_PARTITION_KEY = ("array", "map", "struct", "binary")
 
+
+_POSSIBLE_CHANGES = (
+    "columns can be added at the end, renamed, dropped from the end, and given a wider type (tinyint to smallint, int "
+    "or bigint, int to double, float to double, a decimal with more digits, string to varchar or char and back). For "
+    "anything else create a new table and copy the rows"
+)
 
 MANAGED, EXTERNAL = "MANAGED_TABLE", "EXTERNAL_TABLE"
 
@@ -200,6 +206,34 @@ def check_change(old: Table, new: Table) -> None:
     if old.is_transactional and not new.is_transactional:
         raise InvalidOperation(f"{old.name} is transactional and stays so: readers of its deltas depend on it")
     check_table(new)
+    if old.is_transactional:
+        _check_readable_after(old, new)
+
+
+def _check_readable_after(old: Table, new: Table) -> None:
+    """Raises InvalidOperation for columns by which the files there are, which have the old ones, cannot be read."""
+    places = {column.name: place for place, column in enumerate(new.columns)}
+    for place, column in enumerate(old.columns):
+        if places.get(column.name, place) != place:
+            raise InvalidOperation(
+                f"{old.name}: column {column.name!r} would be column {places[column.name] + 1} instead of {place + 1}, "
+                f"and files are read by position: {_POSSIBLE_CHANGES}"
+            )
+    for before, after in zip(old.columns, new.columns, strict=False):
+        if not _may_become(before.type, after.type):
+            raise InvalidOperation(
+                f"{old.name}: column {before.name!r} cannot change from {before.type} to {after.type}, because not "
+                f"every value in its files would fit: {_POSSIBLE_CHANGES}"
+            )
+
+
+def _may_become(before: str, after: str) -> bool:
+    if _is_same_type(before, after):
+        return True
+    try:
+        return is_widening(arrow_type(before), parse_type(after))
+    except StreamingError:
+        return False
 
 
 def database_name(name: str) -> str:

@@ -66,7 +66,7 @@ def rename(ms: MetastoreClient, to: str = "u") -> None:
 
 
 def retype(ms: MetastoreClient) -> None:
-    ms.alter_table("web.t", replace(ms.get_table("web.t"), columns=columns_of({"id": "string"})))
+    ms.alter_table("web.t", replace(ms.get_table("web.t"), columns=columns_of({"id": "bigint"})))
 
 
 HARMFUL: dict[str, Callable[[MetastoreClient], None]] = {
