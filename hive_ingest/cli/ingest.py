@@ -41,7 +41,7 @@ class UnknownFields(enum.StrEnum):
 
 
 class MissingFields(enum.StrEnum):
-    """What happens to a delimited line with too few or too many fields."""
+    """What happens to a record that lacks fields."""
 
     FAIL = "fail"
     NULL = "null"
@@ -73,6 +73,13 @@ def ingest(
     unknown_fields: Annotated[
         UnknownFields, typer.Option("--unknown-fields", help="JSON: keys that match no column.")
     ] = UnknownFields.IGNORE,
+    missing_partition_keys: Annotated[
+        MissingFields,
+        typer.Option(
+            "--missing-partition-keys",
+            help="JSON: a record without a partition key is bad, or goes to the default partition.",
+        ),
+    ] = MissingFields.FAIL,
     field_delimiter: Annotated[
         str, typer.Option("--field-delimiter", metavar="CHAR", help="Delimited: between fields; \\t is a tab.")
     ] = ",",
@@ -106,7 +113,10 @@ def ingest(
     writer: RecordWriter
     if format is Format.JSON:
         writer = StrictJsonWriter(
-            on_error=on_error.value, unknown_fields=unknown_fields.value, max_record_bytes=max_record_bytes
+            on_error=on_error.value,
+            unknown_fields=unknown_fields.value,
+            missing_partition_keys=missing_partition_keys.value,
+            max_record_bytes=max_record_bytes,
         )
     else:
         writer = StrictDelimitedInputWriter(

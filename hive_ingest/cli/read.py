@@ -46,6 +46,10 @@ def read(
     ] = None,
     row_ids: Annotated[bool, typer.Option("--row-ids", help="With Hive's ROW__ID.")] = False,
     output: OutputOption = Output.TABLE,
+    null_format: Annotated[
+        str,
+        typer.Option("--null-format", metavar="TEXT", help="csv: what stands for null; an empty string is quoted."),
+    ] = "",
 ) -> None:
     """Print rows of a table, as one snapshot sees it. Without --limit, json and csv give all of them."""
     from hive_ingest.cli.rows import write_rows
@@ -60,7 +64,7 @@ def read(
         scan(client, table, columns=names, where=condition, row_ids=row_ids) as batches,
     ):
         rows = _rows(batches)
-        write_rows(batches.schema.names, itertools.islice(rows, most), output)
+        write_rows(batches.schema.names, itertools.islice(rows, most), output, null_format=null_format)
         if is_cut and next(rows, None) is not None:
             typer.echo(f"the first {most} rows; --limit N shows more", err=True)
 

@@ -130,7 +130,7 @@ class JoinedTransaction:
         self._settings = settings or transaction.settings
         encode_bucket(writer_bucket, statement_id)  # refuses what has no room in it before the first row
         table = transaction.table
-        record_writer.bind(RecordSchema(table.columns, table.partition_keys[len(transaction.static_values) :]))
+        record_writer.bind(RecordSchema.of(table, transaction.static_values))
         target = DeltaTarget(
             table,
             transaction.write_id,

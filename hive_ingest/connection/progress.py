@@ -60,7 +60,7 @@ class SourceProgress:
     """The latest progress row of one source.
 
     `position` is whatever JSON the pipeline committed: from where to go on. `sequence` grows by one with each
-    commit of the source, `epoch` with each `seek`.
+    commit of the source, `epoch` with each `seek`. `written_at` is a datetime in UTC, without a zone.
     """
 
     source: str
@@ -298,7 +298,10 @@ def progress_rows(batch: pa.RecordBatch) -> Iterator[tuple[SourceProgress, Write
 
     Raises SinkConflict for rows of a newer version of this package.
     """
-    for row in batch.to_pylist():
+    # With nanoseconds it would be a pandas.Timestamp where pandas is installed.
+    times = batch.column("written_at").cast(pa.timestamp("us"), safe=False).to_pylist()
+    rest = batch.drop_columns(["written_at"]).to_pylist()
+    for row, written_at in zip(rest, times, strict=True):
         if row["version"] > PROGRESS_VERSION:
             raise SinkConflict(
                 f"progress of source {row['source']!r} has version {row['version']}: "
@@ -313,7 +316,7 @@ def progress_rows(batch: pa.RecordBatch) -> Iterator[tuple[SourceProgress, Write
                 row["epoch"],
                 row["table_id"],
                 TxnId(row["txn_id"]),
-                row["written_at"],
+                written_at,
             ),
             write_id,
         )

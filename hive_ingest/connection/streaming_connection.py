@@ -395,8 +395,7 @@ class StreamingConnection:
     # -- helpers of the above ----------------------------------------------------------------------
 
     def _bind(self, table: Table) -> None:
-        keys = table.partition_keys[len(self._static_values) :]
-        self._record_writer.bind(RecordSchema(table.columns, keys))
+        self._record_writer.bind(RecordSchema.of(table, self._static_values))
 
     def _read_table_again(self) -> None:
         table = existing_table(self._client, self._table.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import os
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from hive_ingest.errors import (
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table, TableName
 from hive_ingest.record_writer import StrictJsonWriter
+from hive_ingest.streaming.sinks import latest_progress
 from tests.services.kinds import Address
 from tests.support import connections
 from tests.support.metastores import connect_in
@@ -122,6 +124,21 @@ def test_sources_of_one_sink_have_owners_of_their_own_at_the_same_time(ms: Metas
             commit((one, two)[i % 2], i, {("a", "b")[i % 2]: i})
     assert peek(ms, "a", "b") == {"a": 6, "b": 5}
     assert ids(ms) == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_time_of_a_commit_has_one_type_and_value_however_it_is_read(ms: MetastoreClient) -> None:
+    """It was a datetime after a commit, and a pandas.Timestamp when it was read where pandas is installed."""
+    with connect(ms, "a") as conn:
+        commit(conn, 1, {"a": 1})
+        written = conn.progress["a"]
+    with connect(ms, "a") as conn:
+        conn.begin_transaction()
+        read = conn.progress["a"]
+        conn.abort_transaction()
+    from_outside = latest_progress(ms, "web.flights__progress")["a"]
+    times = [row.written_at for row in (written, read, from_outside) if row is not None]
+    assert [type(time) for time in times] == [dt.datetime] * 3
+    assert len(set(times)) == 1
 
 
 def test_a_second_live_owner_of_a_source_is_refused_and_told_who_has_it(ms: MetastoreClient) -> None:
