@@ -166,19 +166,19 @@ class _Struct:
             if row[place] is not _ABSENT:
                 raise BadValue(f"{shown(key)} occurs a second time in one object", self._names[place])
             row[place] = value
-        for place in self._required:
-            if row[place] is _ABSENT:
-                raise BadValue(
-                    "the partition key is missing: add it (null is the default partition), or set "
-                    "missing_partition_keys='null'",
-                    self._names[place],
-                )
+        missing = next((place for place in self._required if row[place] is _ABSENT), None)
         place = 0
         try:
             for place, value in enumerate(row):
                 row[place] = None if value is _ABSENT or value is None else self._converters[place](value)
         except BadValue as bad:
             raise bad.inside(self._names[place]) from bad
+        if missing is not None:
+            raise BadValue(
+                "the partition key is missing: add it (null is the default partition), or set "
+                "missing_partition_keys='null'",
+                self._names[missing],
+            )
         return tuple(row)
 
     def _place(self, key: str) -> int | None:
