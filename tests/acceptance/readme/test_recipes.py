@@ -14,7 +14,9 @@ def test_the_recipes_run_in_the_order_of_the_page(tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", RECIPES.read_text("utf-8"), re.DOTALL)
     assert len(blocks) >= 7
     script = tmp_path / "recipes.py"
-    end = "print(sorted(hi.read_table(ms, 'web.orders', columns=['id'], where=\"day < '2026-11-03'\")['id'].to_pylist()))"
+    end = (
+        "print(sorted(hi.read_table(ms, 'web.orders', columns=['id'], where=\"day < '2026-11-03'\")['id'].to_pylist()))"
+    )
     script.write_text("\n".join([*blocks, end]), "utf-8")
     done = subprocess.run(
         [sys.executable, "-W", "error", str(script)], cwd=tmp_path, capture_output=True, text=True, check=False
