@@ -50,7 +50,7 @@ class MissingFields(enum.StrEnum):
 def ingest(
     table: TableArgument,
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE…", help="Files of records, one a line.", show_default=False)
+        list[Path], typer.Argument(metavar="FILE…", help="Files with one record per line.", show_default=False)
     ],
     metastore: MetastoreOption,
     warehouse: WarehouseOption = None,
@@ -58,7 +58,9 @@ def ingest(
     sink: Annotated[
         str | None,
         typer.Option(
-            "--sink", metavar="NAME", help="What remembers how far each file is committed. Default: the table's name."
+            "--sink",
+            metavar="NAME",
+            help="Name under which positions are kept. Default: the table's name.",
         ),
     ] = None,
     rows_per_transaction: Annotated[
@@ -84,10 +86,11 @@ def ingest(
         str, typer.Option("--field-delimiter", metavar="CHAR", help="Delimited: between fields; \\t is a tab.")
     ] = ",",
     null_format: Annotated[
-        str, typer.Option("--null-format", metavar="TEXT", help="Delimited: the field that stands for null.")
+        str, typer.Option("--null-format", metavar="TEXT", help="Delimited: the text of a null field.")
     ] = "\\N",
     escape: Annotated[
-        str | None, typer.Option("--escape", metavar="CHAR", help="Delimited: before a delimiter that is data.")
+        str | None,
+        typer.Option("--escape", metavar="CHAR", help="Delimited: precedes a delimiter that is data."),
     ] = None,
     columns: Annotated[
         str | None,
@@ -103,8 +106,8 @@ def ingest(
 ) -> None:
     """Stream files into a table, exactly once.
 
-    After a crash, run the same command again: it resumes after the last record committed. A file is known by its
-    name: it may be moved, and what it has grown by since is added.
+    After a crash, run the same command again: it resumes after the last committed record. A file is identified by
+    its name: it may be moved, and lines that were appended to it are ingested by the next run.
     """
     from hive_ingest.model import TableName
     from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
@@ -185,7 +188,7 @@ def _summary(result: IngestResult) -> str:
 
     stats = result.stats
     if not stats.transactions_committed:
-        return f"nothing to do, all was committed before: {counted(len(result.positions), 'file')}"
+        return f"nothing to do, everything was committed before: {counted(len(result.positions), 'file')}"
     parts = [
         f"{counted(stats.rows_committed, 'row')} in {counted(stats.transactions_committed, 'transaction')} and "
         f"{counted(stats.files_committed, 'ORC file')}, {result.seconds:.1f} s"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TableArgument = Annotated[str, typer.Argument(metavar="DB.TABLE", help="The table.", show_default=False)]
 OptionalTableArgument = Annotated[
-    str | None, typer.Argument(metavar="DB.TABLE", help="Of this table only.", show_default=False)
+    str | None, typer.Argument(metavar="DB.TABLE", help="Only this table.", show_default=False)
 ]
 MetastoreOption = Annotated[
     str,
@@ -34,7 +34,7 @@ WarehouseOption = Annotated[
         metavar="PATH",
         envvar="HIVE_INGEST_WAREHOUSE",
         show_default=False,
-        help="Folder in which databases lie. Default: `warehouse` beside a SQLite metastore.",
+        help="Folder of the databases. Default: the metastore's; for a new SQLite one, `warehouse` beside it.",
     ),
 ]
 
@@ -48,7 +48,7 @@ class Output(enum.StrEnum):
 
 
 OutputOption = Annotated[
-    Output, typer.Option("--output", "-o", help="table for people, json (one object a line) or csv for programs.")
+    Output, typer.Option("--output", "-o", help="table to read, json (one object per line) or csv for programs.")
 ]
 
 

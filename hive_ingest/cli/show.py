@@ -36,11 +36,12 @@ def transactions(
     table: OptionalTableArgument = None,
     warehouse: WarehouseOption = None,
     old_minutes: Annotated[
-        float, typer.Option("--old-minutes", metavar="N", min=0, help="Mark open ones that began so long ago.")
+        float,
+        typer.Option("--old-minutes", metavar="N", min=0, help="Mark those that have been open this long."),
     ] = 10.0,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Open and aborted transactions: how old, whose. Of a table: those that hold or want a lock on it."""
+    """Open and aborted transactions, with age and owner. With a table: those that hold a lock on it or wait for one."""
     from hive_ingest.cli.rows import write_rows
 
     with connected(metastore, warehouse) as client:
@@ -132,7 +133,7 @@ def partitions(
     warehouse: WarehouseOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """The partitions of a table and where they lie."""
+    """The partitions of a table and their folders."""
     from hive_ingest.acid import partition_name
     from hive_ingest.cli.rows import write_rows
 
@@ -149,12 +150,12 @@ def deltas(
     table: OptionalTableArgument = None,
     warehouse: WarehouseOption = None,
     small_mib: Annotated[
-        float, typer.Option("--small-mib", metavar="N", min=0, help="A delta of fewer MiB is small.")
+        float, typer.Option("--small-mib", metavar="N", min=0, help="Count deltas below N MiB as small.")
     ] = 16.0,
-    rows: Annotated[bool, typer.Option("--rows", help="Count rows too: opens the tail of every file.")] = False,
+    rows: Annotated[bool, typer.Option("--rows", help="Count rows as well, which opens every file.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Delta folders of each partition: read, small, open, aborted, obsolete; and what they weigh."""
+    """Delta folders of each partition: those read, small, open, aborted and obsolete, and their size."""
     from hive_ingest.cli.deltas import COLUMNS, partition_deltas
     from hive_ingest.cli.rows import write_rows
 

@@ -193,7 +193,7 @@ def test_show_says_when_the_sink_writes_another_table(shell: Shell, client: Meta
     micro_batch(client, "q1", 0)
     outcome = shell.done("sinks", "show", "web.other", "--sink", "alerts", "-o", "json")
     assert len(outcome.rows) == 1
-    assert outcome.err.startswith("remark: sink alerts writes another table than web.other")
+    assert outcome.err.startswith("note: sink alerts writes another table than web.other")
 
 
 def test_reading_progress_leaves_no_transaction_open_and_creates_no_sink(shell: Shell, client: MetastoreClient) -> None:
