@@ -21,7 +21,7 @@ import pyarrow as pa
 from hive_ingest.acid import ValidWriteIdList
 from hive_ingest.config import StreamingSettings
 from hive_ingest.delta import DeltaTarget, DeltaWriter, GroupKey
-from hive_ingest.errors import ConfigurationError, LockTimeout, SinkConflict, SinkInUse
+from hive_ingest.errors import ConfigurationError, LockTimeout, NoSuchObject, SinkConflict, SinkInUse
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import (
     DataOperationType,
@@ -108,6 +108,17 @@ def with_source_names(locks: Iterable[LockInfo], sources: Mapping[TableName, Ite
     ]
 
 
+def _progress_table(client: MetastoreClient, name: TableName) -> Table:
+    """The progress table of a sink; made for a new one."""
+    try:
+        return client.get_table(name)
+    except NoSuchObject:
+        # Hive 3.1 cannot open ZSTD, and this table is tiny.
+        properties = {"orc.compress": "ZLIB"}
+        client.create_table(name, columns=PROGRESS_COLUMNS, properties=properties, if_not_exists=True)
+        return client.get_table(name)
+
+
 @dataclass(frozen=True, slots=True)
 class _Remembered:
     """What the progress table looked like after our own last commit."""
@@ -133,11 +144,7 @@ class SinkProgress:
         self._client = client
         self._data = data
         self._settings = settings
-        name = progress_table_name(data.name.database, sink)
-        # Hive 3.1 cannot open ZSTD, and this table is tiny.
-        properties = {"orc.compress": "ZLIB"}
-        client.create_table(name, columns=PROGRESS_COLUMNS, properties=properties, if_not_exists=True)
-        self.table = client.get_table(name)
+        self.table = _progress_table(client, progress_table_name(data.name.database, sink))
         self._remembered: _Remembered | None = None
         self._exceptions: frozenset[WriteId] = frozenset()
         self.latest: dict[str, SourceProgress | None] = {}

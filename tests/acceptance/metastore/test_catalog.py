@@ -117,6 +117,14 @@ def test_a_bad_name_is_refused(metastore: MetastoreClient, name: str) -> None:
 # -- tables ------------------------------------------------------------------------------------------
 
 
+def test_a_misspelt_argument_of_create_table_is_an_error(ms: MetastoreClient) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'proprties'"):
+        ms.create_table("web.t", columns=COLUMNS, proprties={"transactional": "false"})  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'columns'"):
+        ms.create_table("web.t")  # type: ignore[call-arg]
+    assert ms.get_tables("web") == []
+
+
 def test_a_table_is_transactional_unless_said_otherwise(ms: MetastoreClient) -> None:
     table = ms.create_table("web.t", columns=COLUMNS)
     expected = {"transactional": "true", "transactional_properties": "default", "bucketing_version": "2"}
@@ -191,7 +199,7 @@ def test_an_existing_table_may_have_more_columns_than_asked_for(
     changed = ms.add_column("web.alerts", "at", "timestamp")
     keys = {"continent": "string", "country": "string"}
     assert ms.create_table("web.alerts", columns=COLUMNS, partition_keys=keys, if_not_exists=True) == changed
-    assert "also has the columns at" in caplog.text
+    assert "with the further columns at" in caplog.text
 
 
 def test_a_table_needs_its_database(metastore: MetastoreClient) -> None:
