@@ -28,6 +28,7 @@ from hive_ingest.delta import WriteCounts
 from hive_ingest.errors import (
     ConfigurationError,
     ConnectionMisuse,
+    InvalidTransactionState,
     NoSuchTxn,
     StreamingConnectionError,
     StreamingError,
@@ -277,7 +278,7 @@ class StreamingConnection:
         Raises:
             TxnAborted: Nothing is visible; the state is ABORTED.
             CommitOutcomeUnknown: The answer was lost; the state is UNKNOWN.
-            ConfigurationError: An argument is invalid; the transaction stays OPEN.
+            ConfigurationError, ConnectionMisuse: An argument is invalid; the transaction stays OPEN.
             StreamingError: Any other; the state is FAILED: call `abort_transaction`.
         """
         return self._commit(partitions, key, value, positions or {}, prepared, is_seek=False)
@@ -314,12 +315,14 @@ class StreamingConnection:
         current = self._refuse_or_get(Action.COMMIT)
         self._refuse_inside_write("commit_transaction")
         names = [checked_partition_name(self._table, self._static_values, name) for name in partitions]
-        if positions and self._progress is None:
-            raise ConfigurationError("positions need a sink: connect with sink=… and sources=…")
         key_value = self._key_value(key, value)
+        writes = list(prepared)
+        current.check_arguments(positions, writes)
+        if not positions:
+            self._refuse_rows_without_position(current, writes)
         try:
             info = current.commit(
-                partitions=names, prepared=prepared, key_value=key_value, positions=positions, is_seek=is_seek
+                partitions=names, prepared=writes, key_value=key_value, positions=positions, is_seek=is_seek
             )
         except TxnAborted as error:
             self._abort_after(error)
@@ -330,6 +333,15 @@ class StreamingConnection:
         self._state = TransactionState.COMMITTED
         self._committed(current, info)
         return info
+
+    def _refuse_rows_without_position(self, current: OpenTransaction, prepared: Sequence[PreparedWrite]) -> None:
+        with self._failing():  # by a bad record, but not by the missing position
+            needs_position = current.needs_position(prepared)
+        if needs_position:
+            raise ConfigurationError(
+                f"transaction {current.txn_id} has rows and no position, so they would be written again after a "
+                "restart: pass positions=… with the source that they come from"
+            )
 
     def _committed(self, current: OpenTransaction, info: CommitInfo) -> None:
         self._stats.add(current.counts, info)
@@ -522,9 +534,21 @@ class StreamingConnection:
 
     @property
     def progress(self) -> _Progress:
-        """The latest committed progress of each source owned, as of the last begin or commit; None: none yet."""
+        """The latest committed progress of each source owned, as of the last begin or commit; None: none yet.
+
+        It is read by `begin_transaction`, which holds the sources' locks: before, another owner may still move it.
+
+        Raises:
+            ConfigurationError: The connection has no sink.
+            InvalidTransactionState: No transaction was begun yet.
+        """
         if self._progress is None:
             raise ConfigurationError("progress needs a sink: connect with sink=… and sources=…")
+        if not self._progress.latest:
+            raise InvalidTransactionState(
+                f"the progress of sink {self._progress.sink!r} has not been read yet: call begin_transaction() first, "
+                "which locks the sources and reads it"
+            )
         return MappingProxyType(self._progress.latest)
 
     @property
