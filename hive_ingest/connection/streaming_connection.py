@@ -374,8 +374,10 @@ class StreamingConnection:
         assert current is not None
         self._stats.transactions_aborted += 1
         current.withdraw()
-        self._forget_current()
-        self._context.opener.abort(current.txn_id, reason, first_error=first_error)
+        try:
+            self._context.opener.abort(current.txn_id, reason, first_error=first_error)
+        finally:
+            self._forget_current()
 
     def _forget_current(self, *, at_once: bool = True) -> None:
         current = self._context.current

@@ -38,6 +38,7 @@ from hive_ingest.transactions.heartbeat import Heartbeater, now
 from hive_ingest.transactions.lock_errors import begun_in_vain, times_begun_again
 from hive_ingest.transactions.lock_plan import LockPlan
 from hive_ingest.transactions.lock_wait import LockWait
+from hive_ingest.transactions.reaper import opening
 from hive_ingest.transactions.registered_folders import list_registered
 
 _log = logging.getLogger(__name__)
@@ -85,6 +86,8 @@ class TransactionOpener:
         self._batch_size = ahead
         self._lock = threading.Lock()
         self._ahead: deque[TxnId] = deque()
+        #: Taken from those, and not ended yet.
+        self._begun: TxnId | None = None
         self._idle_since = now()
         #: The transaction that holds the turn of overwrites, where one is needed.
         self._turn: TxnId | None = None
@@ -203,8 +206,9 @@ class TransactionOpener:
         For servers that check write conflicts: there an overwrite must be opened after the one before it has
         committed, so it cannot wait for that one with a transaction of its own. Raises LockTimeout.
         """
-        (txn_id,) = self._client.open_txns(1, agent_info=self._plan.agent_info)
-        self._turn = txn_id
+        with opening():
+            (txn_id,) = self._client.open_txns(1, agent_info=self._plan.agent_info)
+            self._turn = txn_id
         self._heartbeater.watch([txn_id])
         component = self._plan.turn
         wait = wait.on(TableName(component.database, str(component.table)))
@@ -229,25 +233,43 @@ class TransactionOpener:
     # -- ids ---------------------------------------------------------------------------------------
 
     def _next_txn(self) -> TxnId:
+        while (txn_id := self._take_ahead()) is None:
+            self._fetch()
+        return txn_id
+
+    def _take_ahead(self) -> TxnId | None:
         with self._lock:
             while self._ahead:
                 txn_id = self._ahead.popleft()
                 if txn_id not in self._heartbeater.lost:
+                    self._begun = txn_id
                     return txn_id
                 self._heartbeater.forget([txn_id])
+        return None
+
+    def _fetch(self) -> None:
+        """Open the next ones."""
         # A turn is worth nothing to a transaction that was opened before it.
         count = 1 if self._turn is not None else self._batch_size
-        opened = self._client.open_txns(count, agent_info=self._plan.agent_info)
-        reach("after_open_txns")
-        self._heartbeater.watch(opened)
-        with self._lock:
-            self._ahead.extend(opened[1:])
-            self._idle_since = now()
-        return opened[0]
+        with opening():
+            opened = self._client.open_txns(count, agent_info=self._plan.agent_info)
+            with self._lock:
+                self._ahead.extend(opened)
+                self._idle_since = now()
+        try:
+            reach("after_open_txns")
+            self._heartbeater.watch(opened)
+        except BaseException:  # as when no thread can be started: nothing would keep them alive
+            try:
+                self._give_back_ahead(self._client)
+            except StreamingError as error:
+                _log.warning("transactions %s could not be aborted, they will time out: %s", opened, error)
+            raise
 
     def ended(self) -> None:
         """A transaction has ended: from now on the ones ahead are idle."""
         self._idle_since = now()
+        self._begun = None
         self._end_turn(self._client)
 
     def give_back_idle(self, client: MetastoreClient) -> None:
@@ -256,8 +278,12 @@ class TransactionOpener:
             self._give_back_ahead(client)
 
     def give_back(self, client: MetastoreClient) -> None:
-        """Abort all transactions that were opened and not begun."""
+        """Abort all transactions that were opened and not begun, or are being begun on a thread that will not end."""
         self._end_turn(client)
+        with self._lock:
+            if self._begun is not None:
+                self._ahead.append(self._begun)
+                self._begun = None
         self._give_back_ahead(client)
 
     def _give_back_ahead(self, client: MetastoreClient) -> None:
@@ -292,7 +318,9 @@ class TransactionOpener:
         self._heartbeater.forget([txn_id])
         try:
             client.abort_txns([txn_id], reason=reason)
+            self._begun = None
         except StreamingError as error:
+            self._begun = None
             if first_error is None:
                 raise
             _log.warning("transaction %d could not be aborted, it will time out: %s", txn_id, error)
