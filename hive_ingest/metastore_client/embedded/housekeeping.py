@@ -20,6 +20,7 @@ from hive_ingest.errors import MetastoreUnavailable
 from hive_ingest.identity import this_host
 from hive_ingest.metastore_client.embedded import schema as t
 from hive_ingest.metastore_client.embedded.context import TIMED_OUT, Context
+from hive_ingest.metastore_client.embedded.folder_tasks import LOCKS_OF_MOVES
 from hive_ingest.metastore_client.embedded.migrations import HOUSEKEEPER
 from hive_ingest.metastore_client.embedded.sessions import Session
 from hive_ingest.metastore_client.embedded.sql import id_in, now_ms
@@ -66,7 +67,9 @@ _TIME_OUT = (
     .returning(_TXN.TXN_ID)
 )
 _TIME_OUT_LOCKS = delete(t.HIVE_LOCKS).where(
-    t.HIVE_LOCKS.c.HL_TXNID == 0, t.HIVE_LOCKS.c.HL_LAST_HEARTBEAT < now_ms() - bindparam("timeout_ms")
+    t.HIVE_LOCKS.c.HL_TXNID == 0,
+    t.HIVE_LOCKS.c.HL_LAST_HEARTBEAT < now_ms() - bindparam("timeout_ms"),
+    t.HIVE_LOCKS.c.HL_LOCK_EXT_ID.not_in(LOCKS_OF_MOVES),
 )
 
 # An aborted transaction with components may have files under its write id. Forgotten, it would count as committed.
