@@ -98,8 +98,8 @@ _CRASHES_ON_REAL_METASTORES = (
         for point in ("lock_waiting", "after_publish", "commit_before_answer")
         for kind in ("hive313", "hive401")
     ),
-    "tests/crash/test_kill.py::test_a_restart_does_not_wait_for_the_dead_owners_time_out",
-    "tests/crash/test_kill.py::test_a_writer_stopped_between_two_renames_past_its_time_out_publishes_nothing",
+    "tests/crash/test_kill.py::test_a_restart_does_not_wait_for_the_dead_owners_timeout",
+    "tests/crash/test_kill.py::test_a_writer_stopped_between_two_renames_past_its_timeout_publishes_nothing",
 )
 
 

@@ -13,7 +13,7 @@ from hive_ingest.connection.context import ConnectionContext
 from hive_ingest.connection.joined_transaction import PreparedWrite, SharedTransaction, check_prepared, files_to_commit
 from hive_ingest.connection.progress import SourceProgress
 from hive_ingest.delta import DeltaTarget, DeltaWriter, TransactionWriter, WriteCounts
-from hive_ingest.errors import ConfigurationError
+from hive_ingest.errors import ConfigurationError, NoSuchTxn, StreamingError, StreamingIOFailure, TxnAborted
 from hive_ingest.model import CommitKeyValue, DataOperationType, Table, TableName, TxnId, WriteId
 from hive_ingest.record_writer import RecordWriter
 from hive_ingest.transactions import Committer, LockedTransaction, TableWrite, log_failure, new_staging, remove_staging
@@ -129,10 +129,43 @@ class OpenTransaction:
         positions: Mapping[str, Any] | None = None,
         is_seek: bool = False,
     ) -> CommitInfo:
-        """Finish the files and the progress rows, then the five steps of `committer.py`."""
+        """Finish the files and the progress rows, then the five steps of `committer.py`.
+
+        Raises:
+            TxnAborted: Nothing of the transaction is visible.
+            StreamingError: See `StreamingConnection.commit_transaction`.
+        """
         self._context.heartbeater.raise_if_lost(self.txn_id)
+        try:
+            return self._commit(partitions, prepared, key_value, positions or {}, is_seek=is_seek)
+        except NoSuchTxn as error:  # before the commit was asked for: then the committer decides what it means
+            raise TxnAborted(f"transaction {self.txn_id} was not committed: {error}") from error
+        except StreamingIOFailure as error:
+            self._raise_if_ended(error)
+            raise
+
+    def _raise_if_ended(self, failure: StreamingIOFailure) -> None:
+        """Raise TxnAborted if the metastore has ended the transaction: its hidden files may be removed from then on."""
+        try:
+            self._context.client.heartbeat(txn_id=self.txn_id)
+        except (TxnAborted, NoSuchTxn) as error:
+            raise TxnAborted(
+                f"transaction {self.txn_id} was not committed: {error}. Its hidden files may be gone since: {failure}"
+            ) from failure
+        except StreamingError as error:
+            _log.debug("whether transaction %d is still open cannot be learned: %s", self.txn_id, error)
+
+    def _commit(
+        self,
+        partitions: Iterable[str],
+        prepared: Sequence[PreparedWrite],
+        key_value: CommitKeyValue | None,
+        positions: Mapping[str, Any],
+        *,
+        is_seek: bool,
+    ) -> CommitInfo:
         data = self._data_write(prepared)
-        rows = self._progress_rows(positions or {}, is_seek)
+        rows = self._progress_rows(positions, is_seek)
         writes = [data, *self._stage_progress(rows)]
         settings = self._context.settings
         self._committer = Committer(

@@ -21,7 +21,7 @@ import pyarrow as pa
 from hive_ingest.acid import ValidWriteIdList
 from hive_ingest.config import StreamingSettings
 from hive_ingest.delta import DeltaTarget, DeltaWriter, GroupKey
-from hive_ingest.errors import ConfigurationError, LockTimeout, SinkConflict, SinkInUse
+from hive_ingest.errors import ConfigurationError, InvalidTransactionState, LockTimeout, SinkConflict, SinkInUse
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import (
     DataOperationType,
@@ -216,6 +216,15 @@ class SinkProgress:
         )
 
     # -- writing -----------------------------------------------------------------------------------
+
+    def require_latest(self) -> dict[str, SourceProgress | None]:
+        """Raises InvalidTransactionState before the first read."""
+        if not self.latest:
+            raise InvalidTransactionState(
+                f"the progress of sink {self.sink!r} has not been read yet: call begin_transaction() first, which "
+                "locks the sources and reads it"
+            )
+        return self.latest
 
     def check_positions(self, positions: Mapping[str, Any]) -> None:
         """Check what was passed to a commit.

@@ -37,11 +37,11 @@ from hive_ingest.storage import FileStore
 
 @dataclass(frozen=True, slots=True)
 class FileToRead:
-    """One bucket file.
+    """A bucket file to read.
 
-    `length_bytes` is how much of it is committed, None for all of `size_bytes`. With `check_write_ids` it may hold
+    `length_bytes` is its committed length, None for all of `size_bytes`. With `check_write_ids` it may hold
     rows of write ids that the snapshot must not see. `write_ids` are the lowest and highest write id that its folder
-    is named for, None where the name does not say.
+    is named for, None if the name does not say.
     """
 
     path: str
@@ -59,11 +59,11 @@ class AcidFileReader:
         Args:
             store: The file's store.
             file: What to read.
-            verify_checksums: Verify all that is read before it is decoded, in files that have checksums.
+            verify_checksums: Whether to verify bytes before they are decoded, in files that have checksums.
 
         Raises:
             CorruptFile: It is damaged, not a complete ACID file, or belongs to another folder.
-            UnsupportedFeature: It holds what pyarrow cannot read.
+            UnsupportedFeature: It has a feature that pyarrow cannot read.
             StreamingIOFailure: It cannot be read.
         """
         self.path = file.path
@@ -82,12 +82,12 @@ class AcidFileReader:
             raise
         self.calendar = tail.footer.calendar
         self.num_stripes = len(tail.footer.stripes)
-        #: The table's columns as the file has them, for Arrow and for ORC.
+        #: The table's columns in the file, as Arrow and ORC types.
         self.row: OrcColumn = root.children[-1]
         self.row_type: pa.StructType = schema.field(ROW).type
 
     def read(self, stripe: int, acid: Sequence[str], row: Sequence[str]) -> StripeRows:
-        """Only the named ACID columns and children of `row`, of one stripe.
+        """Read the named ACID columns and children of `row` of one stripe.
 
         Raises:
             CorruptFile: The stripe is damaged.
@@ -125,7 +125,7 @@ class AcidFileReader:
         return verified
 
     def _raise_failure(self, error: Exception) -> None:
-        """What failed below ORC's C++ code, which passes on no more than a text."""
+        """Raise the error that occurred below ORC's C++ code, which reports only a text."""
         if self._verified is not None and self._verified.failure is not None:
             raise self._verified.failure from error
 
@@ -133,7 +133,9 @@ class AcidFileReader:
         try:
             return orc.ORCFile(source)
         except pa.ArrowNotImplementedError as error:
-            raise UnsupportedFeature(f"{self.path!r} holds what pyarrow cannot read: {error}") from error
+            raise UnsupportedFeature(
+                f"{self.path!r} uses a feature of ORC that pyarrow cannot read: {error}"
+            ) from error
         except (pa.ArrowException, OSError) as error:
             self._raise_failure(error)
             raise CorruptFile(f"{self.path!r} is not an ORC file: {error}. Restore it from a copy") from error
@@ -179,7 +181,7 @@ def _open(store: FileStore, file: FileToRead) -> pa.NativeFile:
 
 
 class StripeRows:
-    """What was read of one stripe: `batch` as ORC has it, and its parts."""
+    """Rows of one stripe: `batch` as read from ORC, and its parts."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self.batch = batch
@@ -188,7 +190,7 @@ class StripeRows:
         return int(self.batch.num_rows)
 
     def numbers(self, name: str) -> npt.NDArray[Any]:
-        """One of the ACID columns, with -1 for a null, which no writer makes."""
+        """One of the ACID columns, with -1 for a null, which no writer writes."""
         column = self.batch.column(name)
         return np.asarray((column.fill_null(-1) if column.null_count else column).to_numpy(zero_copy_only=False))
 

@@ -1,4 +1,4 @@
-"""ACID ORC files: written in one pass, from the first row to the tail with Hive's metadata; never changed in place.
+"""Writes ACID ORC files in one pass, from the first row to the tail with Hive's metadata, never changed in place.
 
 A file has the schema of `acid_schema`, with `hive.acid.key.index`, `hive.acid.stats` and `hive.acid.version`: Hive 3.1
 cannot read delete events or split a file without them.
@@ -35,12 +35,12 @@ COMPRESSIONS = {
 DEFAULT_COMPRESSION = "ZSTD"
 DEFAULT_STRIPE_SIZE_BYTES = 64 * 1024 * 1024
 DEFAULT_ROW_INDEX_STRIDE = 10_000
-#: Rows that go to the ORC library at once. A stripe ends only after such a batch, or where `_append` ends.
+#: Rows that are passed to the ORC library at once. A stripe ends only after such a batch, or where `_append` ends.
 BATCH_ROWS = 1024
 _HELD_BYTES = 1024 * 1024
 _WRITE_BUFFER_BYTES = 256 * 1024
 _LONGEST_POSTSCRIPT = 256
-_LARGE_BLOCK_BYTES = 28 * 1024 * 1024  # glibc learns from blocks of up to 32 MiB
+_LARGE_BLOCK_BYTES = 28 * 1024 * 1024  # glibc adapts to blocks of up to 32 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class FileOptions(TypedDict, total=False):
 
 
 class AcidFileWriter(ABC):
-    """A file that is complete after `close`; any error removes it.
+    """Writes a file that is complete after `close`. Any error removes it.
 
     One thread at a time; several writers may run at once. Memory: about one stripe, and at `close` the last stripe
     once more in its compressed form.
@@ -82,18 +82,18 @@ class AcidFileWriter(ABC):
     ) -> None:
         """
         Args:
-            store: Where the file is made.
-            path: Its path; there is no file yet.
+            store: The file's store.
+            path: Its path, where no file exists yet.
             schema: The table's columns, without partition keys.
             compression: A value of Hive's `orc.compress`.
-            stripe_size_bytes: The size of a stripe before it is compressed, about.
+            stripe_size_bytes: The approximate size of a stripe before compression.
             row_index_stride: Rows for each entry of the row index.
-            sync: Whether the file is on the device after `close`.
+            sync: Whether `close` syncs the file to the device.
 
         Raises:
             ConfigurationError: `compression` is unknown.
             UnsupportedFeature: `compression`, or a column's type, cannot be written.
-            StreamingIOFailure: The file cannot be made.
+            StreamingIOFailure: The file cannot be created.
         """
         kind, strategy = _compression(compression)
         _keep_freed_memory()
@@ -133,7 +133,7 @@ class AcidFileWriter(ABC):
 
     def discard(self) -> None:
         """Remove the file. Does nothing after `close` or `discard`."""
-        self._writer.is_open = False  # else its __del__ would still encode the rows that it holds
+        self._writer.is_open = False  # otherwise its __del__ would still encode the rows that it holds
         self._sink.discard()
 
     def __enter__(self) -> Self:
@@ -170,7 +170,7 @@ class AcidFileWriter(ABC):
         try:
             yield
         except BaseException as error:
-            # An error of the file system reaches us through ORC's C++ code as a mere text.
+            # An error of the file system reaches us through ORC's C++ code only as a text.
             failure = self._sink.failure or error
             if failure is error and isinstance(error, (OSError, pa.ArrowException)):
                 failure = io_failure(action, self.path, error)
@@ -203,7 +203,7 @@ _CompleteTail = Callable[[bytes, PostScript, ContentChecksums], tuple[bytes, tup
 
 
 class _Sink:
-    """What pyarrow writes to. Once sealed it holds everything back, so that the tail can be completed."""
+    """The file that pyarrow writes to. Once sealed it buffers everything, so that the tail can be completed."""
 
     def __init__(self, output: OutputFile) -> None:
         self._output = output
@@ -265,7 +265,7 @@ class _Sink:
             chunks.append(self._held.pop())
         return b"".join(reversed(chunks))
 
-    # What pyarrow asks of a file in Python.
+    # The methods that pyarrow calls on a Python file.
 
     @property
     def closed(self) -> bool:
@@ -284,10 +284,10 @@ class _Sink:
         return self._size
 
     def flush(self) -> None:
-        """`_pass_on` decides when."""
+        """Does nothing: `_pass_on` decides when to flush."""
 
     def close(self) -> None:
-        """Only `finish` and `discard` end the file: pyarrow closes abandoned files too."""
+        """Does nothing: pyarrow closes abandoned files too, so only `finish` and `discard` end the file."""
 
 
 def _compression(name: str) -> tuple[str, str]:
@@ -295,12 +295,12 @@ def _compression(name: str) -> tuple[str, str]:
     if known is None and name.upper() in ("LZO", "BROTLI"):
         raise UnsupportedFeature(f"orc.compress={name!r} cannot be written here: use {', '.join(COMPRESSIONS)}")
     if known is None:
-        raise ConfigurationError(f"orc.compress={name!r} is not a compression of ORC: use {', '.join(COMPRESSIONS)}")
+        raise ConfigurationError(f"orc.compress={name!r} is not an ORC compression: use {', '.join(COMPRESSIONS)}")
     return known
 
 
 @cache
 def _keep_freed_memory() -> None:
-    # ORC's writer takes some 5 MB of small buffers for every file. Until a large block has been freed, glibc gives
-    # them back to the kernel after each file: 9 ms for a file of 1,000 rows instead of 1.
+    # ORC's writer allocates some 5 MB of small buffers for every file. Until a large block has been freed, glibc
+    # returns them to the kernel after each file: 9 ms for a file of 1,000 rows instead of 1.
     np.empty(_LARGE_BLOCK_BYTES, np.uint8)

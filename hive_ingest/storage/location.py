@@ -170,12 +170,6 @@ def _read(file: pa.NativeFile, source: Location) -> pa.Buffer | None:
     return block if len(block) else None
 
 
-def open_store(location: str) -> tuple[FileStore, str]:
-    """The store of a location and the path in it; see `Location.of`."""
-    found = Location.of(location)
-    return found.store, found.path
-
-
 def _not_local(uri: str) -> ConfigurationError:
     return ConfigurationError(f"{uri!r} is not a local path: write 'file:/absolute/path'")
 

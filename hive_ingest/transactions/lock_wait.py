@@ -1,4 +1,4 @@
-"""Waiting for locks: asked again and again, with pauses that grow, until one deadline."""
+"""Waits for locks: checks them repeatedly, with growing pauses, until a common deadline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST_PAUSE_SECONDS = 0.5
 
 
 class LockWait:
-    """Waits for one lock request after the other, until a deadline that all share."""
+    """Waits for one lock request after another, with one deadline for all."""
 
     def __init__(
         self,
@@ -23,13 +23,13 @@ class LockWait:
         seconds: float,
         on_blocked: Callable[[list[LockInfo]], None] | None = None,
     ) -> None:
-        """The time runs from here on.
+        """Starts the clock.
 
         Args:
-            client: The owner's, on whose thread this waits.
-            tables: Those in which the locks lie.
-            seconds: For all requests together.
-            on_blocked: Called with the locks in the way each time before the lock is checked again.
+            client: The metastore client of the owner, on whose thread this waits.
+            tables: The tables of the locks.
+            seconds: The limit for all requests together.
+            on_blocked: Called with the blocking locks each time before the lock is checked again.
         """
         self._client = client
         self._tables = tables
@@ -48,13 +48,13 @@ class LockWait:
         return time.monotonic() >= self._deadline
 
     def acquires(self, answer: LockResponse) -> bool:
-        """Whether the lock is granted before the deadline.
+        """Wait for the lock. Returns whether it was granted before the deadline.
 
         Args:
-            answer: What the metastore answered to the request.
+            answer: The metastore's response to the request.
 
         Raises:
-            TxnAborted: It was neither granted nor put into the queue.
+            TxnAborted: The lock was neither granted nor queued.
         """
         pause = _FIRST_PAUSE_SECONDS
         while answer.state is LockState.WAITING:
@@ -74,7 +74,7 @@ class LockWait:
         return True
 
     def blockers(self, lock_id: LockId) -> list[LockInfo]:
-        """The components of locks, held or waiting, that the request waits for."""
+        """The locks, held or waiting, that the request waits for."""
         locks = [lock for table in self._tables for lock in self._client.show_locks(table)]
         waited_for = {
             (lock.blocked_by_lock_id, lock.blocked_by_internal_id) for lock in locks if lock.lock_id == lock_id

@@ -1,6 +1,6 @@
 """The transaction of a reader: a lock, a snapshot, a heartbeat.
 
-As long as it is open, no cleaner takes a file that its snapshot needs.
+As long as it is open, no cleaner removes a file that its snapshot needs.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class ReadTransaction:
             owns_client: Whether the client is closed with the transaction.
 
         Raises:
-            LockTimeout: The lock was not granted; nothing stays open.
-            MetastoreError, TransactionError: From the metastore.
+            LockTimeout: The lock was not granted. Nothing stays open.
+            MetastoreError, TransactionError: Raised by the metastore.
         """
         self._client = client
         self._owns_client = owns_client
@@ -74,7 +74,7 @@ class ReadTransaction:
             raise
 
     def end_with(self, reader: object, what: str) -> None:
-        """End it when `reader` is collected before it has ended, with a warning that names `what`."""
+        """End it with a warning that names `what` if `reader` is garbage collected while it is open."""
         self._guard.watch(reader, f"{what} was not read to its end or closed")
 
     def _end_forgotten(self, client: MetastoreClient) -> None:
@@ -86,14 +86,14 @@ class ReadTransaction:
             self._release_client()
 
     def check(self) -> None:
-        """Raises TxnAborted when a heartbeat found the transaction gone, because files may go with it."""
+        """Raises TxnAborted if a heartbeat found the transaction gone, because its files may be removed."""
         try:
             self._heartbeater.raise_if_lost(self.txn_id)
         except TxnAborted as error:
             raise self._is_lost(error) from error
 
     def commit(self) -> None:
-        """End it. Raises TxnAborted when it had timed out, so that what was read may have missed files."""
+        """End it. Raises TxnAborted if it had timed out, because files may have been missed."""
         if not self._end():
             return
         try:
@@ -104,7 +104,7 @@ class ReadTransaction:
             self._release_client()
 
     def close(self) -> None:
-        """End it before everything was read: nothing more is asked of it, so no failure matters to the caller."""
+        """End it before everything was read. The caller needs nothing more, so a failure is only logged."""
         if not self._end():
             return
         try:
@@ -115,7 +115,7 @@ class ReadTransaction:
             self._release_client()
 
     def abort(self, because: BaseException | None = None) -> None:
-        """End it; a failure to do so never hides `because`."""
+        """End it after an error. A failure to do so never hides `because`."""
         if not self._end():
             return
         try:
@@ -132,10 +132,10 @@ class ReadTransaction:
             self._client.close()
 
     def _could_not_end(self, error: StreamingError) -> None:
-        _log.warning("transaction %d of a reader could not be ended, its time-out will do it: %s", self.txn_id, error)
+        _log.warning("transaction %d of a reader could not be ended, it will time out: %s", self.txn_id, error)
 
     def _end(self) -> bool:
-        """False when it was ended before."""
+        """Returns whether it was still open."""
         was_open, self.is_open = self.is_open, False
         if was_open:
             self._guard.release()
@@ -145,7 +145,7 @@ class ReadTransaction:
     def _is_lost(self, error: StreamingError) -> TxnAborted:
         return TxnAborted(
             f"the reader's transaction {self.txn_id} on {self._table} is gone ({error}), so files may have been "
-            "missed: read again, and more quickly than the time-out if the metastore was out of reach"
+            "missed: read again. If the metastore could not be reached, read faster than the transaction time-out"
         )
 
     # -- lock --------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ def test_an_error_at_any_step_leaves_all_or_nothing_and_the_restart_completes_it
     assert ids(ms, TABLE) == list(range(ROWS))
 
 
-def test_a_restart_does_not_wait_for_the_dead_owners_time_out(
+def test_a_restart_does_not_wait_for_the_dead_owners_timeout(
     ms: MetastoreClient, address: Address, warehouse: Path
 ) -> None:
     code, _, err = run(address, warehouse, CrashPoint("after_publish", 1, signal.SIGKILL))
@@ -124,7 +124,7 @@ def test_a_restart_does_not_wait_for_the_dead_owners_time_out(
     assert time.monotonic() - began < 2.0
 
 
-def test_a_writer_stopped_between_two_renames_past_its_time_out_publishes_nothing(
+def test_a_writer_stopped_between_two_renames_past_its_timeout_publishes_nothing(
     ms: MetastoreClient, address: Address, warehouse: Path
 ) -> None:
     child = start(address, warehouse, CrashPoint("between_renames", 1, signal.SIGSTOP))

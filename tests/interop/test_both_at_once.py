@@ -21,7 +21,7 @@ from hive_ingest.errors import TxnAborted
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import DataOperationType, LockComponent, LockLevel, LockRequest, LockState, LockType, TableName
 from hive_ingest.orc.acid_writer import write_acid_version
-from hive_ingest.storage import open_store
+from hive_ingest.storage import Location
 from hive_ingest.testing import faults
 from tests.interop.agreement import BOTH_MODES, assert_agreement
 from tests.interop.hive import RealHive
@@ -275,7 +275,7 @@ def empty_by_overwrite(client: MetastoreClient, name: TableName, txn_id: int) ->
         *(LockType.EXCLUSIVE, LockLevel.TABLE, name.database, name.table), operation_type=DataOperationType.INSERT
     )
     assert client.lock(LockRequest((lock,), allocated.txn_id)).state is LockState.ACQUIRED
-    store, path = open_store(f"{table_folder(client, name)}/{BaseName(allocated.write_id)}")
-    store.make_folder(path)
-    write_acid_version(store, [path], sync=False)
+    folder = Location.of(str(table_folder(client, name))) / str(BaseName(allocated.write_id))
+    folder.make_folder()
+    write_acid_version(folder.store, [folder.path], sync=False)
     client.commit_txn(allocated.txn_id)

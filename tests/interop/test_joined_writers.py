@@ -101,9 +101,7 @@ def test_hive_finds_a_table_empty_after_an_overwrite_without_rows(
     assert hive.sql(f"select id from {table}") == [[7]]
 
 
-def test_hive_sees_only_the_partitions_replaced_that_were_written(
-    hive: RealHive, database: str, client: MetastoreClient
-) -> None:
+def test_hive_sees_only_the_written_partitions_replaced(hive: RealHive, database: str, client: MetastoreClient) -> None:
     table = create(client, hive, database, partition_keys={"part": "string"})
     for part in "ab":
         hi.append(client, table, rows(range(3), part=part))

@@ -101,7 +101,7 @@ def test_null_empty_and_hives_name_are_one_partition_whichever_task_writes_them(
     assert {row["id"] // 10 for row in found.to_pylist() if row["part"] is None} == {0, 1, 2}
 
 
-def test_fifty_partitions_are_made_and_none_is_lost(
+def test_fifty_partitions_are_created_and_none_is_lost(
     spark: SparkSession, client: MetastoreClient, tables: Tables
 ) -> None:
     table = tables.create("t")
@@ -123,7 +123,7 @@ def test_more_partitions_than_are_allowed_are_refused_by_all_tasks_together(
     assert hi.read_table(client, table).num_rows == 0
 
 
-def test_static_partition_values_are_given_to_all_rows(spark: SparkSession, client: MetastoreClient) -> None:
+def test_static_partition_values_apply_to_all_rows(spark: SparkSession, client: MetastoreClient) -> None:
     client.create_database("web")
     keys = {"day": "date", "part": "string"}
     client.create_table("web.t", columns={"id": "bigint", "text": "string"}, partition_keys=keys)
@@ -242,7 +242,7 @@ def slowly(go_on: Path) -> Callable[[Any], Iterator[pa.RecordBatch]]:
     return run
 
 
-def test_what_a_task_writes_after_its_job_has_failed_is_removed_by_the_next_batch(
+def test_files_of_a_task_that_outlives_its_failed_job_are_removed_by_the_next_batch(
     spark: SparkSession, client: MetastoreClient, tables: Tables, tmp_path: Path
 ) -> None:
     table = tables.create("t", "plain")

@@ -165,7 +165,7 @@ def test_a_driver_whose_parent_is_killed_ends_with_all_that_it_started(
     wait_until(lambda: not any(psutil.pid_exists(pid) for pid in pids), "some are still there")
 
 
-def test_a_driver_that_fails_tells_why(
+def test_a_driver_that_fails_reports_why(
     install_spark: Install, start_driver: Start, script: Callable[[str], Path]
 ) -> None:
     with pytest.raises(AssertionError, match=r"(?s)ended before it printed 'ready'.*ZeroDivisionError"):

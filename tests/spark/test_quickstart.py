@@ -27,7 +27,7 @@ def started_for(demo: Path) -> list[psutil.Process]:
     ]
 
 
-def test_a_year_of_flights_lands_exactly_once_through_a_kill_of_spark(
+def test_a_year_of_flights_is_ingested_exactly_once_through_a_kill_of_spark(
     demo: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(demo)]) == 0
@@ -50,7 +50,7 @@ def png_size(path: Path) -> tuple[int, int]:
     return width, height
 
 
-def test_what_spark_fails_at_is_shown(demo: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_spark_is_shown(demo: Path, capfd: pytest.CaptureFixture[str]) -> None:
     places.input_folder(demo).mkdir(parents=True)
     (places.input_folder(demo) / "flights-01-1.json").write_text('{"row_number": "one"}\n')
     with places.connect(demo) as client:

@@ -46,7 +46,7 @@ def streams(metastore_uri: str, tmp_path: Path) -> Iterator[Streams]:
         yield streams
 
 
-def test_a_query_stopped_in_its_tasks_tells_spark_so_in_few_words_and_goes_on_later(
+def test_a_query_stopped_in_its_tasks_gives_spark_a_short_reason_and_resumes_later(
     spark: SparkSession, streams: Streams, tmp_path: Path
 ) -> None:
     stream = streams.add("t")

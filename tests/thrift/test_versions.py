@@ -64,7 +64,7 @@ def test_a_key_and_value_that_does_not_fit_leaves_the_transaction_open(client_40
     assert client_401.get_table("default.t").properties["_meta.offset"] == "42"
 
 
-def test_a_table_that_was_dropped_and_made_again_has_another_id(client: MetastoreClient) -> None:
+def test_a_table_that_was_dropped_and_created_again_has_another_id(client: MetastoreClient) -> None:
     first = client.create_table("default.t", columns={"id": "int"})
     assert client.get_table("default.t").id == first.id != 0
     client.drop_table("default.t")
@@ -72,7 +72,7 @@ def test_a_table_that_was_dropped_and_made_again_has_another_id(client: Metastor
     assert client.create_table("default.t", columns={"id": "int"}).id != first.id
 
 
-def test_a_failure_inside_the_server_is_told_and_not_tried_for_ever(client: MetastoreClient) -> None:
+def test_a_failure_inside_the_server_is_reported_and_not_retried_forever(client: MetastoreClient) -> None:
     began = time.monotonic()
     with pytest.raises(MetastoreError) as caught:
         client.get_valid_write_ids(["web.t"], _NoSnapshot())  # type: ignore[arg-type]

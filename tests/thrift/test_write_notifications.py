@@ -19,7 +19,7 @@ def told(server: RealMetastore, table: str) -> list[list[str]]:
     return [line[1:] for line in lines if line[0] == table]
 
 
-def test_a_listener_is_told_of_the_files_of_each_partition_before_the_commit(
+def test_a_listener_is_notified_of_the_files_of_each_partition_before_the_commit(
     secured_metastore: SecuredMetastore,
 ) -> None:
     server = secured_metastore.server
@@ -43,5 +43,5 @@ def test_a_listener_is_told_of_the_files_of_each_partition_before_the_commit(
         assert len(told(server, "told.t")) == 2, "told of files before they were all published"
 
 
-def test_a_server_without_listeners_wants_no_events(client: MetastoreClient) -> None:
+def test_a_server_without_listeners_gets_no_events(client: MetastoreClient) -> None:
     assert not client.wants_write_notifications

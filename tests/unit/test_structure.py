@@ -1,4 +1,4 @@
-"""A package imports another one by its front, never by one of its modules."""
+"""A package imports another one by its front, never by one of its modules; and no module is too long to read."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ FRONTS = {
     "storage",
     "transactions",
 }
+#: Lines.
+LONGEST_MODULE = 450
 
 
 def imports_past_a_front(path: Path) -> list[str]:
@@ -51,3 +53,8 @@ def test_every_front_exports_what_it_imports() -> None:
             for alias in node.names
         }
         assert imported <= exported, package
+
+
+def test_no_module_is_longer_than_the_limit() -> None:
+    lines = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in ROOT.rglob("*.py")}
+    assert {path: count for path, count in lines.items() if count > LONGEST_MODULE} == {}

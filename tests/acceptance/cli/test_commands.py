@@ -64,7 +64,7 @@ def records(path: Path, count: int, start: int = 0) -> Path:
 # -- create-table ------------------------------------------------------------------------------------
 
 
-def test_create_table_makes_what_it_is_told(client: MetastoreClient) -> None:
+def test_create_table_creates_what_it_is_given(client: MetastoreClient) -> None:
     table = client.get_table("web.alerts")
     assert [(c.name, c.type) for c in table.columns] == [("id", "int"), ("msg", "string"), ("at", "timestamp")]
     assert [key.name for key in table.partition_keys] == ["continent", "country"]
@@ -87,14 +87,14 @@ def test_create_table_takes_a_location_and_types_with_colons(shell: Shell, tmp_p
     assert told.out == f"default.t at file:{tmp_path}/elsewhere\n"
 
 
-def test_create_table_again_is_an_error_unless_it_is_said_to_be_fine(alerts: Shell) -> None:
+def test_create_table_again_is_an_error_unless_it_is_allowed(alerts: Shell) -> None:
     again = alerts("create-table", "--create-metastore", "web.alerts", "--column", "id:int")
     assert (again.code, again.out) == (1, "")
     assert again.err.startswith("error: ")
     alerts.done("create-table", "--create-metastore", "web.alerts", "--column", "id:int", "--if-not-exists")
 
 
-def test_create_table_does_not_invent_a_database(shell: Shell) -> None:
+def test_create_table_does_not_create_a_database(shell: Shell) -> None:
     assert shell("create-table", "--create-metastore", "nowhere.t", "--column", "id:int").code == 1
 
 
@@ -114,7 +114,7 @@ def test_create_table_does_not_invent_a_database(shell: Shell) -> None:
     ],
     ids=" ".join,
 )
-def test_a_wrong_call_exits_with_2_and_touches_nothing(wrong: list[str], shell: Shell, tmp_path: Path) -> None:
+def test_a_usage_error_exits_with_2_and_changes_nothing(wrong: list[str], shell: Shell, tmp_path: Path) -> None:
     outcome = shell("create-table", "--create-metastore", "default.t", *wrong)
     assert outcome.code == 2
     assert "Usage:" in outcome.err
@@ -170,14 +170,14 @@ def test_ingest_can_refuse_unknown_fields(alerts: Shell, tmp_path: Path) -> None
     assert alerts("ingest", "web.alerts", path).code == 0
 
 
-def test_ingest_under_another_sink_loads_a_file_anew(alerts: Shell, tmp_path: Path) -> None:
+def test_ingest_under_another_sink_loads_a_file_again(alerts: Shell, tmp_path: Path) -> None:
     path = records(tmp_path / "a.json", 2)
     for sink in ("one", "two"):
         alerts.done("ingest", "web.alerts", path, "--sink", sink)
     assert len(alerts.done("read", "web.alerts", "-o", "json").rows) == 4
 
 
-def test_an_interrupted_ingest_says_how_to_go_on(
+def test_an_interrupted_ingest_says_how_to_resume(
     alerts: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*args: object) -> None:
@@ -216,7 +216,7 @@ def test_read_prints_one_snapshot_in_three_forms(alerts: Shell, client: Metastor
     assert sorted(line.split()[0] for line in table[2:4]) == ["m0", "m1"]
 
 
-def test_what_read_prints_as_json_can_be_ingested_again(shell: Shell, tmp_path: Path) -> None:
+def test_json_printed_by_read_can_be_ingested_again(shell: Shell, tmp_path: Path) -> None:
     columns = {
         "i": "int", "d": "decimal(5,2)", "s": "string", "b": "binary", "day": "date", "at": "timestamp",
         "f": "double", "ok": "boolean", "l": "array<timestamp>", "m": "map<string,date>",
@@ -251,7 +251,7 @@ def test_read_shows_20_rows_and_says_that_there_are_more(alerts: Shell, tmp_path
     assert len(alerts.done("read", "web.alerts", "-o", "json").rows) == 30
 
 
-def test_a_cut_read_leaves_no_transaction_open(alerts: Shell, tmp_path: Path) -> None:
+def test_a_read_that_stops_early_leaves_no_transaction_open(alerts: Shell, tmp_path: Path) -> None:
     alerts.done("ingest", "web.alerts", records(tmp_path / "a.json", 30))
     alerts.done("read", "web.alerts", "--limit", "1")
     assert [row for row in alerts.done("show", "transactions", "-o", "json").rows if row["state"] == "open"] == []
@@ -261,7 +261,7 @@ def test_a_cut_read_leaves_no_transaction_open(alerts: Shell, tmp_path: Path) ->
 
 
 @pytest.mark.only_on(["sqlite", "postgres"], because="Hive does not tell the agent of a transaction")
-def test_show_transactions_tells_readers_old_ones_and_owners(alerts: Shell, client: MetastoreClient) -> None:
+def test_show_transactions_marks_readers_old_ones_and_owners(alerts: Shell, client: MetastoreClient) -> None:
     (old,) = client.open_txns(1, agent_info="forgotten")
     with (
         scan(client, "web.alerts", agent_info="a reader"),
@@ -291,7 +291,7 @@ def test_abort_ends_a_transaction_and_its_reason_is_shown(alerts: Shell, client:
     assert str(row["remark"]).startswith("hive-ingest abort by ")
 
 
-def test_abort_goes_on_behind_one_that_it_cannot_abort(alerts: Shell, client: MetastoreClient) -> None:
+def test_abort_continues_after_one_that_it_cannot_abort(alerts: Shell, client: MetastoreClient) -> None:
     (txn,) = client.open_txns(1, txn_type=TxnType.READ_ONLY)
     outcome = alerts("abort", "4711", str(txn))
     assert outcome.code == 1
@@ -300,7 +300,7 @@ def test_abort_goes_on_behind_one_that_it_cannot_abort(alerts: Shell, client: Me
     assert outcome.out == f"transaction {txn} is aborted\n"
 
 
-def test_show_locks_tells_who_waits_for_whom(alerts: Shell, client: MetastoreClient) -> None:
+def test_show_locks_shows_who_waits_for_whom(alerts: Shell, client: MetastoreClient) -> None:
     locks = []
     for _ in range(2):
         (txn,) = client.open_txns(1)
@@ -323,7 +323,7 @@ def test_show_partitions_lists_them_with_their_folders(alerts: Shell, tmp_path: 
     assert all(Path(str(row["location"]).removeprefix("file:")).is_dir() for row in rows)
 
 
-def test_show_deltas_tells_read_small_open_aborted_and_obsolete_apart(
+def test_show_deltas_distinguishes_read_small_open_aborted_and_obsolete(
     alerts: Shell, client: MetastoreClient, tmp_path: Path
 ) -> None:
     alerts.done("create-table", "--create-metastore", "web.plain", "--column", "id:int")
@@ -415,7 +415,7 @@ def test_a_traceback_is_shown_on_demand_without_passwords(
         assert "cret" not in outcome.err
 
 
-def test_without_a_metastore_the_call_is_wrong(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_without_a_metastore_is_a_usage_error(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HIVE_INGEST_METASTORE")
     outcome = shell("show", "locks")
     assert outcome.code == 2
@@ -423,7 +423,7 @@ def test_without_a_metastore_the_call_is_wrong(shell: Shell, monkeypatch: pytest
 
 
 @pytest.mark.only_on(["sqlite", "postgres"], because="a real one is there")
-def test_looking_never_makes_a_metastore(shell: Shell, tmp_path: Path) -> None:
+def test_read_commands_never_create_a_metastore(shell: Shell, tmp_path: Path) -> None:
     assert shell("show", "locks").code == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -474,7 +474,7 @@ def test_importing_the_command_line_loads_nothing_that_help_does_not_need() -> N
     assert told.stdout == "False\n"
 
 
-def test_a_reader_that_hangs_up_gets_no_traceback(alerts: Shell, metastore_uri: str, tmp_path: Path) -> None:
+def test_a_closed_output_pipe_gives_no_traceback(alerts: Shell, metastore_uri: str, tmp_path: Path) -> None:
     alerts.done("ingest", "web.alerts", records(tmp_path / "a.json", 5_000))
     told = subprocess.run(
         f"{sys.executable} -m hive_ingest.cli read web.alerts -o json | head -n 1",

@@ -94,7 +94,7 @@ def test_a_file_of_any_other_name_stays(ms: MetastoreClient, root: Path, ended: 
     assert [path.name for path in (root / STAGING_FOLDER).iterdir()] == [file.name]
 
 
-def test_files_of_another_metastores_writers_stay(ms: MetastoreClient, ended: TxnId) -> None:
+def test_files_of_another_metastores_writers_are_kept(ms: MetastoreClient, ended: TxnId) -> None:
     """A second metastore over the same files has other transactions by the same ids: a living writer lost its files."""
     theirs = hidden(ms, ended, ".0.orc", metastore_id=str(uuid.uuid4()))
     connect(ms)

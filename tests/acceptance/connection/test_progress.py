@@ -83,7 +83,7 @@ def test_a_position_is_found_again_by_the_next_owner(ms: MetastoreClient) -> Non
     assert peek(ms, "a") == {"a": {"offset": 10, "name": "ü"}}
 
 
-def test_progress_is_rows_that_anybody_can_read(ms: MetastoreClient) -> None:
+def test_progress_is_stored_as_rows_that_anybody_can_read(ms: MetastoreClient) -> None:
     with connect(ms, "a", "b") as conn:
         commit(conn, 1, {"a": 1})
         commit(conn, 2, {"a": 2, "b": "x"})
@@ -92,7 +92,7 @@ def test_progress_is_rows_that_anybody_can_read(ms: MetastoreClient) -> None:
     assert shown == [(1, "a", "1", 0, 1), (1, "b", '"x"', 0, 1), (2, "a", "2", 0, 1)]
 
 
-def test_an_aborted_transaction_moves_no_position(ms: MetastoreClient) -> None:
+def test_an_aborted_transaction_advances_no_position(ms: MetastoreClient) -> None:
     with connect(ms, "a") as conn:
         commit(conn, 1, {"a": 1})
         conn.begin_transaction()
@@ -112,7 +112,7 @@ def test_each_commit_carries_the_positions_of_all_sources_owned(ms: MetastoreCli
     assert peek(ms, "a", "b") == {"a": 4, "b": 1}
 
 
-def test_sources_of_one_sink_have_owners_of_their_own_at_the_same_time(ms: MetastoreClient) -> None:
+def test_sources_of_one_sink_have_separate_owners_at_the_same_time(ms: MetastoreClient) -> None:
     with connect(ms, "a") as one, connect(ms, "b") as two:
         one.begin_transaction()
         two.begin_transaction()
@@ -126,7 +126,7 @@ def test_sources_of_one_sink_have_owners_of_their_own_at_the_same_time(ms: Metas
     assert ids(ms) == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_second_live_owner_of_a_source_is_refused_and_told_who_has_it(ms: MetastoreClient) -> None:
+def test_a_second_live_owner_of_a_source_is_refused_and_the_holder_is_named(ms: MetastoreClient) -> None:
     with connect(ms, "a", "b", agent_info="first") as first, connect(ms, "b", "c") as second:
         first.begin_transaction()
         with pytest.raises(SinkInUse, match=rf"sink=flights owner=.*/{os.getpid()}/.* first"):
@@ -138,7 +138,7 @@ def test_a_second_live_owner_of_a_source_is_refused_and_told_who_has_it(ms: Meta
         second.abort_transaction()
 
 
-def test_a_waiting_owner_goes_on_from_what_the_other_committed(ms: MetastoreClient) -> None:
+def test_a_waiting_owner_continues_from_what_the_other_committed(ms: MetastoreClient) -> None:
     with connect(ms, "a") as first, ms.clone() as other_client:
         first.begin_transaction()
         first.write(b'{"id": 1}')
@@ -161,7 +161,7 @@ def test_a_waiting_owner_goes_on_from_what_the_other_committed(ms: MetastoreClie
     assert ids(ms) == [1, 2]
 
 
-def test_a_zombie_that_wakes_up_late_commits_nothing(ms: MetastoreClient) -> None:
+def test_a_zombie_that_resumes_late_commits_nothing(ms: MetastoreClient) -> None:
     with connect(ms, "a") as zombie:
         zombie.begin_transaction()
         zombie.write(b'{"id": 666}')
@@ -219,7 +219,7 @@ def test_seek_by_a_function_decides_on_the_progress_that_it_has_locked(ms: Metas
     assert ms.get_valid_txns().open == ()
 
 
-def test_an_error_of_a_function_given_to_seek_changes_nothing(ms: MetastoreClient) -> None:
+def test_an_error_in_a_function_passed_to_seek_changes_nothing(ms: MetastoreClient) -> None:
     with connect(ms, "a") as conn:
         commit(conn, 1, {"a": 10})
         with pytest.raises(ZeroDivisionError):
@@ -228,7 +228,7 @@ def test_an_error_of_a_function_given_to_seek_changes_nothing(ms: MetastoreClien
     assert peek(ms, "a") == {"a": 10}
 
 
-def test_a_source_that_is_new_to_a_sink_learns_of_the_others(ms: MetastoreClient) -> None:
+def test_a_source_that_is_new_to_a_sink_sees_the_others(ms: MetastoreClient) -> None:
     with connect(ms, "b", "a") as conn:
         commit(conn, 1, {"a": 10, "b": 1})
         assert conn.other_sources == ()
@@ -307,7 +307,7 @@ class AsHive3:
         return dataclasses.replace(table, id=table.creation_id)
 
 
-def test_a_sink_goes_on_after_the_metastore_was_upgraded_from_hive_3(ms: MetastoreClient) -> None:
+def test_a_sink_continues_after_the_metastore_was_upgraded_from_hive_3(ms: MetastoreClient) -> None:
     with connect(AsHive3(ms), "a") as conn:
         commit(conn, 1, {"a": 1})
     with connect(ms, "a") as conn:
@@ -345,7 +345,7 @@ def test_a_sink_without_sources_is_refused(ms: MetastoreClient) -> None:
         connect(ms)
 
 
-def test_an_exclusive_lock_on_the_data_is_told_as_such(ms: MetastoreClient) -> None:
+def test_an_exclusive_lock_on_the_data_is_reported_as_such(ms: MetastoreClient) -> None:
     from hive_ingest.model import DataOperationType, LockComponent, LockLevel, LockRequest, LockType
 
     (txn,) = ms.open_txns(1, agent_info="the overwriter")

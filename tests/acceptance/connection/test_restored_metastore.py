@@ -62,7 +62,7 @@ def test_a_writer_is_refused_before_it_takes_a_write_id(restored: MetastoreClien
         assert ids(restored, "p") == [1, 3, 4]
 
 
-def test_a_process_that_went_on_through_the_restore_notices_it_too(restored: MetastoreClient) -> None:
+def test_a_process_that_ran_through_the_restore_notices_it_too(restored: MetastoreClient) -> None:
     with restored:
         with pytest.raises(InvalidTable, match="has write id 2"):
             write(restored, 4, "c")
@@ -70,7 +70,7 @@ def test_a_process_that_went_on_through_the_restore_notices_it_too(restored: Met
         write(restored, 4, "c")
 
 
-def test_a_table_that_is_made_again_begins_with_low_write_ids(restored: MetastoreClient) -> None:
+def test_a_table_that_is_created_again_starts_with_low_write_ids(restored: MetastoreClient) -> None:
     with restored:
         repair_write_ids(restored, "web.p")
         write(restored, 4)
@@ -80,7 +80,7 @@ def test_a_table_that_is_made_again_begins_with_low_write_ids(restored: Metastor
         assert ids(restored, "p") == [5]
 
 
-def test_a_connection_that_was_open_does_not_join_a_delta_that_the_metastore_has_forgotten(
+def test_an_open_connection_does_not_join_a_delta_that_the_metastore_has_forgotten(
     restored: MetastoreClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hive_ingest.connection.connecting.refuse_unknown_write_ids", lambda *_: None)
@@ -91,7 +91,7 @@ def test_a_connection_that_was_open_does_not_join_a_delta_that_the_metastore_has
         assert ids(restored, "p") == [1, 4]
 
 
-def test_raised_write_ids_bring_the_rows_back_and_let_writers_go_on(restored: MetastoreClient) -> None:
+def test_raised_write_ids_bring_the_rows_back_and_let_writers_continue(restored: MetastoreClient) -> None:
     with restored:
         before = check_write_ids(restored, "web.p")
         assert (before.highest_allocated, before.highest_found, len(before.folders)) == (1, 3, 2)

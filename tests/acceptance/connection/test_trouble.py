@@ -84,7 +84,7 @@ def test_a_metastore_lost_during_a_commit_fails_it_and_the_next_one_works(ms: Me
     assert count(ms) == 1000
 
 
-def test_heartbeats_lost_during_a_commit_for_less_than_half_the_time_out_cost_nothing(ms: MetastoreClient) -> None:
+def test_heartbeats_lost_during_a_commit_for_less_than_half_the_timeout_cost_nothing(ms: MetastoreClient) -> None:
     lossy = AnswerLost(ms, {"heartbeat": 3})
     with connect(lossy) as conn, conn.transaction():
         conn.write(ROWS)

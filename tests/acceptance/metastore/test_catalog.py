@@ -49,20 +49,20 @@ def test_the_default_database_lies_in_the_warehouse_itself(metastore: MetastoreC
     assert table.location == f"file:{tmp_path}/warehouse/t"
 
 
-def test_a_database_gets_a_folder_of_its_own(metastore: MetastoreClient, tmp_path: Path) -> None:
+def test_a_database_gets_its_own_folder(metastore: MetastoreClient, tmp_path: Path) -> None:
     database = metastore.create_database("Web", comment="pages", properties={"owner": "ann"})
     assert (database.name, database.location) == ("web", f"file:{tmp_path}/warehouse/web.db")
     assert folder(database.location).is_dir()
     assert metastore.get_database("WEB") == database
 
 
-def test_a_database_may_lie_elsewhere(metastore: MetastoreClient, tmp_path: Path) -> None:
+def test_a_database_may_be_located_elsewhere(metastore: MetastoreClient, tmp_path: Path) -> None:
     database = metastore.create_database("web", location=str(tmp_path / "else where"))
     assert database.location == f"file:{tmp_path}/else where"
     assert folder(database.location).is_dir()
 
 
-def test_a_database_is_made_once(ms: MetastoreClient) -> None:
+def test_a_database_is_created_once(ms: MetastoreClient) -> None:
     with pytest.raises(AlreadyExists, match="'web'"):
         ms.create_database("web")
     assert ms.create_database("WEB", if_not_exists=True) == ms.get_database("web")
@@ -95,12 +95,12 @@ def test_a_database_with_tables_is_dropped_only_with_cascade(ms: MetastoreClient
         ms.get_table("web.alerts")
 
 
-def test_the_default_database_stays(metastore: MetastoreClient) -> None:
+def test_the_default_database_cannot_be_dropped(metastore: MetastoreClient) -> None:
     with pytest.raises(InvalidOperation, match="default"):
         metastore.drop_database("default", cascade=True)
 
 
-def test_a_database_that_is_not_there_is_dropped_only_if_asked_so(metastore: MetastoreClient) -> None:
+def test_dropping_a_missing_database_is_an_error_unless_it_is_allowed(metastore: MetastoreClient) -> None:
     metastore.drop_database("web", if_exists=True)
     with pytest.raises(NoSuchObject):
         metastore.drop_database("web")
@@ -128,7 +128,7 @@ def test_a_table_is_transactional_unless_said_otherwise(ms: MetastoreClient) -> 
     assert ms.create_table("web.io", columns=COLUMNS, properties=insert_only).properties.items() >= insert_only.items()
 
 
-def test_what_was_created_is_what_is_got(ms: MetastoreClient) -> None:
+def test_a_created_table_is_returned_as_given(ms: MetastoreClient) -> None:
     made = ms.create_table(
         "Web.Wide",
         columns=[Column("Id", "INT", "the key"), Column("tags", "map<string,array<decimal(10,2)>>")],
@@ -147,13 +147,13 @@ def test_what_was_created_is_what_is_got(ms: MetastoreClient) -> None:
 
 
 @pytest.mark.only_on(["sqlite", "postgres", "hive401"], because="Hive 3 has no table ids")
-def test_table_ids_are_never_given_out_again(ms: MetastoreClient) -> None:
+def test_table_ids_are_never_reused(ms: MetastoreClient) -> None:
     first = ms.create_table("web.t", columns=COLUMNS)
     ms.drop_table("web.t")
     assert ms.create_table("web.t", columns=COLUMNS).id > first.id
 
 
-def test_a_table_is_made_once(ms: MetastoreClient, alerts: Table) -> None:
+def test_a_table_is_created_once(ms: MetastoreClient, alerts: Table) -> None:
     with pytest.raises(AlreadyExists, match=r"web\.alerts"):
         ms.create_table("web.ALERTS", columns=COLUMNS)
     assert ms.create_table("web.alerts", columns=COLUMNS, if_not_exists=True) == alerts
@@ -179,7 +179,7 @@ def test_a_table_needs_its_database(metastore: MetastoreClient) -> None:
         ({"columns": {"a": "int"}, "num_buckets": 4}, "give both, or neither"),
     ],
 )
-def test_a_table_that_cannot_be_is_refused(ms: MetastoreClient, arguments: dict[str, Any], why: str) -> None:
+def test_an_invalid_table_is_refused(ms: MetastoreClient, arguments: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidOperation, match=why):
         ms.create_table("web.t", **arguments)
     assert ms.get_tables("web") == []
@@ -239,7 +239,9 @@ def test_columns_properties_and_owner_can_be_changed(ms: MetastoreClient, alerts
         {"columns": ()},
     ],
 )
-def test_what_deltas_depend_on_cannot_be_changed(ms: MetastoreClient, alerts: Table, change: dict[str, Any]) -> None:
+def test_properties_that_deltas_depend_on_cannot_be_changed(
+    ms: MetastoreClient, alerts: Table, change: dict[str, Any]
+) -> None:
     with pytest.raises(InvalidOperation):
         ms.alter_table("web.alerts", replace(alerts, **change))
     assert ms.get_table("web.alerts") == alerts
@@ -322,7 +324,7 @@ def test_a_symbolic_link_is_not_followed_when_a_table_is_dropped(ms: MetastoreCl
 
 
 @pytest.mark.only_on(["sqlite", "postgres"], because="Hive forgets the write ids of a table that is dropped")
-def test_a_late_writer_of_a_dropped_table_cannot_meet_its_write_id_again(ms: MetastoreClient, alerts: Table) -> None:
+def test_a_late_writer_of_a_dropped_table_cannot_get_its_write_id_again(ms: MetastoreClient, alerts: Table) -> None:
     late, next_ = ms.open_txns(2)
     assert ms.allocate_table_write_ids("web.alerts", [late])[0].write_id == 1
     ms.drop_table("web.alerts")
@@ -333,7 +335,7 @@ def test_a_late_writer_of_a_dropped_table_cannot_meet_its_write_id_again(ms: Met
 
 
 @pytest.mark.only_on(["sqlite", "postgres"], because="folders are the server's business")
-def test_a_folder_that_cannot_be_made_is_an_error_and_leaves_no_table(ms: MetastoreClient, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error_and_leaves_no_table(ms: MetastoreClient, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StreamingIOFailure, match="cannot make folder"):
         ms.create_table("web.t", columns=COLUMNS, location=str(tmp_path / "file" / "t"))
@@ -375,7 +377,7 @@ def test_a_partition_named_twice_in_one_call_is_an_error(ms: MetastoreClient, al
         ms.add_partitions("web.alerts", [["Asia", ""], ["Asia", "__HIVE_DEFAULT_PARTITION__"]])
 
 
-def test_a_partition_wants_a_value_for_each_key(ms: MetastoreClient, alerts: Table) -> None:
+def test_a_partition_needs_a_value_for_each_key(ms: MetastoreClient, alerts: Table) -> None:
     with pytest.raises(ConfigurationError):
         ms.add_partitions("web.alerts", [["Asia"]])
 
@@ -387,7 +389,7 @@ def test_an_unpartitioned_table_has_no_partitions(ms: MetastoreClient) -> None:
         ms.add_partitions("web.t", [["Asia"]])
 
 
-def test_partitions_are_got_by_name_those_that_exist(ms: MetastoreClient, alerts: Table) -> None:
+def test_existing_partitions_are_returned_by_name(ms: MetastoreClient, alerts: Table) -> None:
     ms.add_partitions("web.alerts", [["Asia", "In dia"], ["Asia", "Japan"]])
     names = ["continent=Asia/country=Japan", "continent=Asia/country=Nowhere", "continent=Asia/country=In dia"]
     assert [each.values[1] for each in ms.get_partitions_by_names("web.alerts", names)] == ["In dia", "Japan"]
@@ -401,7 +403,7 @@ def test_lists_of_partitions_can_be_cut(ms: MetastoreClient, alerts: Table) -> N
     assert len(ms.get_partitions_by_filter("web.alerts", 'continent = "Asia"', max_parts=2)) == 2
 
 
-def test_partitions_are_got_by_filter(ms: MetastoreClient) -> None:
+def test_partitions_are_listed_by_filter(ms: MetastoreClient) -> None:
     ms.create_table("web.t", columns=COLUMNS, partition_keys={"country": "string", "month": "int"})
     ms.add_partitions("web.t", [["India", "2"], ["India", "10"], ["Japan", "10"], ["", "1"]])
     found = ms.get_partitions_by_filter("web.t", 'country = "India" and month > 3')
@@ -436,7 +438,7 @@ def test_a_dropped_partition_is_gone_with_its_folder(ms: MetastoreClient, alerts
     ms.drop_partition("web.alerts", ["Asia", "India"], if_exists=True)
 
 
-def test_a_partition_whose_name_climbs_out_of_its_table_stays_inside(ms: MetastoreClient) -> None:
+def test_a_partition_name_with_dots_stays_inside_its_table(ms: MetastoreClient) -> None:
     table = ms.create_table("web.t", columns=COLUMNS, partition_keys={"p": "string"})
     (partition,) = ms.add_partitions("web.t", [["../../../etc"]])
     assert folder(partition.location).resolve().is_relative_to(folder(table.location).resolve())
@@ -447,12 +449,12 @@ def test_a_partition_whose_name_climbs_out_of_its_table_stays_inside(ms: Metasto
 # -- where a warehouse may be ------------------------------------------------------------------------
 
 
-def test_a_sqlite_metastore_wants_a_local_warehouse(sqlite_uri: str) -> None:
+def test_a_sqlite_metastore_needs_a_local_warehouse(sqlite_uri: str) -> None:
     with pytest.raises(ConfigurationError, match="not on it"):
         connect_metastore(sqlite_uri, warehouse="s3a://bucket/warehouse", create=True)
 
 
-def test_a_sqlite_metastore_wants_local_tables(tmp_path: Path, sqlite_uri: str) -> None:
+def test_a_sqlite_metastore_needs_local_tables(tmp_path: Path, sqlite_uri: str) -> None:
     with (
         connect_metastore(sqlite_uri, warehouse=tmp_path, create=True) as ms,
         pytest.raises(ConfigurationError, match="not on it"),

@@ -44,7 +44,7 @@ def drop_connections(uri: str) -> None:
     execute(uri, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'hive-ingest'")
 
 
-def test_a_lost_connection_is_made_again(ms: EmbeddedMetastoreClient, postgres_uri: str) -> None:
+def test_a_lost_connection_is_reestablished(ms: EmbeddedMetastoreClient, postgres_uri: str) -> None:
     (txn_id,) = ms.open_txns()
     drop_connections(postgres_uri)
     ms.heartbeat(txn_id=txn_id)
@@ -71,7 +71,7 @@ def test_a_connection_lost_during_the_commit_leaves_the_outcome_unknown(
     ms.commit_txn(txn_id)
 
 
-def test_a_database_that_is_not_there_is_unavailable(postgres_server: PostgresServer, tmp_path: Path) -> None:
+def test_a_missing_database_is_unavailable(postgres_server: PostgresServer, tmp_path: Path) -> None:
     with pytest.raises(MetastoreUnavailable, match="does not exist"):
         connect_metastore(postgres_server.uri("nowhere", password="p%40ss"), warehouse=tmp_path, create=True)
 
@@ -82,7 +82,7 @@ def test_a_foreign_database_is_refused(postgres_uri: str, tmp_path: Path) -> Non
         connect_metastore(postgres_uri, warehouse=tmp_path, create=True)
 
 
-def test_first_connections_at_once_make_the_tables_once(postgres_uri: str, tmp_path: Path) -> None:
+def test_concurrent_first_connections_create_the_tables_once(postgres_uri: str, tmp_path: Path) -> None:
     barrier = threading.Barrier(6)
 
     def connect() -> int:
@@ -136,7 +136,7 @@ def test_a_snapshot_never_shows_a_later_id_before_an_earlier_one(ms: EmbeddedMet
 # -- making, threads, limits -------------------------------------------------------------------------
 
 
-def test_the_tables_are_made_only_when_asked(postgres_uri: str, tmp_path: Path) -> None:
+def test_the_tables_are_created_only_on_request(postgres_uri: str, tmp_path: Path) -> None:
     with pytest.raises(MetastoreError, match=r"empty database.*create=True"):
         connect_metastore(postgres_uri, warehouse=tmp_path / "warehouse")
     with pytest.raises(ConfigurationError, match="no warehouse"):
@@ -161,7 +161,7 @@ def test_one_client_may_be_shared_by_threads(ms: EmbeddedMetastoreClient) -> Non
     assert ms.get_valid_txns().open == ()
 
 
-def test_a_process_stopped_within_a_call_holds_up_the_others_for_a_bounded_time(
+def test_a_process_stopped_inside_a_call_delays_the_others_for_a_bounded_time(
     postgres_uri: str, tmp_path: Path
 ) -> None:
     """Stopped (SIGSTOP, a suspended VM) with row locks held, it made all others wait for as long as it stayed so."""
@@ -202,7 +202,7 @@ def test_a_row_lock_that_is_kept_for_long_is_an_error_that_says_how_to_find_its_
 
 
 @pytest.mark.parametrize(("configured", "used"), [("off", "on"), ("local", "local"), ("remote_write", "remote_write")])
-def test_a_commit_is_on_the_disk_when_it_answers(postgres_uri: str, tmp_path: Path, configured: str, used: str) -> None:
+def test_a_commit_is_on_disk_when_it_returns(postgres_uri: str, tmp_path: Path, configured: str, used: str) -> None:
     """With synchronous_commit=off, as a server, database or role may have it, commits that answered can be lost."""
     database = make_url(postgres_uri).database
     execute(postgres_uri, f'ALTER DATABASE "{database}" SET synchronous_commit = {configured}')
@@ -211,7 +211,7 @@ def test_a_commit_is_on_the_disk_when_it_answers(postgres_uri: str, tmp_path: Pa
         assert client._context.sessions.execute_sql("SHOW synchronous_commit") == [(used,)]
 
 
-def test_a_server_that_does_not_sync_its_disk_is_warned_of(
+def test_a_server_that_does_not_sync_its_disk_gives_a_warning(
     postgres_uri: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     connect_metastore(postgres_uri, warehouse=tmp_path, create=True).close()

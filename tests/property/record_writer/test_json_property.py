@@ -297,7 +297,7 @@ def test_each_doubtful_value_is_read_as_the_oracle_reads_it(place, name, type_):
 
 
 @pytest.mark.parametrize("decoy", DECOYS + [[junk] for junk in JUNK], ids=repr)
-def test_no_decoy_makes_two_records_of_one_or_hides_a_key(decoy):
+def test_no_misleading_text_splits_a_record_or_hides_a_key(decoy):
     records = [b'{"zz":1}', *[b"{}"] * 5, *decoy, b'{"zz":"x"}', b"{}"]
     for schema in SCHEMAS:
         columns = schema.columns

@@ -8,13 +8,13 @@ from hive_ingest.cli.failures import one_line, printable, report, without_passwo
 from hive_ingest.errors import InvalidTable
 
 
-def test_an_error_of_the_package_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_the_package_is_printed_as_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert report(InvalidTable("web.x:\n  it is not transactional"), with_traceback=False) == 1
     told = capsys.readouterr()
     assert (told.out, told.err) == ("", "error: web.x: it is not transactional\n")
 
 
-def test_what_a_cleanup_added_is_told_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_notes_added_during_cleanup_are_reported_too(capsys: pytest.CaptureFixture[str]) -> None:
     error = InvalidTable("first")
     error.add_note("and, while cleaning up: second")
     report(error, with_traceback=False)
@@ -51,6 +51,6 @@ def test_passwords_in_addresses_are_hidden_and_nothing_else(text: str, shown: st
     assert without_passwords(text) == shown
 
 
-def test_nothing_that_a_terminal_would_obey_gets_through() -> None:
+def test_no_terminal_control_sequence_gets_through() -> None:
     assert printable("\x1b[31mred\x07 ü 語") == "\\x1b[31mred\\x07 ü 語"
     assert one_line("a\r\n\tb\x00") == "a b\\x00"

@@ -17,7 +17,7 @@ COLUMNS = ("id", "msg", "tags")
 ROWS = [(1, "a,b", {"k": [1, None]}), (2, None, None), (30, "line\nend [red]x\x1b[0m", {})]
 
 
-def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
     write_rows(COLUMNS, ROWS, Output.JSON)
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert found == [dict(zip(COLUMNS, row, strict=True)) for row in ROWS]
@@ -34,7 +34,7 @@ def test_csv_is_read_back_by_a_csv_reader(capsys: pytest.CaptureFixture[str]) ->
     ]
 
 
-def test_a_table_shows_text_as_it_is_and_obeys_none_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_printed_table_escapes_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     write_rows(COLUMNS, ROWS, Output.TABLE)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == ["id", "msg", "tags"]
@@ -47,7 +47,7 @@ def test_a_table_in_a_pipe_is_never_folded(capsys: pytest.CaptureFixture[str]) -
     assert f"{'x' * 500}   y" in capsys.readouterr().out
 
 
-def test_a_table_too_wide_for_the_screen_is_told_row_by_row() -> None:
+def test_a_table_too_wide_for_the_screen_is_printed_row_by_row() -> None:
     console = Console(file=io.StringIO(), width=60)
     few, many = [("a" * 50, "b" * 50)], [tuple("abcdefgh" * 2)]
     assert rows_module._is_readable(rows_module._table(("one", "two"), few), console)
@@ -64,5 +64,5 @@ def test_no_rows_are_fine(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.split()[:3] == ["id", "msg", "tags"]
 
 
-def test_numbers_agree_with_their_nouns() -> None:
+def test_counts_agree_with_their_nouns() -> None:
     assert [counted(n, "row") for n in (0, 1, 2000)] == ["0 rows", "1 row", "2,000 rows"]

@@ -63,7 +63,7 @@ def test_a_quote_can_be_written_with_a_backslash() -> None:
     assert parse_filter(r"country = 'Cote d\'Ivoire'", KEYS)(("Cote d'Ivoire", "1", "2024-01-01", "1"))
 
 
-def test_a_value_that_its_type_cannot_hold_meets_no_comparison() -> None:
+def test_a_value_out_of_its_types_range_matches_no_comparison() -> None:
     matches = parse_filter("month != 3", KEYS)
     assert not matches(("x", "unknown", "2024-01-01", "1"))
 
@@ -91,7 +91,7 @@ def test_a_value_that_its_type_cannot_hold_meets_no_comparison() -> None:
         ("country = 'India", "this cannot be read at position 10"),
     ],
 )
-def test_a_filter_that_cannot_be_read_shows_where(text: str, why: str) -> None:
+def test_an_unparsable_filter_shows_the_position_of_its_error(text: str, why: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse_filter(text, KEYS)
     assert why in str(caught.value)

@@ -118,7 +118,7 @@ def test_a_compression_that_cannot_be_written_is_unsupported(name: str, tmp_path
     assert not list(tmp_path.iterdir())
 
 
-def test_an_unknown_compression_is_a_mistake(tmp_path: Path) -> None:
+def test_an_unknown_compression_is_a_configuration_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="gzip"):
         writer(f"{tmp_path}/a", compression="gzip")
     assert not list(tmp_path.iterdir())
@@ -202,7 +202,7 @@ def test_finished_stripes_do_not_stay_in_memory(tmp_path: Path) -> None:
         assert Path(out.path).stat().st_size > 3_000_000
 
 
-def test_writers_in_several_threads_do_not_disturb_each_other(tmp_path: Path) -> None:
+def test_writers_in_several_threads_do_not_interfere(tmp_path: Path) -> None:
     def write(number: int) -> AcidFile:
         return written(f"{tmp_path}/{number}", rows(number, 3000), rows(number, 10), first_row_id=number)
 

@@ -242,7 +242,7 @@ def test_a_filter_that_cannot_be_used_says_why_and_where(where: str, why: str) -
     assert "write it as in" in str(caught.value)
 
 
-def test_many_alternatives_are_no_deep_expression() -> None:
+def test_many_alternatives_do_not_nest_deeply() -> None:
     assert selected(" or ".join(f"month = {i}" for i in range(3, 3000))) == [2]
     assert selected(f"month in ({', '.join(map(str, range(2, 3000)))})") == [1, 2]
 

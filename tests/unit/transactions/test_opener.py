@@ -32,7 +32,7 @@ class FakeClient:
         self.aborted += txn_ids
 
 
-def test_what_was_fetched_ahead_and_lost_is_forgotten() -> None:
+def test_lost_prefetched_transactions_are_forgotten() -> None:
     """It stayed in the heartbeater's books for as long as the connection lived."""
     client: Any = FakeClient()
     heartbeater = Heartbeater(client)
