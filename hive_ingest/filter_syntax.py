@@ -20,13 +20,23 @@ is defined where it is used: for rows in `reader.where`, for the metastore's par
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_OPERATORS = frozenset({"=", "!=", "<>", "<", "<=", ">", ">="})
+#: Each comparison operator as a function of two values.
+COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 _KEYWORDS = frozenset({"and", "or", "not", "in", "like", "escape", "between", "is", "null", "true", "false"})
 _TYPED_LITERALS = frozenset({"date", "timestamp"})
 _MAX_DEPTH = 100
@@ -281,11 +291,11 @@ class _Parser:
         return Like(column, pattern, escape.value)
 
     def _operator(self) -> str:
-        operator = self._peek()
-        if operator not in _OPERATORS:
+        sign = self._peek()
+        if sign not in COMPARISONS:
             self._fail("expected an operator")
         self._at += 1
-        return operator
+        return sign
 
     def _column(self) -> ColumnName:
         start = self._at

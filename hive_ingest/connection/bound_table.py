@@ -6,7 +6,7 @@ import logging
 import weakref
 from collections.abc import Iterable, Sequence
 
-from hive_ingest.connection.checks import check_still_fits, check_table, checked_partition_name, existing_table
+from hive_ingest.connection.checks import check_still_fits, check_streamable, checked_partition_name, existing_table
 from hive_ingest.delta import WriteCounts
 from hive_ingest.errors import ConfigurationError, StreamingConnectionError
 from hive_ingest.metastore_client import MetastoreClient
@@ -71,7 +71,7 @@ class BoundTable:
         table = existing_table(self._client, self.table.name)
         if table == self.table:
             return
-        check_table(table)
+        check_streamable(table)
         check_still_fits(self.table, table)
         self._bind(table)
         self.table = table  # only now: after an error the next begin reads it again
@@ -85,7 +85,7 @@ class BoundTable:
         if key is None and value is None:
             return None
         if key is None or value is None:
-            raise ConfigurationError("commit_transaction wants both key and value, or neither")
+            raise ConfigurationError("commit_transaction needs both key and value, or neither")
         return CommitKeyValue(self.table.id, key, value)
 
     def warn_of_unmatched_columns(self, counts: WriteCounts) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.checks import check_still_fits, check_table, existing_table, static_texts
+from hive_ingest.connection.checks import check_still_fits, check_streamable, existing_table, static_texts
 from hive_ingest.connection.progress import SinkProgress
 from hive_ingest.errors import PathNotFound
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
@@ -59,7 +59,7 @@ def connect_table(
     try:
         loaded = loaded.with_lock_wait(client.txn_timeout_seconds, has_sink=sink is not None)
         found = existing_table(client, table)
-        check_table(found)
+        check_streamable(found)
         values = static_texts(found, static_partition_values)
         found = _checked_folder(client, found, loaded)
         progress = SinkProgress(client, found, sink, sources, loaded) if sink is not None else None

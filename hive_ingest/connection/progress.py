@@ -21,7 +21,14 @@ import pyarrow as pa
 from hive_ingest.acid import ValidWriteIdList
 from hive_ingest.config import StreamingSettings
 from hive_ingest.delta import DeltaTarget, DeltaWriter, GroupKey
-from hive_ingest.errors import ConfigurationError, InvalidTransactionState, LockTimeout, SinkConflict, SinkInUse
+from hive_ingest.errors import (
+    ConfigurationError,
+    InvalidTransactionState,
+    LockTimeout,
+    NoSuchObject,
+    SinkConflict,
+    SinkInUse,
+)
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import (
     DataOperationType,
@@ -87,6 +94,17 @@ def source_lock_name(source: str) -> str:
     return f"source={hashlib.sha256(source.encode()).hexdigest()[:32]}"
 
 
+def _progress_table(client: MetastoreClient, name: TableName) -> Table:
+    """The progress table of a sink; made for a new one."""
+    try:
+        return client.get_table(name)
+    except NoSuchObject:
+        # Hive 3.1 cannot open ZSTD, and this table is tiny.
+        properties = {"orc.compress": "ZLIB"}
+        client.create_table(name, columns=PROGRESS_COLUMNS, properties=properties, if_not_exists=True)
+        return client.get_table(name)
+
+
 @dataclass(frozen=True, slots=True)
 class _Remembered:
     """What the progress table looked like after our own last commit."""
@@ -112,11 +130,7 @@ class SinkProgress:
         self._client = client
         self._data = data
         self._settings = settings
-        name = progress_table_name(data.name.database, sink)
-        # Hive 3.1 cannot open ZSTD, and this table is tiny.
-        properties = {"orc.compress": "ZLIB"}
-        client.create_table(name, columns=PROGRESS_COLUMNS, properties=properties, if_not_exists=True)
-        self.table = client.get_table(name)
+        self.table = _progress_table(client, progress_table_name(data.name.database, sink))
         self._remembered: _Remembered | None = None
         self._exceptions: frozenset[WriteId] = frozenset()
         #: As of the last read or commit: None for a source without progress yet. Empty before the first read.

@@ -90,6 +90,7 @@ class StreamingConnection:
             is_overwrite=overwrite,
             owns_client=target.owns_client,
         )
+        self._lost = self._context.heartbeater.lost  # for `write`, which looks at it for each record
         self._transactions = TransactionSequence(self._context, self._bound, on_commit)
         hold_record_writer(record_writer, self)
         self._guard = Guard(
@@ -177,7 +178,7 @@ class StreamingConnection:
         was_writing = self._is_writing
         self._is_writing = True  # a lock costs more, and this is the call that is made for each record
         try:
-            if transactions.state is not _OPEN or self._context.heartbeater.lost:
+            if transactions.state is not _OPEN or self._lost:
                 self._require(Action.WRITE)
             transactions.write(records)
         except BaseException:
@@ -266,7 +267,8 @@ class StreamingConnection:
         *,
         is_seek: bool,
     ) -> CommitInfo:
-        self._require(Action.COMMIT)
+        self._check_owner()
+        self._transactions.check(Action.COMMIT)
         self._refuse_inside_write("commit_transaction")
         names = self._bound.checked_partitions(partitions)
         key_value = self._bound.key_value(key, value)

@@ -87,6 +87,10 @@ class TransactionSequence:
             return False  # the partitions are not known yet: they are looked at before the commit
         return newest_overwrite(Location.of(table.location)) > locked.write_ids[table.name]
 
+    def check(self, action: Action) -> None:
+        """Raises InvalidTransactionState for an action that is not legal in this state."""
+        next_state(self.state, action)
+
     def require(self, action: Action) -> OpenTransaction:
         """The open transaction, if `action` is legal and the heartbeats have not found it gone.
 
@@ -94,7 +98,7 @@ class TransactionSequence:
             InvalidTransactionState: The action is not legal in this state.
             TxnAborted: The transaction is gone; the state is FAILED.
         """
-        next_state(self.state, action)
+        self.check(action)
         current = self._current()
         try:
             self._context.heartbeater.raise_if_lost(current.txn_id)

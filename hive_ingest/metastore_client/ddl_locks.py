@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 _FIRST_POLL_SECONDS, _SLOWEST_POLL_SECONDS = 0.01, 0.5
 
 
-class Locks(Protocol):
+class LockCalls(Protocol):
     """The calls of a metastore client that are needed here."""
 
     def lock(self, request: LockRequest) -> LockResponse: ...
@@ -60,7 +60,7 @@ def needs_exclusive_lock(old: Table, new: Table) -> bool:
 
 
 @contextmanager
-def exclusive_lock(locks: Locks, what: str, *components: LockComponent, wait_seconds: float) -> Iterator[LockId]:
+def exclusive_lock(locks: LockCalls, what: str, *components: LockComponent, wait_seconds: float) -> Iterator[LockId]:
     """Hold the lock for a block.
 
     Raises:
@@ -75,14 +75,14 @@ def exclusive_lock(locks: Locks, what: str, *components: LockComponent, wait_sec
         _release(locks, response.lock_id, what)
 
 
-def _release(locks: Locks, lock_id: LockId, what: str) -> None:
+def _release(locks: LockCalls, lock_id: LockId, what: str) -> None:
     try:
         locks.unlock(lock_id)
     except StreamingError as error:
         _log.warning("lock %d of %s could not be released, it will time out: %s", lock_id, what, error)
 
 
-def _wait(locks: Locks, lock_id: LockId, what: str, wait_seconds: float) -> None:
+def _wait(locks: LockCalls, lock_id: LockId, what: str, wait_seconds: float) -> None:
     deadline, pause = time.monotonic() + wait_seconds, _FIRST_POLL_SECONDS
     while locks.check_lock(lock_id).state is not LockState.ACQUIRED:
         rest = deadline - time.monotonic()
@@ -95,7 +95,7 @@ def _wait(locks: Locks, lock_id: LockId, what: str, wait_seconds: float) -> None
         pause = min(pause * 2, _SLOWEST_POLL_SECONDS)
 
 
-def _holders(locks: Locks, lock_id: LockId) -> str:
+def _holders(locks: LockCalls, lock_id: LockId) -> str:
     found = locks.show_locks()
     waited_for = {lock.blocked_by_lock_id for lock in found if lock.lock_id == lock_id}
     holders = {lock.lock_id: lock for lock in found if lock.lock_id in waited_for}

@@ -30,21 +30,24 @@ def new_table(
     table: str | TableName,
     *,
     columns: Mapping[str, str] | Sequence[Column],
-    partition_keys: Mapping[str, str] | Sequence[Column] | None,
-    bucket_columns: Sequence[str],
-    num_buckets: int,
-    properties: Mapping[str, str] | None,
-    location: str,
-    owner: str,
+    partition_keys: Mapping[str, str] | Sequence[Column] | None = None,
+    bucket_columns: Sequence[str] = (),
+    num_buckets: int = -1,
+    properties: Mapping[str, str] | None = None,
+    location: str | None = None,
+    owner: str = "",
 ) -> Table:
-    """What `create_table` was asked for, checked. Raises as `check_table`, and for a name that is too long."""
+    """The table that `create_table` is to create, checked; its arguments but `if_not_exists` are passed on to here.
+
+    Raises what `check_table` raises, also for a name that is too long.
+    """
     new = Table(
         TableName.of(table),
         columns_of(columns),
         columns_of(partition_keys),
         tuple(column.lower() for column in bucket_columns),
         num_buckets,
-        location=location,
+        location=location or "",
         properties=with_default_properties(properties),
         table_type=EXTERNAL if is_external(properties or {}) else MANAGED,
         owner=owner,
@@ -128,7 +131,7 @@ def _check_buckets(table: Table) -> None:
 
 
 def check_change(old: Table, new: Table) -> None:
-    """Raises InvalidOperation for what an existing table keeps for ever."""
+    """Raises InvalidOperation for a change of a property that an existing table keeps."""
     kept = {
         "partition keys": (old.partition_keys, new.partition_keys),
         "buckets": ((old.bucket_columns, old.num_buckets), (new.bucket_columns, new.num_buckets)),

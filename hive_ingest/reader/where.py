@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal, InvalidOperation
-from operator import and_, eq, ge, gt, le, lt, ne, or_
+from operator import and_, or_
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.filter_syntax import (
+    COMPARISONS,
     And,
     Between,
     ColumnName,
@@ -33,15 +34,6 @@ from hive_ingest.filter_syntax import (
 from hive_ingest.model import Column
 from hive_ingest.schema import HiveType, parse_type
 
-_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": eq,
-    "!=": ne,
-    "<>": ne,
-    "<": lt,
-    "<=": le,
-    ">": gt,
-    ">=": ge,
-}
 _TEXTS = ("string", "char", "varchar", "binary")
 #: Kinds of literals that each other type takes; texts are tried for all of them.
 _LITERALS = {
@@ -82,7 +74,7 @@ class _Compiler:
             case Not(inner):
                 return ~self.expression(inner)
             case Comparison(column, sign, value):
-                return _OPERATORS[sign](_field(column), _scalar(value, column, self._type(column)))
+                return COMPARISONS[sign](_field(column), _scalar(value, column, self._type(column)))
             case Between():
                 return self._between(condition)
             case In(column, values):

@@ -35,7 +35,7 @@ from hive_ingest.model import (
 )
 from hive_ingest.storage import Location
 from hive_ingest.transactions.heartbeat import Heartbeater, now
-from hive_ingest.transactions.lock_errors import begun_in_vain, times_begun_again
+from hive_ingest.transactions.lock_errors import begin_limit_reached, times_begun_again
 from hive_ingest.transactions.lock_plan import LockPlan
 from hive_ingest.transactions.lock_wait import LockWait
 from hive_ingest.transactions.reaper import opening
@@ -85,7 +85,7 @@ class TransactionOpener:
         self._settings = settings
         self._batch_size = ahead
         self._lock = threading.Lock()
-        self._ahead: deque[TxnId] = deque()
+        self._prefetched: deque[TxnId] = deque()
         #: Taken from those, and not ended yet.
         self._begun: TxnId | None = None
         self._idle_since = now()
@@ -95,7 +95,7 @@ class TransactionOpener:
     @property
     def remaining(self) -> int:
         """Transactions that were prefetched and not begun (Java: `remainingTransactions`)."""
-        return len(self._ahead)
+        return len(self._prefetched)
 
     def begin(self, is_overtaken: Callable[[LockedTransaction], bool]) -> LockedTransaction:
         """Begin the next transaction.
@@ -140,7 +140,7 @@ class TransactionOpener:
                 if locked is not None:
                     begun_again, reason = begun_again + 1, "a transaction with a higher write id committed before it"
             if begun_again >= self._settings.begin_retries or (begun_again and wait.is_over):
-                raise begun_in_vain(
+                raise begin_limit_reached(
                     self._plan.tables[0], begun_again, reason, self._settings.begin_retries, wait.seconds
                 )
 
@@ -233,14 +233,14 @@ class TransactionOpener:
     # -- ids ---------------------------------------------------------------------------------------
 
     def _next_txn(self) -> TxnId:
-        while (txn_id := self._take_ahead()) is None:
+        while (txn_id := self._take_prefetched()) is None:
             self._fetch()
         return txn_id
 
-    def _take_ahead(self) -> TxnId | None:
+    def _take_prefetched(self) -> TxnId | None:
         with self._lock:
-            while self._ahead:
-                txn_id = self._ahead.popleft()
+            while self._prefetched:
+                txn_id = self._prefetched.popleft()
                 if txn_id not in self._heartbeater.lost:
                     self._begun = txn_id
                     return txn_id
@@ -254,14 +254,14 @@ class TransactionOpener:
         with opening():
             opened = self._client.open_txns(count, agent_info=self._plan.agent_info)
             with self._lock:
-                self._ahead.extend(opened)
+                self._prefetched.extend(opened)
                 self._idle_since = now()
         try:
             reach("after_open_txns")
             self._heartbeater.watch(opened)
         except BaseException:  # as when no thread can be started: nothing would keep them alive
             try:
-                self._give_back_ahead(self._client)
+                self._abort_all_prefetched(self._client)
             except StreamingError as error:
                 _log.warning("transactions %s could not be aborted, they will time out: %s", opened, error)
             raise
@@ -272,24 +272,24 @@ class TransactionOpener:
         self._begun = None
         self._end_turn(self._client)
 
-    def give_back_idle(self, client: MetastoreClient) -> None:
+    def abort_idle_prefetched(self, client: MetastoreClient) -> None:
         """Abort prefetched transactions that are idle for long: an open transaction holds up all cleaning."""
         if now() - self._idle_since >= self._settings.max_idle_seconds:
-            self._give_back_ahead(client)
+            self._abort_all_prefetched(client)
 
-    def give_back(self, client: MetastoreClient) -> None:
+    def abort_prefetched(self, client: MetastoreClient) -> None:
         """Abort all prefetched transactions, and the one that is being begun on a thread that will not end."""
         self._end_turn(client)
         with self._lock:
             if self._begun is not None:
-                self._ahead.append(self._begun)
+                self._prefetched.append(self._begun)
                 self._begun = None
-        self._give_back_ahead(client)
+        self._abort_all_prefetched(client)
 
-    def _give_back_ahead(self, client: MetastoreClient) -> None:
+    def _abort_all_prefetched(self, client: MetastoreClient) -> None:
         with self._lock:
-            idle = list(self._ahead)
-            self._ahead.clear()
+            idle = list(self._prefetched)
+            self._prefetched.clear()
         if idle:
             self._heartbeater.forget(idle)
             client.abort_txns(idle, reason="prefetched and not used")

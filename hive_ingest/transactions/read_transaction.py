@@ -55,7 +55,7 @@ class ReadTransaction:
         self.is_open = True
         what = f"a reader of {table}"
         with opening():
-            self._guard = Guard(None, client, self._end_forgotten, what, f"{what} was not closed")
+            self._guard = Guard(None, client, self._end_unclosed, what, f"{what} was not closed")
             try:
                 (self.txn_id,) = client.open_txns(1, agent_info=agent_info, txn_type=TxnType.READ_ONLY)
             except BaseException:
@@ -77,7 +77,7 @@ class ReadTransaction:
         """End it with a warning that names `what` if `reader` is garbage collected while it is open."""
         self._guard.watch(reader, f"{what} was not read to its end or closed")
 
-    def _end_forgotten(self, client: MetastoreClient) -> None:
+    def _end_unclosed(self, client: MetastoreClient) -> None:
         if not self._end():
             return
         try:
@@ -110,7 +110,7 @@ class ReadTransaction:
         try:
             self._client.commit_txn(self.txn_id)
         except StreamingError as error:
-            self._could_not_end(error)
+            self._log_failed_end(error)
         finally:
             self._release_client()
 
@@ -121,7 +121,7 @@ class ReadTransaction:
         try:
             self._client.abort_txn(self.txn_id, reason=f"reader: {because}" if because else "reader: closed early")
         except StreamingError as error:
-            self._could_not_end(error)
+            self._log_failed_end(error)
             if because is not None:
                 because.add_note(f"and, while ending the reader's transaction {self.txn_id}: {error}")
         finally:
@@ -131,7 +131,7 @@ class ReadTransaction:
         if self._owns_client:
             self._client.close()
 
-    def _could_not_end(self, error: StreamingError) -> None:
+    def _log_failed_end(self, error: StreamingError) -> None:
         _log.warning("transaction %d of a reader could not be ended, it will time out: %s", self.txn_id, error)
 
     def _end(self) -> bool:

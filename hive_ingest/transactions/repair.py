@@ -10,7 +10,7 @@ from hive_ingest.errors import CorruptFile, InvalidTable
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table, TableName, WriteId
 from hive_ingest.storage import Location
-from hive_ingest.transactions.registered_folders import list_registered
+from hive_ingest.transactions.registered_folders import list_registered, missing_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +57,32 @@ _highest_seen: dict[tuple[str, int, str], WriteId] = {}
 def refuse_unknown_write_ids(client: MetastoreClient, table: Table) -> None:
     """Refuse a table that has a write id which its metastore has not allocated.
 
-    Scans the folder of the table and, once per process, those of the partitions below it, also of
-    partitions that the catalog does not know.
+    Scans the folder of the table and, once per process, those of the partitions below it, also of partitions that the
+    catalog does not know. Hive 3 does not report which write ids it has allocated, so there nothing is scanned.
 
     Raises:
         InvalidTable: The metastore was restored from an older copy, or another table has the same location.
         PathNotFound: The table's folder is missing.
     """
     root = Location.of(table.location)
+    allocated = client.get_max_allocated_write_id(table.name)
+    if allocated is None:
+        if not root.exists():
+            raise missing_folder(str(root))
+        return
     key = (client.metastore_id, table.id, str(root))
     highest = _highest_seen.get(key, WriteId(0))
     if not table.is_partitioned or key not in _highest_seen:
         highest = max([highest, *(write_id for _, _, write_id in _below(root, len(table.partition_keys)))])
-    allocated = client.get_max_allocated_write_id(table.name)
-    if allocated is not None and highest > allocated:
+    if highest > allocated:  # perhaps a writer was given it, and published, during the scan
+        allocated = client.get_max_allocated_write_id(table.name) or allocated
+    if highest > allocated:
         raise InvalidTable(
             f"{table.name} has write id {highest} in its folders, but its metastore has allocated write ids up to "
-            f"{allocated} only: it was restored from an older copy (run hive-ingest repair before anything is "
-            f"written), or another table lies at {table.location!r} too"
+            f"{allocated} only: it was restored from an older copy (run hive-ingest repair before any write), "
+            f"or another table lies at {table.location!r} too"
         )
-    _highest_seen[key] = max(highest, allocated or highest)
+    _highest_seen[key] = max(highest, allocated)
 
 
 def repair_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdReport:

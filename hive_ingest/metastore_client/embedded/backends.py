@@ -53,7 +53,7 @@ class Backend(ABC):
     prepare_empty: ClassVar[str | None] = None
     #: A new connection may help when one is lost.
     can_reconnect: ClassVar[bool] = False
-    #: Of statements.
+    #: Of the statements in the modules of this package.
     dialect: ClassVar[SqlDialect]
     #: Of CREATE TABLE and CREATE INDEX.
     ddl_dialect: ClassVar[DefaultDialect]

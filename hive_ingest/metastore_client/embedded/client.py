@@ -24,12 +24,12 @@ from hive_ingest.metastore_client.embedded.tables import Tables
 from hive_ingest.metastore_client.embedded.transactions import Transactions
 from hive_ingest.metastore_client.embedded.uris import MetastoreUri, check_warehouse, parse_uri
 from hive_ingest.metastore_client.embedded.write_ids import WriteIds
-from hive_ingest.metastore_client.forwarding import by
+from hive_ingest.metastore_client.forwarding import ForwardingClient, by
 from hive_ingest.metastore_client.locations import normal_location
 from hive_ingest.model import TableName, TxnId, WriteId
 
 
-class EmbeddedMetastoreClient:
+class EmbeddedMetastoreClient(ForwardingClient):
     """A client of an embedded metastore; made by `connect_metastore`.
 
     Many processes may share one metastore, and many threads one client. After a fork the child's calls open
@@ -48,48 +48,6 @@ class EmbeddedMetastoreClient:
         self._tables = Tables(context, self._locks)
         self._partitions = Partitions(context, self._locks, self._tables)
 
-    # -- the catalog -------------------------------------------------------------------------------
-
-    create_database = by("_databases", Databases.create_database)
-    get_database = by("_databases", Databases.get_database)
-    get_databases = by("_databases", Databases.get_databases)
-    alter_database = by("_databases", Databases.alter_database)
-    drop_database = by("_databases", Databases.drop_database)
-    create_table = by("_tables", Tables.create_table)
-    get_table = by("_tables", Tables.get_table)
-    get_tables = by("_tables", Tables.get_tables)
-    alter_table = by("_tables", Tables.alter_table)
-    add_column = by("_tables", Tables.add_column)
-    drop_table = by("_tables", Tables.drop_table)
-    add_partitions = by("_partitions", Partitions.add_partitions)
-    get_partition = by("_partitions", Partitions.get_partition)
-    get_partitions_by_names = by("_partitions", Partitions.get_partitions_by_names)
-    list_partitions = by("_partitions", Partitions.list_partitions)
-    list_partition_names = by("_partitions", Partitions.list_partition_names)
-    get_partitions_by_filter = by("_partitions", Partitions.get_partitions_by_filter)
-    alter_partition = by("_partitions", Partitions.alter_partition)
-    drop_partition = by("_partitions", Partitions.drop_partition)
-
-    # -- the transaction manager -------------------------------------------------------------------
-
-    open_txns = by("_transactions", Transactions.open_txns)
-    heartbeat_txn_range = by("_transactions", Transactions.heartbeat_txn_range)
-    add_dynamic_partitions = by("_transactions", Transactions.add_dynamic_partitions)
-    abort_txn = by("_transactions", Transactions.abort_txn)
-    abort_txns = by("_transactions", Transactions.abort_txns)
-    commit_txn = by("_commits", Commits.commit_txn)
-    allocate_table_write_ids = by("_write_ids", WriteIds.allocate_table_write_ids)
-    get_max_allocated_write_id = by("_write_ids", WriteIds.get_max_allocated_write_id)
-    raise_write_ids = by("_write_ids", WriteIds.raise_write_ids)
-    get_valid_write_ids = by("_write_ids", WriteIds.get_valid_write_ids)
-    get_valid_txns = by("_snapshots", Snapshots.get_valid_txns)
-    get_open_txns_info = by("_snapshots", Snapshots.get_open_txns_info)
-    add_write_ids_to_min_history = by("_snapshots", Snapshots.add_write_ids_to_min_history)
-    lock = by("_locks", Locks.lock)
-    check_lock = by("_locks", Locks.check_lock)
-    unlock = by("_locks", Locks.unlock)
-    heartbeat = by("_locks", Locks.heartbeat)
-    show_locks = by("_locks", Locks.show_locks)
     run_housekeeping = by("_housekeeping", Housekeeping.run)
 
     # -- about itself ------------------------------------------------------------------------------

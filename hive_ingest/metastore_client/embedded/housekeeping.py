@@ -6,7 +6,6 @@ TXN_TO_WRITE_ID, the rule min(Z, A, N) of HIVE-18747.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
@@ -167,7 +166,7 @@ class Housekeeping:
         silent = [row[0] for row in session.rows(_SILENT, timeout_ms=self._timeout_ms)]
         if not silent:
             return []
-        rows = session.rows(_TIME_OUT, txn_ids=json.dumps(silent), timeout_ms=self._timeout_ms)
+        rows = session.rows(_TIME_OUT, txn_ids=silent, timeout_ms=self._timeout_ms)
         timed_out = [TxnId(row[0]) for row in rows]
         if timed_out:
             release(session, timed_out)
@@ -181,7 +180,7 @@ class Housekeeping:
 
         def work(session: Session) -> int:
             ids = [row[0] for row in session.rows(_FORGETTABLE, **retention)]
-            return session.execute(_FORGET, txn_ids=json.dumps(ids)) if ids else 0
+            return session.execute(_FORGET, txn_ids=ids) if ids else 0
 
         forgotten = 0
         while count := self._db.run(work):

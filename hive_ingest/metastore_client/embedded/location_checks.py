@@ -5,7 +5,6 @@ The one would read and remove the files of the other.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
@@ -39,7 +38,7 @@ def refuse_overlap(session: Session, name: TableName, location: str, *, table_id
     """Of a table, new or (by its id) renamed. Raises InvalidOperation."""
     for place in _spellings(location):
         parameters = {
-            "here_and_above": json.dumps([place, *_above(place)]),
+            "here_and_above": [place, *_above(place)],
             "length": len(place) + 1,
             "prefix": place + "/",
         }
@@ -54,7 +53,7 @@ def refuse_overlap(session: Session, name: TableName, location: str, *, table_id
 
 def refuse_shared_partitions(session: Session, name: TableName, locations: Sequence[str]) -> None:
     """Of new partitions, which lie in their table's folder and so in no other's. Raises InvalidOperation."""
-    found = session.row(_PARTITIONS_AT, locations=json.dumps(list(locations)))
+    found = session.row(_PARTITIONS_AT, locations=locations)
     if found is not None:
         raise _overlap(name, found[1], f"the partition {found[0]}", found[1])
 

@@ -72,7 +72,7 @@ class Partitions:
     def get_partitions_by_names(self, table: str | TableName, names: Sequence[str]) -> list[Partition]:
         """Those of `names` ("k=v/…", escaped) that exist, sorted by name."""
         found = self._tables.get_table(table)
-        rows = self._db.query(_BY_NAMES, table_id=found.id, names=json.dumps(list(names)))
+        rows = self._db.query(_BY_NAMES, table_id=found.id, names=names)
         return [_partition(found, row) for row in rows]
 
     def list_partitions(self, table: str | TableName, *, max_parts: int = -1) -> list[Partition]:
@@ -140,7 +140,7 @@ def _add(session: Session, name: TableName, values: Sequence[Sequence[str]], if_
     wanted = {_name(table, each): tuple(value or DEFAULT_PARTITION_NAME for value in each) for each in values}
     if len(wanted) < len(values) and not if_not_exists:
         raise AlreadyExists(f"{name}: the same partition is named twice in one call")
-    rows = session.rows(_BY_NAMES, table_id=table.id, names=json.dumps(list(wanted)))
+    rows = session.rows(_BY_NAMES, table_id=table.id, names=wanted)
     present = {_name(table, partition.values): partition for partition in (_partition(table, row) for row in rows)}
     if present and not if_not_exists:
         raise AlreadyExists(f"{name} has the partition {min(present)!r} already: use it, or pass if_not_exists=True")
@@ -164,7 +164,7 @@ def _add(session: Session, name: TableName, values: Sequence[Sequence[str]], if_
             for partition in new
         ],
     )
-    rows = session.rows(_BY_NAMES, table_id=table.id, names=json.dumps(list(wanted)))
+    rows = session.rows(_BY_NAMES, table_id=table.id, names=wanted)
     return [_partition(table, row) for row in rows]
 
 

@@ -9,10 +9,11 @@ SQLAlchemy has the pool. Statements are plain SQL (`sql.py`), run by the driver'
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import Engine
@@ -83,12 +84,12 @@ class Session:
             self._cursor.executemany(statement.text, [self._bound(statement, row) for row in rows])
 
     def execute_sql(self, sql: str) -> Sequence[Row]:
-        """A text of the backend's own, such as BEGIN."""
+        """Run SQL that is the backend's own, such as BEGIN."""
         self._cursor.execute(sql)
         return self._cursor.fetchall() if self._cursor.description else []
 
     def execute_ddl(self, ddl: ExecutableDDLElement) -> None:
-        """CREATE TABLE and CREATE INDEX, from `schema.py`."""
+        """Run CREATE TABLE or CREATE INDEX."""
         self._cursor.execute(str(ddl.compile(dialect=self._backend.ddl_dialect)))
 
     def _run(self, sql: str, parameters: Mapping[str, Any]) -> None:
@@ -96,11 +97,22 @@ class Session:
         self._cursor.execute(statement.text, self._bound(statement, parameters))
 
     def _bound(self, statement: Statement, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Raises TypeError unless the statement gets its parameters and no others, as a function would."""
+        """The parameters as the driver expects them. Raises TypeError for a missing or an unknown one."""
         if parameters.keys() != statement.parameters:
             passed, expected = sorted(parameters), sorted(statement.parameters)
             raise TypeError(f"a statement got the parameters {passed} instead of {expected}: {statement.text}")
-        return {**parameters, CLOCK_OFFSET: self._clock_offset_ms} if statement.needs_clock else parameters
+        if not (statement.lists or statement.needs_clock):
+            return parameters
+        bound = {**parameters, **{name: _json_array(parameters[name]) for name in statement.lists}}
+        if statement.needs_clock:
+            bound[CLOCK_OFFSET] = self._clock_offset_ms
+        return bound
+
+
+def _json_array(values: Iterable[int | str]) -> str:
+    if isinstance(values, str):  # it would become a list of its characters
+        raise TypeError(f"a statement got a string instead of a list: {values!r}")
+    return json.dumps(list(values))
 
 
 class _Pool:
@@ -108,7 +120,7 @@ class _Pool:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        # Weak, so that a user who is collected without having been closed does not keep the connections open.
+        # Weak: one that is garbage-collected without having been closed must not keep the connections open.
         self._users: weakref.WeakSet[Sessions] = weakref.WeakSet()
         _pools.add(self)
 

@@ -1,20 +1,21 @@
-"""The SQL of the embedded metastore, and what SQLite and PostgreSQL write differently.
+"""The SQL of the embedded metastore, and where SQLite and PostgreSQL differ.
 
-A statement is a text constant of the module that uses it. It names tables and columns as Hive does, in capitals and
-without quotes, and parameters as `:name`:
+A statement is a string constant of the module that uses it. Tables and columns have Hive's names, in capitals and
+without quotes, and parameters are written as `:name`:
 
     _STATE = "SELECT TXN_STATE FROM TXNS WHERE TXN_ID = :txn_id FOR UPDATE"
 
 | in a statement             | meaning                                                                          |
 |----------------------------|----------------------------------------------------------------------------------|
 | `NOW_MS()`                 | the database's clock, in milliseconds since the epoch                            |
-| `x IN ID_LIST(:ids)`       | `:ids` is a JSON array of numbers, so that one statement fits any number of them |
-| `x IN TEXT_LIST(:names)`   | the same for an array of texts                                                   |
-| `FOR UPDATE`               | locks the rows; SQLite has one writer at a time, who needs no row locks          |
+| `x IN ID_LIST(:ids)`       | `:ids` is a list of numbers of any length, passed as one JSON array              |
+| `x IN TEXT_LIST(:names)`   | the same for strings                                                             |
+| `FOR UPDATE`               | locks the rows; left out for SQLite, which has one writer at a time              |
 | `x IS NOT DISTINCT FROM y` | equal, or both null                                                              |
 
-Everything else is SQL that both databases understand. A parameter has one type throughout its statement;
-`CAST(:n AS BIGINT)` says which, where PostgreSQL cannot infer it.
+Everything else is SQL that both databases accept. A parameter has one type throughout its statement; where PostgreSQL
+cannot infer it, write `CAST(:n AS BIGINT)`. `tests/acceptance/metastore/test_statements.py` finds every statement and
+has both databases EXPLAIN it.
 """
 
 from __future__ import annotations
@@ -24,21 +25,24 @@ from dataclasses import dataclass
 
 from hive_ingest.metastore_client.embedded.schema import METADATA
 
-#: A parameter of every statement with NOW_MS(), which sessions fill in; not zero in tests only.
+#: A parameter of every statement with NOW_MS(), which the session adds. It is zero except in tests.
 CLOCK_OFFSET = "clock_offset_ms"
 
 _PARAMETER = re.compile(r":([a-z_]+)")
+_LIST_PARAMETER = re.compile(r"_LIST\(:([a-z_]+)\)")
 _WORD_IN_CAPITALS = re.compile(r"\b[A-Z][A-Z0-9_]*\b")
 _NAMES = frozenset(METADATA.tables) | {column.name for table in METADATA.tables.values() for column in table.columns}
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement as the driver takes it."""
+    """A statement in the SQL of one database, as its driver expects it."""
 
     text: str
-    #: Those that the caller passes.
+    #: Names of the parameters that the caller passes.
     parameters: frozenset[str]
+    #: Names of those that are lists.
+    lists: frozenset[str]
     needs_clock: bool
 
 
@@ -46,30 +50,32 @@ class SqlDialect:
     """Turns statements into the SQL of one database."""
 
     def __init__(self, *, substitutions: dict[str, str], parameter: str, name: str) -> None:
-        """Args:
+        """Describe the dialect.
 
-        substitutions: Regular expressions, and what replaces them.
-        parameter: What the driver expects for `:name`, with `{}` for the name.
-        name: How a table or column is written, with `{}` for its name.
+        Args:
+            substitutions: Regular expressions, and what replaces them.
+            parameter: What the driver expects for `:name`, with `{}` for the name.
+            name: How a table or column is written, with `{}` for its name.
         """
         self._substitutions = substitutions
         self._parameter, self._name = parameter, name
         self._statements: dict[str, Statement] = {}
 
     def statement(self, sql: str) -> Statement:
-        """Made once for each process: statements are constants."""
+        """The statement in this dialect, translated once in a process: statements are constants."""
         found = self._statements.get(sql)
         if found is None:
             found = self._statements[sql] = self._translate(sql)
         return found
 
     def _translate(self, sql: str) -> Statement:
+        lists = frozenset(_LIST_PARAMETER.findall(sql))
         for pattern, replacement in self._substitutions.items():
             sql = re.sub(pattern, replacement, sql)
         sql = _WORD_IN_CAPITALS.sub(lambda word: self._name.format(word[0]) if word[0] in _NAMES else word[0], sql)
         parameters = frozenset(_PARAMETER.findall(sql))
         text = _PARAMETER.sub(lambda parameter: self._parameter.format(parameter[1]), sql)
-        return Statement(text, parameters - {CLOCK_OFFSET}, CLOCK_OFFSET in parameters)
+        return Statement(text, parameters - {CLOCK_OFFSET}, lists, CLOCK_OFFSET in parameters)
 
 
 SQLITE = SqlDialect(
@@ -92,5 +98,5 @@ POSTGRESQL = SqlDialect(
         r"TEXT_LIST\((:\w+)\)": r"(SELECT value FROM json_array_elements_text(CAST(\1 AS JSON)))",
     },
     parameter="%({})s",
-    name='"{}"',  # the tables were made with their names in capitals
+    name='"{}"',  # without quotes PostgreSQL would fold the names to lower case
 )

@@ -94,35 +94,16 @@ class Tables:
         self._context, self._locks = context, locks
         self._db = context.sessions
 
-    def create_table(
-        self,
-        table: str | TableName,
-        *,
-        columns: Mapping[str, str] | Sequence[Column],
-        partition_keys: Mapping[str, str] | Sequence[Column] | None = None,
-        bucket_columns: Sequence[str] = (),
-        num_buckets: int = -1,
-        properties: Mapping[str, str] | None = None,
-        location: str | None = None,
-        owner: str = "",
-        if_not_exists: bool = False,
-    ) -> Table:
+    def create_table(self, table: str | TableName, *, if_not_exists: bool = False, **definition: Any) -> Table:
         """A managed ORC table, transactional unless `properties` say otherwise (`EXTERNAL=TRUE` makes it external).
 
         Raises AlreadyExists, NoSuchObject (the database), InvalidOperation (a column twice, a bad type, bad buckets, a
         location that is another table's or holds ACID files), StreamingIOFailure, UnsupportedFeature (a type of Hive
         that is not supported here).
         """
-        new = new_table(
-            table,
-            columns=columns,
-            partition_keys=partition_keys,
-            bucket_columns=bucket_columns,
-            num_buckets=num_buckets,
-            properties=properties,
-            location=own_location(self._db, location) if location else "",
-            owner=owner,
-        )
+        new = new_table(table, **definition)
+        if new.location:
+            new = replace(new, location=own_location(self._db, new.location))
         return self._db.run(lambda session: _create(session, new, if_not_exists))
 
     def get_table(self, table: str | TableName) -> Table:
@@ -207,7 +188,7 @@ def _create(session: Session, new: Table, if_not_exists: bool) -> Table:
     if found:
         if if_not_exists:
             return _table(new.name, found)
-        raise AlreadyExists(f"table {new.name} is there already: use it, or pass if_not_exists=True")
+        raise AlreadyExists(f"table {new.name} already exists: use it, or pass if_not_exists=True")
     location = new.location or f"{parent.rstrip('/')}/{new.name.table}"
     refuse_overlap(session, new.name, location)
     clear_place(session, [location])
@@ -249,7 +230,7 @@ def _rename(session: Session, old: Table, new: TableName) -> str:
     if parent is None:
         raise no_such_database(new.database)
     if session.row(_LOCK, database=new.database, table=new.table) is not None:
-        raise AlreadyExists(f"table {new} is there already: drop it, or choose another name")
+        raise AlreadyExists(f"table {new} already exists: drop it, or choose another name")
     clear_name(session, new)  # before the write ids of the old table count as those of the new name
     for statement in _CLEAR_WRITE_IDS:
         session.execute(statement, database=new.database, table=new.table)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 
 from hive_ingest.errors import ConfigurationError, InvalidTransactionState, NoSuchTxn, TooManyOpenTxns, TxnAborted
@@ -107,7 +106,7 @@ def not_open(session: Session, txn_id: TxnId, row: Row | None) -> NoSuchTxn | Tx
 
 def abort(session: Session, txn_ids: Sequence[int], reason: str) -> list[int]:
     """Abort those that are open; their locks go only together with that change (HIVE-9563)."""
-    aborted = [row[0] for row in session.rows(_ABORT, txn_ids=json.dumps(list(txn_ids)), reason=reason)]
+    aborted = [row[0] for row in session.rows(_ABORT, txn_ids=txn_ids, reason=reason)]
     if aborted:
         release(session, aborted)
     return aborted
@@ -115,9 +114,8 @@ def abort(session: Session, txn_ids: Sequence[int], reason: str) -> list[int]:
 
 def release(session: Session, txn_ids: Sequence[int]) -> None:
     """Delete the locks and the history level of transactions that have ended."""
-    ids = json.dumps(list(txn_ids))
-    session.execute(_DELETE_LOCKS, txn_ids=ids)
-    session.execute(_DELETE_MIN_HISTORY, txn_ids=ids)
+    session.execute(_DELETE_LOCKS, txn_ids=txn_ids)
+    session.execute(_DELETE_MIN_HISTORY, txn_ids=txn_ids)
 
 
 class Transactions:

@@ -5,7 +5,6 @@ Source: Hive 4's `TxnHandler.allocateTableWriteIds` and `getValidWriteIdsForTabl
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 
 from hive_ingest.acid import ValidTxnList, ValidWriteIdList
@@ -133,7 +132,7 @@ class WriteIds:
         )
 
     def _valid_then(self, name: TableName, valid: ValidTxnList) -> ValidWriteIdList:
-        exceptions = json.dumps([*valid.open, *valid.aborted])
+        exceptions = [*valid.open, *valid.aborted]
         of_table = {"database": name.database, "table": name.table}
         rows = self._db.query(_SNAPSHOT_THEN, exceptions=exceptions, high=valid.high_water_mark, **of_table)
         found = [(write_id, TxnId(txn)) for _, write_id, txn in rows if write_id is not None]
@@ -174,9 +173,8 @@ def _write_id_list(
 
 def _allocate(session: Session, name: TableName, txn_ids: Sequence[TxnId]) -> list[TxnToWriteId]:
     of_table = {"database": name.database, "table": name.table}
-    ids = json.dumps(txn_ids)
-    _require_writable(session, txn_ids, session.rows(_STATES, txn_ids=ids))
-    found = session.rows(_ALLOCATED, txn_ids=ids, **of_table)
+    _require_writable(session, txn_ids, session.rows(_STATES, txn_ids=txn_ids))
+    found = session.rows(_ALLOCATED, txn_ids=txn_ids, **of_table)
     allocated: dict[TxnId, int] = {row[0]: row[1] for row in found}
     missing = [txn_id for txn_id in txn_ids if txn_id not in allocated]
     if missing:

@@ -18,7 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from hive_ingest.connection import StreamingConnection, check_table, existing_table, progress_table_name
+from hive_ingest.connection import StreamingConnection, check_streamable, existing_table, progress_table_name
 from hive_ingest.errors import ConfigurationError, UnsupportedFeature
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.record_writer import ArrowWriter, RecordSchema
@@ -64,7 +64,7 @@ class TaskWriter:
         """Everything that can be wrong with the table or the DataFrame, said before the first row."""
         with options.connect_metastore() as client:
             table = existing_table(client, options.table)
-        check_table(table)
+        check_streamable(table)
         plan_columns(schema, table, missing_columns=options.missing_columns)
         _refuse_instants_as_keys(schema)
         return cls(StagedRows.of(table), RecordSchema(table.columns, table.partition_keys), options.missing_columns)

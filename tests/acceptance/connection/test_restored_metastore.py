@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from hive_ingest.errors import InvalidTable, PathExists
+from hive_ingest.errors import InvalidTable, PathExists, PathNotFound
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.transactions import repair
+from hive_ingest.storage import FileEntry, Location
+from hive_ingest.transactions import list_registered, repair
 from hive_ingest.transactions.repair import check_write_ids, repair_write_ids
 from tests.acceptance.cli.shell import Shell
 from tests.support.connections import connect
 from tests.support.metastores import connect_in
 from tests.support.rows import ids
+from tests.support.tables import table_folder
 
 
 def write(client: MetastoreClient, number: int, part: str = "a") -> None:
@@ -68,6 +70,43 @@ def test_a_process_that_ran_through_the_restore_notices_it_too(restored: Metasto
             write(restored, 4, "c")
         repair_write_ids(restored, "web.p")
         write(restored, 4, "c")
+
+
+def test_a_write_id_that_is_taken_while_the_folders_are_listed_is_not_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connect_in(tmp_path) as client:
+        client.create_database("web")
+        client.create_table("web.p", columns={"id": "int"}, partition_keys={"part": "string"})
+        with connect(client, "p") as other:
+
+            def commit_and_list(location: Location) -> list[FileEntry]:
+                with other.transaction():
+                    other.write(b'{"id": 1, "part": "a"}')
+                return list_registered(location)
+
+            repair._highest_seen.clear()
+            monkeypatch.setattr(repair, "list_registered", commit_and_list)
+            connect(client, "p").close()
+
+
+def test_a_metastore_that_does_not_say_its_highest_write_id_has_no_folder_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Hive 3: there is nothing to compare the folders with."""
+    with connect_in(tmp_path) as client:
+        client.create_database("web")
+        client.create_table("web.p", columns={"id": "int"}, partition_keys={"part": "string"})
+        write(client, 1)
+        repair._highest_seen.clear()
+        monkeypatch.setattr(type(client), "get_max_allocated_write_id", lambda *_: None)
+        with monkeypatch.context() as listing:
+            listing.setattr(repair, "list_registered", lambda _: pytest.fail("a folder was listed"))
+            write(client, 2)
+        assert ids(client, "p") == [1, 2]
+        shutil.rmtree(table_folder(client, "p"))
+        with pytest.raises(PathNotFound, match="mount its file system"):
+            connect(client, "p")
 
 
 def test_a_table_that_is_created_again_starts_with_low_write_ids(restored: MetastoreClient) -> None:

@@ -115,6 +115,14 @@ def test_a_bad_name_is_refused(metastore: MetastoreClient, name: str) -> None:
 # -- tables ------------------------------------------------------------------------------------------
 
 
+def test_a_misspelt_argument_of_create_table_is_an_error(ms: MetastoreClient) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'proprties'"):
+        ms.create_table("web.t", columns=COLUMNS, proprties={"transactional": "false"})  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'columns'"):
+        ms.create_table("web.t")  # type: ignore[call-arg]
+    assert ms.get_tables("web") == []
+
+
 def test_a_table_is_transactional_unless_said_otherwise(ms: MetastoreClient) -> None:
     table = ms.create_table("web.t", columns=COLUMNS)
     expected = {"transactional": "true", "transactional_properties": "default", "bucketing_version": "2"}

@@ -37,7 +37,8 @@ def test_the_database_accepts_every_statement(metastore: MetastoreClient) -> Non
     sessions = metastore._context.sessions
     assert len(STATEMENTS) > 80
     for name, text in STATEMENTS:
-        parameters = dict.fromkeys(sessions.backend.dialect.statement(text).parameters)
+        statement = sessions.backend.dialect.statement(text)
+        parameters = {name: () if name in statement.lists else None for name in statement.parameters}
         assert sessions.query(f"EXPLAIN {text}", **parameters), name
 
 
@@ -51,6 +52,20 @@ def test_a_statement_gets_its_parameters_and_no_others(metastore: MetastoreClien
             query("SELECT DB_NAME FROM DBS WHERE DB_NAME = :name", **wrong)
 
 
+@pytest.mark.only_on(["sqlite", "postgres"], because="a real metastore has SQL of its own")
+def test_a_list_of_any_length_is_one_parameter(metastore: MetastoreClient) -> None:
+    assert isinstance(metastore, EmbeddedMetastoreClient)
+    query = metastore._context.sessions.query
+    ids = metastore.open_txns(3)
+    for wanted in ([], ids[:1], range(ids[0], ids[-1] + 1)):
+        rows = query("SELECT TXN_ID FROM TXNS WHERE TXN_ID IN ID_LIST(:ids) ORDER BY TXN_ID", ids=wanted)
+        assert [txn_id for (txn_id,) in rows] == list(wanted)
+    names = ("default", "it's")
+    assert query("SELECT DB_NAME FROM DBS WHERE DB_NAME IN TEXT_LIST(:names)", names=names) == [("default",)]
+    with pytest.raises(TypeError, match="a string instead of a list: 'default'"):
+        query("SELECT DB_NAME FROM DBS WHERE DB_NAME IN TEXT_LIST(:names)", names="default")
+
+
 def test_a_statement_is_translated_into_the_sql_of_each_database() -> None:
     sql = "SELECT TXN_ID FROM TXNS WHERE TXN_USER LIKE 'a%' AND TXN_ID IN ID_LIST(:ids) FOR UPDATE"
     sqlite, postgresql = SQLITE.statement(sql), POSTGRESQL.statement(sql)
@@ -61,7 +76,7 @@ def test_a_statement_is_translated_into_the_sql_of_each_database() -> None:
         'SELECT "TXN_ID" FROM "TXNS" WHERE "TXN_USER" LIKE \'a%%\' AND "TXN_ID" IN '
         "(SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(%(ids)s AS JSON))) FOR UPDATE"
     )
-    assert sqlite.parameters == postgresql.parameters == {"ids"}
+    assert sqlite.parameters == sqlite.lists == postgresql.parameters == postgresql.lists == {"ids"}
     assert not sqlite.needs_clock
     assert SQLITE.statement("SELECT NOW_MS()").needs_clock
 
