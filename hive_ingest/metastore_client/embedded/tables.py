@@ -18,7 +18,7 @@ from hive_ingest.metastore_client.embedded.folder_tasks import (
     plan_move,
     plan_removal,
 )
-from hive_ingest.metastore_client.embedded.folders import make_folders, refuse_acid_files, require_free
+from hive_ingest.metastore_client.embedded.folders import make_folders, refuse_acid_files, require_free, require_movable
 from hive_ingest.metastore_client.embedded.location_checks import refuse_overlap
 from hive_ingest.metastore_client.embedded.locks import Locks, require_lock
 from hive_ingest.metastore_client.embedded.lookups import matching, no_such_database, own_location
@@ -119,8 +119,9 @@ class Tables:
         """Replace columns, properties, owner; rename when `new.name` differs. Returns what is stored.
 
         A rename, and any change of columns but adding some at the end, happens under an EXCLUSIVE lock. A rename moves
-        the folder when it has the table's own name. Raises NoSuchObject, LockTimeout, AlreadyExists (the new name),
-        InvalidOperation (partition keys, buckets, location, or no longer transactional).
+        the folder when it has the table's own name; if that fails after all, the lock stays until it is done. Raises
+        NoSuchObject, LockTimeout, AlreadyExists (the new name), InvalidOperation (partition keys, buckets, location, or
+        no longer transactional), StreamingIOFailure (the folder cannot be moved).
         """
         name = TableName.of(table)
         if not needs_exclusive_lock(self.get_table(name), new):
@@ -248,6 +249,7 @@ def _rename(session: Session, old: Table, new: TableName) -> str:
     refuse_overlap(session, new, location, table_id=old.id)
     clear_place(session, [location])
     require_free(location, f"table {new}")
+    require_movable(old.location, location)
     follow_move(session, old.location, location)
     moved = [
         {"table_id": old.id, "partition": partition, "location": location + where[len(old.location) :]}
