@@ -20,13 +20,23 @@ is defined where it is used: for rows in `reader.where`, for the metastore's par
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_OPERATORS = frozenset({"=", "!=", "<>", "<", "<=", ">", ">="})
+#: Each comparison operator as a function of two values.
+COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 _KEYWORDS = frozenset({"and", "or", "not", "in", "like", "escape", "between", "is", "null", "true", "false"})
 _TYPED_LITERALS = frozenset({"date", "timestamp"})
 _MAX_DEPTH = 100
@@ -61,7 +71,7 @@ class FilterSyntaxError(ValueError):
         """A message about the filter `text` that shows the place, and how a filter looks."""
         rest = text[self.position : self.position + 20]
         place = f"{self.position} ({rest!r})" if rest else f"{self.position}, its end"
-        return f"filter {text!r}: {self} at position {place}; write it as in {example}"
+        return f"filter {text!r}: {self}, at position {place}; an example of a filter is {example}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +195,7 @@ class _Parser:
             match = pattern.match(self._text, at)
             if match is None or match.lastgroup is None:
                 at += len(self._text[at:]) - len(self._text[at:].lstrip())
-                raise FilterSyntaxError("this cannot be read", at)
+                raise FilterSyntaxError("unexpected text", at)
             found.append(_Token(match.lastgroup, match[match.lastgroup], match.start(match.lastgroup)))
             at = match.end()
         return found
@@ -281,11 +291,11 @@ class _Parser:
         return Like(column, pattern, escape.value)
 
     def _operator(self) -> str:
-        operator = self._peek()
-        if operator not in _OPERATORS:
+        sign = self._peek()
+        if sign not in COMPARISONS:
             self._fail("expected an operator")
         self._at += 1
-        return operator
+        return sign
 
     def _column(self) -> ColumnName:
         start = self._at
@@ -311,7 +321,7 @@ class _Parser:
         if not self._is_literal():
             if self._peek() == "null":
                 self._fail("nothing is equal to null: use 'is null' or 'is not null'")
-            self._fail("expected a text in quotes or a number")
+            self._fail("expected a quoted string or a number")
         token = self._tokens[self._at]
         if token.kind == "text":
             return self._quoted_text()
@@ -325,7 +335,7 @@ class _Parser:
 
     def _quoted_text(self) -> Literal:
         if self._kind() != "text":
-            self._fail("expected a text in quotes")
+            self._fail("expected a quoted string")
         token = self._tokens[self._at]
         self._at += 1
         quote = token.text[0]

@@ -1,4 +1,4 @@
-"""The stages of `scripts/test`, each to its end also when another one failed.
+"""The stages of `scripts/test`; each runs to its end even if another one failed.
 
 Stages that mostly wait run beside each other, and so do the runs of pytest within a stage; each line of their output
 begins with the name of its stage then. What the gate leaves to the stages that do not gate, and why:
@@ -98,8 +98,8 @@ _CRASHES_ON_REAL_METASTORES = (
         for point in ("lock_waiting", "after_publish", "commit_before_answer")
         for kind in ("hive313", "hive401")
     ),
-    "tests/crash/test_kill.py::test_a_restart_does_not_wait_for_the_dead_owners_time_out",
-    "tests/crash/test_kill.py::test_a_writer_stopped_between_two_renames_past_its_time_out_publishes_nothing",
+    "tests/crash/test_kill.py::test_a_restart_does_not_wait_for_the_dead_owners_timeout",
+    "tests/crash/test_kill.py::test_a_writer_stopped_between_two_renames_past_its_timeout_publishes_nothing",
 )
 
 

@@ -21,7 +21,7 @@ _TWELVE_BITS = 0xFFF
 
 @dataclass(frozen=True, slots=True)
 class BucketProperty:
-    """What a bucket property says. `statement_id` is 0 also where the writer had none."""
+    """A decoded bucket property. `statement_id` is 0 also if the writer had none."""
 
     bucket_id: int
     statement_id: int

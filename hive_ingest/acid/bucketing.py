@@ -28,7 +28,7 @@ _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 _M, _N = np.uint32(5), np.uint32(0xE6546B64)
 _F1, _F2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 _MASK = 0xFFFFFFFF
-#: Below so many strings of a length, a step over the vector costs more than a loop over the strings.
+#: For fewer strings of a length than this, a vectorised step costs more than a loop over the strings.
 _FEW = 24
 
 
@@ -113,7 +113,7 @@ def _utf8(array: _Column) -> tuple[_Int64Array, _Int64Array, npt.NDArray[np.uint
 
 
 def _hash_words(data: npt.NDArray[np.uint8], starts: _Int64Array, counts: _Int64Array) -> UInt32Array:
-    """Mix in the whole words of each string; `counts` of words, falling."""
+    """Mix in the whole words of each string. `counts` are the numbers of words, in descending order."""
     hashes = np.full(len(starts), _SEED, dtype=np.uint32)
     if len(starts) == 0 or counts[0] == 0:
         return hashes
@@ -158,7 +158,7 @@ def _mix(words: UInt32Array, hashes: UInt32Array) -> UInt32Array:
 
 
 def _mix_one(words: UInt32Array, hash_: int) -> int:
-    """As `_mix`, over all words of one string."""
+    """Like `_mix`, for all words of one string."""
     for word in _scramble(words).tolist():
         hash_ ^= word
         hash_ = ((hash_ << 13 | hash_ >> 19) * 5 + 0xE6546B64) & _MASK

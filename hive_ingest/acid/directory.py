@@ -1,7 +1,7 @@
-"""Which folders of a table or partition make up a snapshot (Hive: `AcidUtils.getAcidState`).
+"""Selects the folders of a table or partition that a snapshot reads (Hive: `AcidUtils.getAcidState`).
 
-A pure function from a listing and a snapshot to the base, the deltas and what is left over. What is obsolete or
-aborted is named too, for a cleaner; nothing here opens or removes a file.
+A pure function from a listing and a snapshot to the base and the deltas. Obsolete and aborted folders are returned
+too, for a cleaner. Nothing here opens or removes a file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hive_ingest.acid.write_ids import RangeResponse, ValidTxnList, ValidWriteId
 from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.model import TxnId, WriteId
 
-#: Write id of a base made from original files alone (`Long.MIN_VALUE`): older than any transaction.
+#: Write id of a base compacted from original files only (`Long.MIN_VALUE`): older than any transaction.
 BEFORE_ALL_WRITE_IDS = WriteId(-(2**63))
 
 
@@ -41,10 +41,10 @@ class ListedEntry:
 
 @dataclass(frozen=True, slots=True)
 class AcidDirectory:
-    """The folders to read, by name: `base`, then deltas and delete deltas in Hive's order; the rest for a cleaner.
+    """The folders to read, by name: `base`, then deltas and delete deltas in Hive's order. The rest is for a cleaner.
 
-    `original_files` and `original_folders` (not ACID's) are rows too, and only there when there is no base.
-    `obsolete` is covered by what is read; `aborted` holds nothing but aborted writes.
+    `original_files` and `original_folders` (not ACID folders) hold rows too. They are empty if there is a base.
+    `obsolete` folders are covered by the folders to read. `aborted` folders hold only aborted writes.
     """
 
     base: BaseName | None = None
@@ -54,9 +54,9 @@ class AcidDirectory:
     original_folders: tuple[str, ...] = ()
     obsolete: tuple[str, ...] = ()
     aborted: tuple[str, ...] = ()
-    #: Write ids of `aborted`, for a cleaner; open or unknown ones are never in it.
+    #: The write ids of the `aborted` folders, for a cleaner. Never includes open or unknown ones.
     aborted_write_ids: frozenset[WriteId] = frozenset()
-    #: A folder that is read holds aborted writes too: they must not be forgotten before a compaction.
+    #: Whether a folder to read also holds aborted writes: they must not be forgotten before a compaction.
     has_uncompacted_aborts: bool = False
 
 
@@ -71,7 +71,7 @@ def acid_directory(
 
     `valid_txns` decides about folders with a `_v` suffix: they count once the compaction's transaction has
     committed. Raises CorruptFile for a name that only begins like Hive's, and StreamingIOFailure when a compactor's
-    base has swallowed write ids that are open in the snapshot (the snapshot is too old: read again with a new one).
+    base includes write ids that are open in the snapshot (the snapshot is too old: read again with a new one).
     """
     state = _State(valid_write_ids, valid_txns)
     for entry in sorted(entries, key=lambda e: e.name):
@@ -100,7 +100,7 @@ class _Base:
 
     @property
     def rank(self) -> tuple[int, bool, int]:
-        """The largest one is read; of two for one write id the compactor's, which was made from the other."""
+        """Read the one with the highest write id; of two equal ones the compactor's, which includes the other."""
         return self.name.write_id, self.is_compacted, self.name.visibility_txn_id or 0
 
 
@@ -169,10 +169,10 @@ class _State:
         return best.name
 
     def _is_valid(self, base: _Base) -> bool:
-        """A compactor's base has erased its history, so nothing in it may be open; an overwrite's must be committed.
+        """Whether a base is valid: a compactor's may include no open write id; an overwrite's must be committed.
 
         Hive takes any base at or below the lowest open write id for valid, also an overwrite that *is* the lowest
-        open one: a dirty read, not repeated here.
+        open one: a dirty read, which this code avoids.
         """
         if base.name.write_id == BEFORE_ALL_WRITE_IDS:
             return True
@@ -190,7 +190,7 @@ class _State:
             )
 
     def choose_deltas(self, base: BaseName | None) -> list[DeltaName]:
-        """The widest deltas that cover every valid write id above the base, each write id once."""
+        """Select the widest deltas that cover every valid write id above the base once."""
         chosen: list[DeltaName] = []
         covered = base.write_id if base else 0
         statement_id: int | None = None
@@ -207,7 +207,7 @@ class _State:
 
     @staticmethod
     def _completes(delta: DeltaName, chosen: list[DeltaName], covered: int, statement_id: int | None) -> bool:
-        """One more statement of the same transaction, or the delete events beside the deltas just chosen.
+        """Whether it is another statement of the same transaction, or has the delete events of the deltas just chosen.
 
         A minor compaction merges deltas and delete deltas of one range together, so its delta without a statement
         id makes every narrower one of either kind obsolete.
@@ -218,7 +218,7 @@ class _State:
 
 
 def _hive_order(delta: DeltaName) -> tuple[int, int, int, str]:
-    """`ParsedDeltaLight.compareTo`: wider before narrower, without a statement id first, then by path."""
+    """The order of `ParsedDeltaLight.compareTo`: wider before narrower, without a statement id first, then by path."""
     statement_id = -1 if delta.statement_id is None else delta.statement_id
     return delta.min_write_id, -delta.max_write_id, statement_id, str(delta)
 

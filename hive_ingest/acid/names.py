@@ -38,24 +38,26 @@ _ESCAPE_SEQUENCE = re.compile(r"%([0-9A-Fa-f]{2})")
 
 
 def escape_path_name(text: str) -> str:
-    """`"a/b"` as `"a%2Fb"`: Hive's characters only, everything else (spaces, non-ASCII) as it is."""
+    """Escape a name like `"a/b"` to `"a%2Fb"`: only Hive's characters, not spaces or non-ASCII ones."""
     return text.translate(_ESCAPES)
 
 
 def unescape_path_name(text: str) -> str:
-    """The reverse of `escape_path_name`; a `%` without two hexadecimal digits stands for itself."""
+    """The reverse of `escape_path_name`. A `%` without two hexadecimal digits is literal."""
     return _ESCAPE_SEQUENCE.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 def partition_name(keys: Sequence[str], values: Sequence[str | None]) -> str:
     """`"continent=Asia/country=India"`, escaped; null and empty values are `__HIVE_DEFAULT_PARTITION__`.
 
-    Raises ConfigurationError when there are not as many values as keys.
+    Raises ConfigurationError if the numbers of values and keys differ.
     """
     if isinstance(values, str):
-        raise ConfigurationError(f"partition values {values!r} are one text: give a list with a value for each key")
+        raise ConfigurationError(
+            f"partition values {values!r} are a single text: pass a list with a value for each key"
+        )
     if len(keys) != len(values):
-        raise ConfigurationError(f"{len(values)} values for the partition keys {list(keys)}: give one for each key")
+        raise ConfigurationError(f"{len(values)} values for the partition keys {list(keys)}: pass one for each key")
     parts = zip(keys, values, strict=True)
     return "/".join(f"{escape_path_name(key.lower())}={_escaped_value(value)}" for key, value in parts)
 
@@ -79,9 +81,9 @@ def parse_partition_name(name: str) -> dict[str, str]:
 
 
 def is_hidden(name: str) -> bool:
-    """Hive's readers and its compactor pass over it (Hive: `FileUtils.HIDDEN_FILES_PATH_FILTER`).
+    """Whether Hive's readers and compactor ignore the name (Hive: `FileUtils.HIDDEN_FILES_PATH_FILTER`).
 
-    `-tmp.` begins the folder in which a statement of Hive 4 lists what it writes, while it runs (HIVE-21164).
+    A statement of Hive 4 lists its files in a folder with the prefix `-tmp.` while it runs (HIVE-21164).
     """
     return name.startswith(("_", ".", "-tmp."))
 
@@ -173,7 +175,7 @@ _FOLDERS: tuple[type[FolderName], ...] = (DeleteDeltaName, DeltaName, BaseName)
 
 
 def parse_folder_name(name: str) -> FolderName | None:
-    """By its prefix; None for a folder that is not ACID's. Raises CorruptFile when only the prefix fits."""
+    """Parse by prefix. None for a folder that is not an ACID folder. Raises CorruptFile if only the prefix fits."""
     for kind in _FOLDERS:
         if name.startswith(kind.PREFIX):
             return kind.parse(name)
@@ -181,9 +183,7 @@ def parse_folder_name(name: str) -> FolderName | None:
 
 
 def _foreign(name: str, expected: str) -> CorruptFile:
-    return CorruptFile(
-        f"{name!r} is not a name that Hive gives: expected {expected}; move it out of the table's folder"
-    )
+    return CorruptFile(f"{name!r} is not a name that Hive uses: expected {expected}; move it out of the table's folder")
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ FileName = BucketFileName | FlushLengthName | OriginalFileName
 
 
 def parse_file_name(name: str) -> FileName | None:
-    """A data file or its side file; None for hidden names. Raises CorruptFile for names that Hive does not give."""
+    """A data file or its side file; None for hidden names. Raises CorruptFile for names that Hive does not use."""
     if is_hidden(name):
         return None
     if name.endswith(FLUSH_LENGTH_SUFFIX):

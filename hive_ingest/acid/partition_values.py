@@ -1,7 +1,7 @@
-"""How Hive names the partition of a value: the text in its folder's name and in the catalog.
+"""The text form of partition values in folder names and in the catalog, as Hive defines it.
 
-A value has one name only, or one partition would have two folders: `int` 1 is `1`, never `01`. Hive normalises the
-partition values of a statement in the same way (`BaseSemanticAnalyzer.validatePartColumnType`).
+Each value has exactly one text, or one partition would have two folders: `int` 1 is `1`, never `01`. Hive normalises
+the partition values of a statement in the same way (`BaseSemanticAnalyzer.validatePartColumnType`).
 
 | Type                   | Text                                                                |
 |------------------------|---------------------------------------------------------------------|
@@ -34,13 +34,13 @@ _INTEGER = re.compile(r"[+-]?[0-9]+").fullmatch
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?").fullmatch
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}").fullmatch
 _TIMESTAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?").fullmatch
-#: No decimal has more digits than 38, so exponents beyond this are out of range or lose digits.
+#: A decimal has at most 38 digits, so exponents beyond this are out of range or lose digits.
 _EXACT: Final = decimal.Context(prec=100, traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow])
 _NANOSECONDS: Final = range(-(2**63), 2**63)
 
 
 def padded(text: str, type_: HiveType) -> str:
-    """A char with blanks up to its length: Hive finds no partition that is named without them. Others as they are."""
+    """Pad a char with blanks to its length, without which Hive does not find the partition. Others are unchanged."""
     if type_.kind != "char" or text == DEFAULT_PARTITION_NAME:
         return text
     return text.rstrip(" ").ljust(type_.parameters[0])
@@ -52,7 +52,7 @@ def text_of_value(value: Any, type_: HiveType) -> str:
 
 
 def normalised_text(text: str, type_: HiveType) -> str:
-    """The text of the value that `text` denotes. The default partition's name and an empty text stay as they are.
+    """Normalise the text of a value. The default partition's name and an empty text are unchanged.
 
     Raises:
         ConfigurationError: `text` is not a value of the type.
@@ -71,11 +71,11 @@ def normalised_text(text: str, type_: HiveType) -> str:
 
 
 class _Refused(ValueError):
-    """With a reason worth showing."""
+    """A ValueError whose message is shown to the user."""
 
 
 def _decimal_text(value: decimal.Decimal) -> str:
-    """As HiveDecimal prints: no trailing zeros, no exponent."""
+    """The form of HiveDecimal: no trailing zeros, no exponent."""
     return format(value.normalize(_EXACT), "f") if value else "0"
 
 
@@ -126,7 +126,7 @@ def _floating(text: str, type_: HiveType) -> str:
 
 
 def _java_text(value: np.floating[Any]) -> str:
-    """As `Double.toString` and `Float.toString` of Java 19 and later: the shortest digits that give the value back."""
+    """The form of `Double.toString` and `Float.toString` in Java 19 and later: the shortest digits that round-trip."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

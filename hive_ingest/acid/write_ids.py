@@ -1,4 +1,4 @@
-"""Snapshots: which transactions and which write ids a reader may see.
+"""Snapshots: the transactions and write ids that a reader may see.
 
 One filter that readers, compactor and cleaner share (Hive: `ValidReadTxnList`, `ValidReaderWriteIdList`).
 """
@@ -34,7 +34,7 @@ def _contains(ids: tuple[int, ...], value: int) -> bool:
 def _split(text: str, count: int, what: str) -> list[str]:
     parts = text.split(":")
     if len(parts) < count:
-        raise ConfigurationError(f"{text!r} is no {what}: expected {count} fields divided by ':'")
+        raise ConfigurationError(f"{text!r} is not a {what}: expected {count} fields separated by ':'")
     return parts
 
 
@@ -62,7 +62,7 @@ class ValidTxnList:
         return self.open[0] if self.open else None
 
     def is_valid(self, txn_id: TxnId) -> bool:
-        """Committed in this snapshot."""
+        """Whether the transaction is committed in this snapshot."""
         return txn_id <= self.high_water_mark and not _contains(self.open, txn_id) and not self.is_aborted(txn_id)
 
     def is_aborted(self, txn_id: TxnId) -> bool:
@@ -102,19 +102,19 @@ class ValidWriteIdList:
         return self.open[0] if self.open else None
 
     def is_valid(self, write_id: WriteId) -> bool:
-        """Committed in this snapshot (Hive: `isWriteIdValid`)."""
+        """Whether the write id is committed in this snapshot (Hive: `isWriteIdValid`)."""
         return write_id <= self.high_water_mark and not _contains(self._exceptions, write_id)
 
     def is_aborted(self, write_id: WriteId) -> bool:
         return _contains(self.aborted, write_id)
 
     def is_valid_base(self, write_id: WriteId) -> bool:
-        """No open write id at or below it, so a base of that write id is complete (Hive: `isValidBase`)."""
+        """Whether no write id up to this one is open, so that its base is complete (Hive: `isValidBase`)."""
         low = self.min_open
         return (low is None or low > write_id) and write_id <= self.high_water_mark
 
     def is_range_valid(self, low: WriteId, high: WriteId) -> RangeResponse:
-        """Of the closed range (Hive: `isWriteIdRangeValid`)."""
+        """How much of the closed range is valid (Hive: `isWriteIdRangeValid`)."""
         top = min(high, self.high_water_mark)
         first = bisect.bisect_left(self._exceptions, low)
         valid = top - low + 1 - (bisect.bisect_right(self._exceptions, top) - first)
@@ -123,7 +123,7 @@ class ValidWriteIdList:
         return RangeResponse.ALL if valid == high - low + 1 else RangeResponse.SOME
 
     def valid_mask(self, write_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """`is_valid` of many write ids, such as a file's column `currentTransaction`."""
+        """`is_valid` for many write ids, such as a file's column `currentTransaction`."""
         if len(write_ids) == 0:
             return np.ones(0, dtype=np.bool_)
         low, high = int(write_ids.min()), int(write_ids.max())
@@ -133,7 +133,7 @@ class ValidWriteIdList:
         return (write_ids <= self.high_water_mark) & ~np.isin(write_ids, exceptions)
 
     def is_range_aborted(self, low: WriteId, high: WriteId) -> RangeResponse:
-        """Of the closed range (Hive: `isWriteIdRangeAborted`)."""
+        """How much of the closed range is aborted (Hive: `isWriteIdRangeAborted`)."""
         found = bisect.bisect_right(self.aborted, high) - bisect.bisect_left(self.aborted, low)
         if found == 0:
             return RangeResponse.NONE

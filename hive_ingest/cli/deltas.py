@@ -24,7 +24,7 @@ from hive_ingest.acid import (
 from hive_ingest.errors import CorruptFile
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table, TableName
-from hive_ingest.storage import FileEntry, FileStore, open_store
+from hive_ingest.storage import FileEntry, Location
 
 COLUMNS = (
     "table",
@@ -71,7 +71,7 @@ def partition_deltas(
     valid_txns = client.get_valid_txns()
     valid_write_ids = client.get_valid_write_ids([name], valid_txns)[0]
     for partition, location in _places(client, table):
-        folder = _Folder(location, valid_write_ids, valid_txns)
+        folder = _Folder(Location.of(location), valid_write_ids, valid_txns)
         yield folder.report(str(name), partition, small_bytes, count_rows)
 
 
@@ -86,15 +86,14 @@ def _places(client: MetastoreClient, table: Table) -> list[tuple[str, str]]:
 class _Folder:
     """The folder of one partition: a listing with all files, and what a snapshot makes of it."""
 
-    def __init__(self, location: str, valid_write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> None:
-        self._store, self._path = open_store(location)
+    def __init__(self, location: Location, valid_write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> None:
+        self._location = location
         self._files: dict[str, list[FileEntry]] = defaultdict(list)
-        entries = self._store.list(self._path)
+        entries = location.list()
         for entry in entries:
             if entry.is_folder:
-                self._files[entry.name] = [
-                    file for file in self._store.list(entry.path, missing_ok=True) if not file.is_folder
-                ]
+                files = (location / entry.name).list(missing_ok=True)
+                self._files[entry.name] = [file for file in files if not file.is_folder]
         self._bytes = sum(entry.size_bytes for entry in entries) + sum(map(self._size, list(self._files)))
         self._names = [entry.name for entry in entries if entry.is_folder]
         self._directory = acid_directory(map(self._listed, entries), valid_write_ids, valid_txns)
@@ -131,17 +130,17 @@ class _Folder:
     def _count_rows(self) -> int:
         directory = self._directory
         folders = [str(name) for name in (*directory.deltas, *([directory.base] if directory.base else []))]
-        files = [file for name in folders for file in self._files[name]]
-        return sum(_rows(self._store, file.path) for file in files if _holds_rows(file.name))
+        files = [self._location / name / file.name for name in folders for file in self._files[name]]
+        return sum(_rows(file) for file in files if _holds_rows(file.name))
 
 
 def _holds_rows(name: str) -> bool:
     return isinstance(parse_file_name(name), BucketFileName)
 
 
-def _rows(store: FileStore, path: str) -> int:
-    with store.open_input(path) as source:
+def _rows(file: Location) -> int:
+    with file.open_input() as source:
         try:
             return int(orc.ORCFile(source).nrows)
         except (pa.ArrowException, OSError) as error:
-            raise CorruptFile(f"{path!r} cannot be read as ORC: {error}") from error
+            raise CorruptFile(f"{str(file)!r} cannot be read as ORC: {error}") from error

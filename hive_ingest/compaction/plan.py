@@ -160,7 +160,7 @@ def _closed_folder(location: Location, valid_write_ids: ValidWriteIdList, valid_
 
     Hive: `ValidCompactorWriteIdList.isWriteIdRangeValid`.
     """
-    folder = FolderToRead.of(location.store, location.path, valid_write_ids, valid_txns)
+    folder = FolderToRead.of(location, valid_write_ids, valid_txns)
     last = valid_write_ids.high_water_mark
     return replace(folder, directory=_up_to(folder.directory, last))
 

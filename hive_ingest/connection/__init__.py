@@ -1,7 +1,7 @@
 """The Streaming V2 API: connections, their transactions, heartbeats and the progress of sinks."""
 
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.checks import check_table, existing_table
+from hive_ingest.connection.checks import check_streamable, existing_table
 from hive_ingest.connection.joined_transaction import JoinedTransaction, PreparedWrite, SharedTransaction
 from hive_ingest.connection.open_transaction import CommitInfo
 from hive_ingest.connection.progress import (
@@ -10,6 +10,7 @@ from hive_ingest.connection.progress import (
     SourceProgress,
     progress_rows,
     progress_table_name,
+    with_source_names,
 )
 from hive_ingest.connection.stats import ConnectionStats
 from hive_ingest.connection.streaming_connection import StreamingConnection
@@ -27,8 +28,9 @@ __all__ = [
     "StreamingConnection",
     "StreamingSettings",
     "TransactionState",
-    "check_table",
+    "check_streamable",
     "existing_table",
     "progress_rows",
     "progress_table_name",
+    "with_source_names",
 ]

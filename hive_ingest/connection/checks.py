@@ -37,7 +37,7 @@ def _has_database(client: MetastoreClient, name: str) -> bool:
     return True
 
 
-def check_table(table: Table) -> None:
+def check_streamable(table: Table) -> None:
     """Raises InvalidTable (Hive would not stream into it either) or UnsupportedFeature (it would)."""
     name = table.name
     if table.table_type != "MANAGED_TABLE" or table.properties.get("EXTERNAL", "").lower() == "true":

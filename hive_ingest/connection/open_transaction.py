@@ -10,10 +10,10 @@ from typing import Any
 
 from hive_ingest.acid import partition_name
 from hive_ingest.connection.context import ConnectionContext
-from hive_ingest.connection.joined_transaction import PreparedWrite, SharedTransaction, files_to_commit
+from hive_ingest.connection.joined_transaction import PreparedWrite, SharedTransaction, check_prepared, files_to_commit
 from hive_ingest.connection.progress import SourceProgress
 from hive_ingest.delta import DeltaTarget, DeltaWriter, TransactionWriter, WriteCounts
-from hive_ingest.errors import ConfigurationError
+from hive_ingest.errors import ConfigurationError, NoSuchTxn, StreamingError, StreamingIOFailure, TxnAborted
 from hive_ingest.model import CommitKeyValue, DataOperationType, Table, TableName, TxnId, WriteId
 from hive_ingest.record_writer import RecordWriter
 from hive_ingest.transactions import Committer, LockedTransaction, TableWrite, log_failure, new_staging, remove_staging
@@ -96,24 +96,76 @@ class OpenTransaction:
             self._context.settings,
         )
 
+    def check_arguments(self, positions: Mapping[str, Any], prepared: Iterable[PreparedWrite]) -> None:
+        """Check what was passed to a commit, before anything is changed.
+
+        Raises:
+            ConfigurationError: Positions without a sink, of a source that is not owned, or not JSON.
+            ConnectionMisuse: Something was prepared in another transaction.
+        """
+        check_prepared(self._as_shared(), prepared)
+        progress = self._context.progress
+        if progress is not None:
+            progress.check_positions(positions)
+        elif positions:
+            raise ConfigurationError("positions need a sink: connect with sink=… and sources=…")
+
+    def needs_position(self, prepared: Iterable[PreparedWrite]) -> bool:
+        """Whether there are records of a sink, which only a commit with a position keeps from being written again.
+
+        Raises the error of a bad record.
+        """
+        if self._context.progress is None:
+            return False
+        self._writer.parse_all()
+        return self.counts.records > 0 or any(write.rows or write.records_skipped for write in prepared)
+
     def commit(
         self,
         *,
         partitions: Iterable[str] = (),
-        prepared: Iterable[PreparedWrite] = (),
+        prepared: Sequence[PreparedWrite] = (),
         key_value: CommitKeyValue | None = None,
         positions: Mapping[str, Any] | None = None,
         is_seek: bool = False,
     ) -> CommitInfo:
-        """Finish the files and the progress rows, then the five steps of `committer.py`."""
+        """Finish the files and the progress rows, then the five steps of `committer.py`.
+
+        Raises:
+            TxnAborted: Nothing of the transaction is visible.
+            StreamingError: See `StreamingConnection.commit_transaction`.
+        """
         self._context.heartbeater.raise_if_lost(self.txn_id)
-        data = self._data_write(list(prepared))
-        if self._context.progress is not None and not positions and self.counts.records:
-            raise ConfigurationError(
-                f"transaction {self.txn_id} has rows and no position, so they would be written again after a restart: "
-                "pass positions=… with the source that they come from"
-            )
-        rows = self._progress_rows(positions or {}, is_seek)
+        try:
+            return self._commit(partitions, prepared, key_value, positions or {}, is_seek=is_seek)
+        except NoSuchTxn as error:  # before the commit was asked for: then the committer decides what it means
+            raise TxnAborted(f"transaction {self.txn_id} was not committed: {error}") from error
+        except StreamingIOFailure as error:
+            self._raise_if_ended(error)
+            raise
+
+    def _raise_if_ended(self, failure: StreamingIOFailure) -> None:
+        """Raise TxnAborted if the metastore has ended the transaction: its hidden files may be removed from then on."""
+        try:
+            self._context.client.heartbeat(txn_id=self.txn_id)
+        except (TxnAborted, NoSuchTxn) as error:
+            raise TxnAborted(
+                f"transaction {self.txn_id} was not committed: {error}. Its hidden files may be gone since: {failure}"
+            ) from failure
+        except StreamingError as error:
+            _log.debug("whether transaction %d is still open cannot be learned: %s", self.txn_id, error)
+
+    def _commit(
+        self,
+        partitions: Iterable[str],
+        prepared: Sequence[PreparedWrite],
+        key_value: CommitKeyValue | None,
+        positions: Mapping[str, Any],
+        *,
+        is_seek: bool,
+    ) -> CommitInfo:
+        data = self._data_write(prepared)
+        rows = self._progress_rows(positions, is_seek)
         writes = [data, *self._stage_progress(rows)]
         settings = self._context.settings
         self._committer = Committer(
@@ -131,7 +183,7 @@ class OpenTransaction:
             progress.committed(self._locked.write_ids[progress.table.name], rows)
         return self._info(data)
 
-    def _data_write(self, prepared: list[PreparedWrite]) -> TableWrite:
+    def _data_write(self, prepared: Sequence[PreparedWrite]) -> TableWrite:
         files = files_to_commit(self._as_shared(), self._writer.finish(), prepared)
         for write in prepared:
             self.counts.records += write.rows + write.records_skipped
@@ -184,7 +236,7 @@ class OpenTransaction:
 
     @property
     def may_be_committed(self) -> bool:
-        return self._committer is not None and self._committer.is_asked
+        return self._committer is not None and self._committer.was_requested
 
     def withdraw(self) -> None:
         """Remove what got a visible name, unless the transaction may be committed."""

@@ -6,7 +6,6 @@ import functools
 import logging
 import os
 import time
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,7 +13,12 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.checks import check_still_fits, check_table, checked_partition_name, existing_table
+from hive_ingest.connection.bound_table import (
+    BoundTable,
+    check_record_writer,
+    hold_record_writer,
+    release_record_writer,
+)
 from hive_ingest.connection.connecting import ConnectedTable, connect_table
 from hive_ingest.connection.context import ConnectionContext
 from hive_ingest.connection.joined_transaction import PreparedWrite, SharedTransaction
@@ -23,33 +27,13 @@ from hive_ingest.connection.open_transaction import CommitInfo, OpenTransaction
 from hive_ingest.connection.progress import SourceProgress
 from hive_ingest.connection.stats import ConnectionStats
 from hive_ingest.connection.thread_affinity import ThreadAffinity
-from hive_ingest.connection.transaction import Action, TransactionState, next_state
-from hive_ingest.delta import WriteCounts
-from hive_ingest.errors import (
-    ConfigurationError,
-    ConnectionMisuse,
-    NoSuchTxn,
-    StreamingConnectionError,
-    StreamingError,
-    TxnAborted,
-)
-from hive_ingest.faults import reach
+from hive_ingest.connection.transaction import Action, TransactionState
+from hive_ingest.connection.transaction_sequence import TransactionSequence
+from hive_ingest.errors import ConfigurationError, ConnectionMisuse, StreamingError
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.model import (
-    CommitKeyValue,
-    Table,
-    TableName,
-    TxnId,
-    WriteId,
-)
-from hive_ingest.record_writer import RecordSchema, RecordWriter
-from hive_ingest.storage import Location
-from hive_ingest.transactions import (
-    Guard,
-    LockedTransaction,
-    log_failure,
-    newest_overwrite,
-)
+from hive_ingest.model import Table, TableName, TxnId, WriteId
+from hive_ingest.record_writer import RecordWriter
+from hive_ingest.transactions import Guard
 
 _log = logging.getLogger(__name__)
 
@@ -58,8 +42,6 @@ _R = TypeVar("_R")
 _Progress: TypeAlias = Mapping[str, SourceProgress | None]
 
 _OPEN = TransactionState.OPEN
-#: Connections by the identity of their record writer: one that two connections fed would mix their records.
-_writers_in_use: weakref.WeakValueDictionary[int, StreamingConnection] = weakref.WeakValueDictionary()
 
 
 def _one_call(
@@ -92,25 +74,13 @@ class StreamingConnection:
         on_commit: Callable[[CommitInfo], None] | None,
         overwrite: bool,
     ) -> None:
-        client, table = target.client, target.table
+        client, name = target.client, target.table.name
         self._client = client
-        self._table = table
-        self._record_writer = record_writer
-        self._static_values = target.static_values
         self._progress = target.progress
-        self._on_commit = on_commit
-        self._overwrite = overwrite
-        self._state = TransactionState.INACTIVE
-        self._stats = ConnectionStats()
-        self._partitions: tuple[str, ...] = ()
-        self._warned_columns = False
         self._is_writing = False
-        # The open transaction's `write`, bound once: looking it up for each record costs a tenth of a small write
-        # (80 of 830 ns, CPython 3.11).
-        self._write_records: Callable[[object], None] = _nobody_writes
-        self._owner = ThreadAffinity(f"the connection to {table.name}")
-        self._bind(table)
-        plan = plan_locks(table, target.progress, target.settings, agent_info, is_overwrite=overwrite)
+        self._owner = ThreadAffinity(f"the connection to {name}")
+        self._bound = BoundTable(client, target.table, record_writer, target.static_values)
+        plan = plan_locks(target.table, target.progress, target.settings, agent_info, is_overwrite=overwrite)
         self._context = ConnectionContext(
             client,
             plan,
@@ -120,13 +90,15 @@ class StreamingConnection:
             is_overwrite=overwrite,
             owns_client=target.owns_client,
         )
-        _writers_in_use[id(record_writer)] = self
+        self._lost = self._context.heartbeater.lost  # for `write`, which looks at it for each record
+        self._transactions = TransactionSequence(self._context, self._bound, on_commit)
+        hold_record_writer(record_writer, self)
         self._guard = Guard(
             self,
             client,
             self._context.end,
-            what=f"the connection to {table.name}",
-            warning=f"the connection to {table.name} was not closed; its transaction is aborted",
+            what=f"the connection to {name}",
+            warning=f"the connection to {name} was not closed; its transaction is aborted",
         )
 
     @classmethod
@@ -160,12 +132,7 @@ class StreamingConnection:
         """
         if transaction_batch_size < 1:
             raise ConfigurationError(f"transaction_batch_size={transaction_batch_size}: give 1 or more")
-        if not isinstance(record_writer, RecordWriter):
-            raise StreamingConnectionError(
-                f"{record_writer!r} is not a record writer: use StrictJsonWriter, StrictDelimitedInputWriter, "
-                "ArrowWriter or an object with the methods of hive_ingest.record_writer.RecordWriter"
-            )
-        _refuse_shared_writer(record_writer)
+        check_record_writer(record_writer)
         target = connect_table(
             metastore,
             TableName.of(table, database),
@@ -197,19 +164,7 @@ class StreamingConnection:
         """
         self._check_owner()
         self._refuse_inside_write("begin_transaction")
-        after = next_state(self._state, Action.BEGIN)
-        if self._context.current is not None:
-            self._end_unknown()
-        locked = self._context.opener.begin(self._is_overtaken)
-        try:
-            self._read_table_again()
-            current = OpenTransaction(self._context, self._table, locked, self._record_writer, self._static_values)
-        except BaseException as error:
-            self._context.opener.abort(locked.txn_id, "begin failed", first_error=error)
-            raise
-        self._context.current = current
-        self._write_records = current.write
-        self._state = after
+        self._transactions.begin()
 
     def write(self, records: object) -> None:
         """Write records, of whatever kind the record writer takes.
@@ -219,15 +174,16 @@ class StreamingConnection:
         """
         if not self._owner.is_caller():
             self._owner.check()
+        transactions = self._transactions
         was_writing = self._is_writing
         self._is_writing = True  # a lock costs more, and this is the call that is made for each record
         try:
-            if self._state is not _OPEN or self._context.heartbeater.lost:
-                self._refuse_or_get(Action.WRITE)
-            self._write_records(records)
+            if transactions.state is not _OPEN or self._lost:
+                self._require(Action.WRITE)
+            transactions.write(records)
         except BaseException:
-            if self._state is _OPEN:
-                self._state = next_state(self._state, Action.FAIL)
+            if transactions.state is _OPEN:
+                transactions.fail()
             raise
         finally:
             self._is_writing = was_writing
@@ -235,10 +191,10 @@ class StreamingConnection:
     @_one_call
     def flush(self) -> None:
         """Parse and spill all that was written. Nothing becomes visible before the commit."""
-        current = self._refuse_or_get(Action.FLUSH)
+        current = self._require(Action.FLUSH)
         was_writing, self._is_writing = self._is_writing, True
         try:
-            with self._failing():
+            with self._transactions.failing():
                 current.flush()
         finally:
             self._is_writing = was_writing
@@ -250,7 +206,7 @@ class StreamingConnection:
         What they prepare becomes visible with `commit_transaction(prepared=…)`; the rest is removed with the end of
         the transaction, or by the next connection to the table.
         """
-        return self._refuse_or_get(Action.WRITE).share()
+        return self._require(Action.WRITE).share()
 
     @_one_call
     def commit_transaction(
@@ -277,7 +233,7 @@ class StreamingConnection:
         Raises:
             TxnAborted: Nothing is visible; the state is ABORTED.
             CommitOutcomeUnknown: The answer was lost; the state is UNKNOWN.
-            ConfigurationError: An argument is invalid; the transaction stays OPEN.
+            ConfigurationError, ConnectionMisuse: An argument is invalid; the transaction stays OPEN.
             StreamingError: Any other; the state is FAILED: call `abort_transaction`.
         """
         return self._commit(partitions, key, value, positions or {}, prepared, is_seek=False)
@@ -297,8 +253,8 @@ class StreamingConnection:
             else:
                 self.abort_transaction()
         except BaseException as error:
-            if self._state in (TransactionState.OPEN, TransactionState.FAILED):
-                self._abort_after(error)
+            if self._transactions.is_under_way:
+                self._transactions.abort_after(error)
             raise
 
     def _commit(
@@ -311,67 +267,21 @@ class StreamingConnection:
         *,
         is_seek: bool,
     ) -> CommitInfo:
-        current = self._refuse_or_get(Action.COMMIT)
+        self._check_owner()
+        self._transactions.check(Action.COMMIT)
         self._refuse_inside_write("commit_transaction")
-        names = [checked_partition_name(self._table, self._static_values, name) for name in partitions]
-        if positions and self._progress is None:
-            raise ConfigurationError("positions need a sink: connect with sink=… and sources=…")
-        key_value = self._key_value(key, value)
-        try:
-            info = current.commit(
-                partitions=names, prepared=prepared, key_value=key_value, positions=positions, is_seek=is_seek
-            )
-        except TxnAborted as error:
-            self._abort_after(error)
-            raise
-        except BaseException:
-            self._state = next_state(self._state, Action.LOSE if current.may_be_committed else Action.FAIL)
-            raise
-        self._state = TransactionState.COMMITTED
-        self._committed(current, info)
-        return info
-
-    def _committed(self, current: OpenTransaction, info: CommitInfo) -> None:
-        self._stats.add(current.counts, info)
-        self._partitions = info.partitions
-        self._warn_of_unmatched_columns(current.counts)
-        self._forget_current(at_once=False)
-        on_commit = self._on_commit
-        if on_commit is not None:
-            log_failure(lambda: on_commit(info), f"on_commit, after transaction {info.txn_id} was committed,")
-        reach("after_commit_answer")
+        names = self._bound.checked_partitions(partitions)
+        key_value = self._bound.key_value(key, value)
+        writes = list(prepared)
+        self._transactions.check_arguments(positions, writes)
+        return self._transactions.commit(names, key_value, positions, writes, is_seek=is_seek)
 
     @_one_call
     def abort_transaction(self) -> None:
         """Give the transaction up: nothing of it is or becomes visible."""
         self._check_owner()
         self._refuse_inside_write("abort_transaction")
-        after = next_state(self._state, Action.ABORT)
-        try:
-            self._undo("aborted by its owner", first_error=None)
-        finally:
-            self._state = after  # also when the metastore is out of reach: the transaction times out
-
-    def _abort_after(self, error: BaseException) -> None:
-        """The transaction is lost: clean up without hiding the error."""
-        self._undo(f"failed: {type(error).__name__}", first_error=error)
-        self._state = TransactionState.ABORTED
-
-    def _undo(self, reason: str, *, first_error: BaseException | None) -> None:
-        current = self._context.current
-        assert current is not None
-        self._stats.transactions_aborted += 1
-        current.withdraw()
-        self._forget_current()
-        self._context.opener.abort(current.txn_id, reason, first_error=first_error)
-
-    def _forget_current(self, *, at_once: bool = True) -> None:
-        current = self._context.current
-        assert current is not None
-        self._context.current = None
-        self._write_records = _nobody_writes
-        self._context.opener.ended()
-        current.clean_up(at_once=at_once)
+        self._transactions.abort()
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
@@ -380,123 +290,47 @@ class StreamingConnection:
         try:
             yield self
         except BaseException as error:
-            if self._state in (TransactionState.OPEN, TransactionState.FAILED):
-                self._abort_after(error)
+            if self._transactions.is_under_way:
+                self._transactions.abort_after(error)
             raise
-        if self._state is not TransactionState.OPEN:
+        if self.state is not TransactionState.OPEN:
             return  # committed or aborted inside
         try:
             self.commit_transaction()
         except BaseException as error:
-            if self._state in (TransactionState.OPEN, TransactionState.FAILED):
-                self._abort_after(error)
+            if self._transactions.is_under_way:
+                self._transactions.abort_after(error)
             raise
 
     # -- helpers of the above ----------------------------------------------------------------------
-
-    def _bind(self, table: Table) -> None:
-        keys = table.partition_keys[len(self._static_values) :]
-        self._record_writer.bind(RecordSchema(table.columns, keys))
-
-    def _read_table_again(self) -> None:
-        table = existing_table(self._client, self._table.name)
-        if table == self._table:
-            return
-        check_table(table)
-        check_still_fits(self._table, table)
-        self._bind(table)
-        self._table = table  # only now: after an error the next begin reads it again
-
-    def _is_overtaken(self, locked: LockedTransaction) -> bool:
-        """After ACQUIRED, before anything is written: has an overwrite passed our write id?"""
-        name = self._table.name
-        if self._progress is not None:
-            progress = self._progress.table.name
-            fits = self._progress.read(locked.write_ids[progress], locked.snapshots[progress])
-            reach("after_progress_read")
-            if not fits:
-                return True
-        if self._overwrite:
-            return locked.is_older_than_a_commit(name)  # rows that were committed above it would outlive the overwrite
-        if not locked.may_be_overtaken(name) or self._table.is_partitioned:
-            return False  # the partitions are not known yet: they are looked at before the commit
-        return newest_overwrite(Location.of(self._table.location)) > locked.write_ids[name]
-
-    def _key_value(self, key: str | None, value: str | None) -> CommitKeyValue | None:
-        if key is None and value is None:
-            return None
-        if key is None or value is None:
-            raise ConfigurationError("commit_transaction wants both key and value, or neither")
-        return CommitKeyValue(self._table.id, key, value)
 
     def _refuse_inside_write(self, call: str) -> None:
         """A generator that is being written, or a signal handler, must not end the transaction that it is in."""
         if self._is_writing:
             raise ConnectionMisuse(
-                f"{call}() was called inside write() or flush() of the connection to {self._table.name}, by the "
+                f"{call}() was called inside write() or flush() of the connection to {self.table.name}, by the "
                 "iterable that is being written or by a signal handler: let that call return first"
             )
 
-    def _end_unknown(self) -> None:
-        """A commit without an answer may leave the transaction open, with all its locks.
-
-        Asking for an abort is safe: it is refused if the commit has taken effect.
-        """
-        current = self._context.current
-        assert current is not None
-        try:
-            self._client.abort_txn(current.txn_id, reason="the outcome of its commit is unknown")
-        except NoSuchTxn:
-            pass  # it was committed
-        except StreamingError as error:
-            _log.warning("transaction %d could not be ended, its time-out will do it: %s", current.txn_id, error)
-        self._forget_current()
-
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self._state = next_state(self._state, Action.FAIL)
-            raise
-
-    def _refuse_or_get(self, action: Action) -> OpenTransaction:
+    def _require(self, action: Action) -> OpenTransaction:
         self._check_owner()
-        next_state(self._state, action)
-        current = self._context.current
-        assert current is not None
-        try:
-            self._context.heartbeater.raise_if_lost(current.txn_id)
-        except TxnAborted:
-            self._state = TransactionState.FAILED
-            raise
-        return current
+        return self._transactions.require(action)
 
     def _check_owner(self) -> None:
         if not self._guard.is_active:
-            raise ConnectionMisuse(f"the connection to {self._table.name} is closed: open another one")
+            raise ConnectionMisuse(f"the connection to {self.table.name} is closed: open another one")
         self._owner.check()
-
-    def _warn_of_unmatched_columns(self, counts: WriteCounts) -> None:
-        matched = counts.matched_columns
-        if self._warned_columns or matched is None or not counts.rows:
-            return
-        self._warned_columns = True
-        keys = self._table.partition_keys[len(self._static_values) :]
-        missing = [column.name for column in (*self._table.columns, *keys) if column.name not in matched]
-        if missing:
-            _log.warning("no record had a field for %s of %s: they are null", missing, self._table.name)
 
     # -- what can be asked -------------------------------------------------------------------------
 
     @property
     def state(self) -> TransactionState:
-        return self._state
+        return self._transactions.state
 
     @property
     def table(self) -> Table:
         """As of the last begin."""
-        return self._table
+        return self._bound.table
 
     @property
     def txn_id(self) -> TxnId | None:
@@ -518,14 +352,21 @@ class StreamingConnection:
     @property
     def partitions(self) -> tuple[str, ...]:
         """Names of the partitions that the last committed transaction wrote."""
-        return self._partitions
+        return self._transactions.partitions
 
     @property
     def progress(self) -> _Progress:
-        """The latest committed progress of each source owned, as of the last begin or commit; None: none yet."""
+        """The latest committed progress of each source owned, as of the last begin or commit; None: none yet.
+
+        It is read by `begin_transaction`, which holds the sources' locks: before, another owner may still move it.
+
+        Raises:
+            ConfigurationError: The connection has no sink.
+            InvalidTransactionState: No transaction was begun yet.
+        """
         if self._progress is None:
             raise ConfigurationError("progress needs a sink: connect with sink=… and sources=…")
-        return MappingProxyType(self._progress.latest)
+        return MappingProxyType(self._progress.require_latest())
 
     @property
     def other_sources(self) -> tuple[str, ...]:
@@ -536,10 +377,10 @@ class StreamingConnection:
     def stats(self) -> ConnectionStats:
         current = self._context.current
         age = self._context.heartbeater.age_seconds(current.txn_id) if current else None
-        return replace(self._stats, last_heartbeat_age_seconds=age)
+        return replace(self._transactions.stats, last_heartbeat_age_seconds=age)
 
     def __repr__(self) -> str:
-        return f"<StreamingConnection {self._table.name} {self._state.name} txn={self.txn_id} write_id={self.write_id}>"
+        return f"<StreamingConnection {self.table.name} {self.state.name} txn={self.txn_id} write_id={self.write_id}>"
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -563,27 +404,26 @@ class StreamingConnection:
 
     def _close(self) -> None:
         try:
-            if self._state in (TransactionState.OPEN, TransactionState.FAILED):
+            if self._transactions.is_under_way:
                 self.abort_transaction()
             elif self._context.current is not None:
-                self._end_unknown()
+                self._transactions.end_unknown()
         finally:
             self._guard.release()
-            _writers_in_use.pop(id(self._record_writer), None)
+            release_record_writer(self._bound.record_writer)
             self._context.close(self._client)
 
     def _close_from_another_thread(self) -> None:
         self._owner.check_process()
         if self._is_writing or not self._context.calls.acquire(blocking=False):
             raise ConnectionMisuse(
-                f"the connection to {self._table.name} is inside a call on its own thread: close it when that returns"
+                f"the connection to {self.table.name} is inside a call on its own thread: close it when that returns"
             )
         try:
             self._guard.deactivate()  # refuses every further call
-            if self._state in (TransactionState.OPEN, TransactionState.FAILED):
-                self._stats.transactions_aborted += 1
-                self._state = TransactionState.ABORTED
-            _writers_in_use.pop(id(self._record_writer), None)
+            if self._transactions.is_under_way:
+                self._transactions.mark_aborted()
+            release_record_writer(self._bound.record_writer)
         finally:
             self._context.calls.release()
         self._wait_for_write()
@@ -605,16 +445,4 @@ class StreamingConnection:
         except StreamingError as error:
             if exc is None:
                 raise
-            _log.warning("closing the connection to %s failed: %s", self._table.name, error)
-
-
-def _refuse_shared_writer(record_writer: RecordWriter) -> None:
-    other = _writers_in_use.get(id(record_writer))
-    if other is not None:
-        raise StreamingConnectionError(
-            f"the record writer serves {other!r} already: give each connection one of its own"
-        )
-
-
-def _nobody_writes(records: object) -> None:
-    """Between transactions: the state has refused before."""
+            _log.warning("closing the connection to %s failed: %s", self.table.name, error)

@@ -1,7 +1,7 @@
-"""Writing a group of rows to one ACID file: spills while records arrive, one joined file at the end.
+"""Writes a group of rows to one ACID file: spills while records arrive, one joined file at the end.
 
-Write id, bucket and statement id are given, and no metastore is used, so that an executor which takes part in
-another process's transaction uses the same code.
+The caller passes write id, bucket and statement id, and no metastore is used, so an executor that takes part in
+another process's transaction runs the same code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hive_ingest.transactions import StagedFile
 
 #: The compression of a table without `orc.compress`. (Hive's own default is ZLIB; set it for Hive 3.1.)
 DEFAULT_COMPRESSION = "ZSTD"
-#: Batches that are encoded in one call have at most so many rows together. The bytes are far below 2 GiB, where a
+#: The most rows that are encoded in one call. Their size is far below 2 GiB, where a
 #: column of text would overflow.
 _JOINED_ROWS, _JOINED_BYTES = 8192, 1 << 28
 
@@ -37,10 +37,10 @@ def compression_of(table: Table) -> str:
 
 @dataclass(frozen=True)
 class DeltaTarget:
-    """Where the rows of one writer in one transaction go.
+    """The destination of the rows of one writer in one transaction.
 
-    `staging` is how the hidden names of this writer's files begin, on the table's file system;
-    `writer_bucket` the bucket number that it owns in an unbucketed table.
+    `staging` is the prefix of the hidden names of this writer's files, on the table's file system;
+    `writer_bucket` is the bucket number that it owns in an unbucketed table.
     """
 
     table: Table
@@ -49,7 +49,7 @@ class DeltaTarget:
     statement_id: int = 0
     static_values: tuple[str, ...] = ()
     writer_bucket: int = 0
-    #: The rows replace what is there (Hive: INSERT OVERWRITE), instead of joining it.
+    #: Whether the rows replace the existing ones (Hive: INSERT OVERWRITE) instead of being added to them.
     is_overwrite: bool = False
 
     @property
@@ -80,9 +80,9 @@ class DeltaWriter:
         return self._store
 
     def new_path(self, suffix: str) -> str:
-        """A fresh hidden name; its folder is made at the first call."""
+        """A new hidden name. The first call creates its folder."""
         if not self._paths:
-            # Not its parents: a table whose folder is missing is on a file system that is not mounted.
+            # Not its parents: if the table's folder is missing, its file system is probably not mounted.
             self._store.make_folder(self._staging.rpartition("/")[0], parents=False)
         path = f"{self._staging}.{next(self._numbers)}{suffix}"
         self._paths.append(path)
@@ -91,7 +91,7 @@ class DeltaWriter:
     def encode(
         self, key: GroupKey, path: str, batches: Iterable[pa.RecordBatch], *, first_row_id: int, sync: bool
     ) -> AcidFile:
-        """Write one complete ORC file with the row ids from `first_row_id` on; removed again on any error."""
+        """Write one complete ORC file with row ids from `first_row_id`. On any error the file is removed."""
         target = self._target
         writer = AcidOrcWriter(
             self._store,
@@ -155,11 +155,13 @@ class DeltaWriter:
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Small neighbours as one batch: a call of the ORC writer costs as much as some hundred rows."""
+    """Combine small adjacent batches: a call of the ORC writer costs as much as some hundred rows."""
     waiting: list[pa.RecordBatch] = []
     rows = nbytes = 0
     for batch in batches:
-        size = batch.get_total_buffer_size()  # of the whole of which it is a slice: an upper bound, but cheap
+        size = (
+            batch.get_total_buffer_size()
+        )  # the size of the array that it is a slice of: an upper bound, but cheap to compute
         if waiting and (rows + batch.num_rows > _JOINED_ROWS or nbytes + size > _JOINED_BYTES):
             yield one_batch(waiting)
             waiting, rows, nbytes = [], 0, 0

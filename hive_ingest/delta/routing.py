@@ -22,7 +22,7 @@ from hive_ingest.schema import HiveType, parse_type
 
 #: Longest file name of the common file systems (ext4, xfs, HDFS), in bytes.
 _MAX_NAME_BYTES = 255
-#: Bound on combined codes, far from the end of 64 bits.
+#: Bound on combined codes, far below the limit of 64 bits.
 _MAX_CARDINALITY = 1 << 40
 
 #: The text of one partition value, None for the default partition.
@@ -94,7 +94,7 @@ class Router:
         return RoutedBatch(data.take(pa.array(order)), keys, (*map(int, starts), batch.num_rows))
 
     def group_hashes(self, batch: pa.RecordBatch) -> pa.Array:
-        """For each row a 64-bit number that is the same for all rows of a group, in every process."""
+        """A 64-bit hash for each row, the same for all rows of a group and in every process."""
         if batch.num_rows == 0:
             return pa.array([], pa.int64())
         codes, _, key_of = self._codes(batch)
@@ -143,8 +143,8 @@ def _combine(digits: Sequence[tuple[npt.NDArray[Any], int]], num_rows: int) -> t
 
 
 def _group(codes: npt.NDArray[np.int64], cardinality: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Row order that brings equal codes together, stable, and where each run starts."""
-    small = codes.astype(np.uint16) if cardinality <= 1 << 16 else codes  # numpy sorts 16 bits by radix
+    """A stable row order that groups equal codes, and the start of each run."""
+    small = codes.astype(np.uint16) if cardinality <= 1 << 16 else codes  # numpy uses a radix sort for 16 bits
     order = np.argsort(small, kind="stable")
     ordered = small[order]
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))

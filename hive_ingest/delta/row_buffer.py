@@ -1,6 +1,6 @@
-"""Routed rows that wait in memory, and those that had to leave it.
+"""Routed rows that are buffered in memory, and small groups of them that were spilled.
 
-Small groups leave together in one Arrow IPC file with a record batch for each, so that memory is bounded by the
+Small groups are spilled together to one Arrow IPC file with a record batch for each, so memory is bounded by the
 buffer whatever the number of partitions, and no file stays open between flushes.
 """
 
@@ -56,7 +56,7 @@ class SharedSpill:
         self._schema = schema
 
     def write(self, groups: Sequence[tuple[Group, list[Run]]]) -> int:
-        """Write all groups and note in each where its part is; returns the file's size in bytes."""
+        """Write all groups and record in each where its part is. Returns the file's size in bytes."""
         with (
             self._store.create(self.path, sync=False) as file,
             pa.PythonFile(file, mode="w") as sink,
@@ -70,7 +70,7 @@ class SharedSpill:
         return size
 
     def read(self, number: int) -> pa.RecordBatch:
-        """Part `number`; several threads may ask at once."""
+        """Read part `number`. Several threads may call this at once."""
         with self._lock:
             if self._reader is None:
                 self._source = self._store.open_input(self.path)
@@ -84,7 +84,7 @@ class SharedSpill:
 
 
 def one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """The rows of at least one batch together; a copy where there are several."""
+    """The rows of one or more batches as one batch; a copy if there are several."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
@@ -98,7 +98,7 @@ class _Segment:
 
 
 class RowBuffer:
-    """Batches in group order, as they came. Rows of a group keep their order."""
+    """Batches in group order, in the order of their arrival. Rows of a group keep their order."""
 
     def __init__(self) -> None:
         self.groups: dict[GroupKey, Group] = {}
@@ -106,7 +106,7 @@ class RowBuffer:
         self.nbytes = 0
 
     def add(self, routed: RoutedBatch) -> tuple[Group, ...]:
-        """Keep a batch; returns the groups that it touches."""
+        """Add a batch. Returns the groups that it has rows of."""
         size = routed.batch.nbytes
         bytes_a_row = size / max(1, routed.batch.num_rows)
         touched = []
@@ -122,22 +122,22 @@ class RowBuffer:
         return segment.groups
 
     def take(self, groups: Iterable[Group]) -> list[tuple[Group, list[Run]]]:
-        """Remove the rows of some groups; what else their batches held is copied, so that memory comes free."""
+        """Remove the rows of some groups. Other rows of their batches are copied, so that memory is released."""
         taken: dict[GroupKey, list[Run]] = {group.key: [] for group in groups}
-        rests = [_split(segment, taken) for segment in self._segments]
-        self._segments = [rest for rest in rests if rest is not None]
+        remaining = [_split(segment, taken) for segment in self._segments]
+        self._segments = [rest for rest in remaining if rest is not None]
         self.nbytes = sum(segment.batch.nbytes for segment in self._segments)
         for key in taken:
             self.groups[key].buffered_bytes = 0.0
         return [(self.groups[key], runs) for key, runs in taken.items()]
 
     def take_all(self) -> list[tuple[Group, list[Run]]]:
-        """All groups with what they have in the buffer, which is empty afterwards."""
+        """Remove and return the buffered rows of all groups."""
         return self.take(self.groups.values())
 
 
 def _split(segment: _Segment, taken: dict[GroupKey, list[Run]]) -> _Segment | None:
-    """Hand the groups of a batch that `taken` asks for to it; the rest as a batch of its own, or None."""
+    """Add the parts of a batch to the groups in `taken`. Returns the rest as a separate segment, or None."""
     rest: list[tuple[Group, Run]] = []
     for i, group in enumerate(segment.groups):
         start, end = segment.offsets[i], segment.offsets[i + 1]

@@ -1,8 +1,8 @@
-"""One writer in one transaction: takes records, returns finished files with hidden names.
+"""One writer in one transaction: accepts records, returns finished files with hidden names.
 
     record writer -> blocks -> [threads: parse, route] -> row buffer -> [threads: encode] -> files
 
-The owner's thread keeps the order: batches enter the buffer as their records came. Memory is bounded by
+The owner's thread keeps the order: batches enter the buffer in the order of their records. Memory is bounded by
 `max_buffer_bytes`, whatever the number of partitions.
 """
 
@@ -46,7 +46,7 @@ class WriteCounts:
 
 
 class TransactionWriter:
-    """Writes the records of one transaction. One thread owns it; after an error only `discard` is legal."""
+    """Writes the records of one transaction. One thread owns it. After an error only `discard` is allowed."""
 
     def __init__(
         self,
@@ -74,17 +74,21 @@ class TransactionWriter:
     # -- records in --------------------------------------------------------------------------------
 
     def write(self, records: object) -> None:
-        """Take records. An error in them may be raised now, by a later call, or by `finish`."""
+        """Accept records. An error in them may be raised now, by a later call, or by `finish`."""
         blocks = self._records.write(records)
         if blocks:
             self._submit(blocks)
 
     def flush(self) -> None:
-        """Parse everything taken so far and spill it to files, so that it no longer uses memory."""
-        self._submit(self._records.drain())
-        self._collect_all()
+        """Parse all records accepted so far and spill them to files to release memory."""
+        self.parse_all()
         self._spill()
         self._await_encoding(0)
+
+    def parse_all(self) -> None:
+        """Parse everything taken so far, so that `counts` has it. Raises the error of a bad record."""
+        self._submit(self._records.drain())
+        self._collect_all()
 
     def _submit(self, blocks: Iterable[Block]) -> None:
         for block in blocks:
@@ -100,7 +104,7 @@ class TransactionWriter:
         return parsed, self._router.route(parsed.batch)
 
     def _collect_ready(self) -> None:
-        """Take parsed blocks; wait if too many are being parsed."""
+        """Route parsed blocks. Wait if too many are being parsed."""
         most = self._settings.writer_threads + 1
         while self._parsing and (self._parsing[0][1].done() or len(self._parsing) > most or self._is_full()):
             self._collect_one()
@@ -171,7 +175,7 @@ class TransactionWriter:
         reach("after_spill")
 
     def _await_encoding(self, most_bytes: int) -> None:
-        """Wait until at most so many bytes are being encoded. Raises an encoder's error."""
+        """Wait until no more bytes than this are being encoded. Raises an encoder's error."""
         while self._encoding:
             for future in [f for f in self._encoding if f.done()]:
                 del self._encoding[future]
@@ -183,9 +187,8 @@ class TransactionWriter:
     # -- files out ---------------------------------------------------------------------------------
 
     def finish(self) -> list[StagedFile]:
-        """One file for each partition and bucket; nothing has a visible name yet."""
-        self._submit(self._records.drain())
-        self._collect_all()
+        """Finish one file for each partition and bucket. All files still have hidden names."""
+        self.parse_all()
         # The remaining rows of groups with spills are encoded while other spills are still being encoded.
         self._spill_groups([group for group in self._buffer.groups.values() if group.spills and group.buffered_bytes])
         self._await_encoding(0)
@@ -208,10 +211,10 @@ class TransactionWriter:
         May run on another thread while the next transaction is written, so it does not touch the record writer, which
         each `TransactionWriter` resets.
         """
-        under_way: list[Future[Any]] = [*(f for _, f in self._parsing), *self._encoding, *self._finishing]
-        for future in under_way:
+        in_progress: list[Future[Any]] = [*(f for _, f in self._parsing), *self._encoding, *self._finishing]
+        for future in in_progress:
             future.cancel()
-        wait(under_way)  # a thread that is still writing would make its file after the removal below
+        wait(in_progress)  # a thread that is still writing would create its file after the removal below
         self._parsing.clear()
         self._encoding.clear()
         self._finishing.clear()

@@ -12,8 +12,8 @@ from typing import Protocol
 from hive_ingest.model import Column, Database, Partition, Table, TableName
 
 
-class Catalog(Protocol):
-    """What there is, and where it lies. DROP and ALTER wait for those who read or write the object."""
+class DatabaseCalls(Protocol):
+    """The calls about databases."""
 
     def create_database(
         self,
@@ -35,11 +35,17 @@ class Catalog(Protocol):
         """Names that match Hive's pattern (`*` any text, `|` alternatives), sorted."""
         ...
 
-    def alter_database(self, name: str, database: Database) -> None: ...
+    def alter_database(self, name: str, database: Database) -> None:
+        """Replace comment and properties. Raises NoSuchObject, InvalidOperation (another name or location)."""
+        ...
 
     def drop_database(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
         """Raises InvalidOperation when it still has tables and `cascade` is false."""
         ...
+
+
+class TableCalls(Protocol):
+    """The calls about tables."""
 
     def create_table(
         self,
@@ -56,7 +62,11 @@ class Catalog(Protocol):
     ) -> Table:
         """A managed ORC table, transactional unless `properties` say otherwise.
 
-        Raises AlreadyExists, NoSuchObject (the database), InvalidOperation (a column twice, a bad type).
+        With `if_not_exists`, a table that is there already is returned as it is, and columns that it has besides
+        those asked for are logged.
+
+        Raises AlreadyExists (with `if_not_exists` too, where columns, partition keys or buckets differ), NoSuchObject
+        (the database), InvalidOperation (a column twice, a bad type).
         """
         ...
 
@@ -64,7 +74,9 @@ class Catalog(Protocol):
         """Raises NoSuchObject."""
         ...
 
-    def get_tables(self, database: str, pattern: str = "*") -> list[str]: ...
+    def get_tables(self, database: str, pattern: str = "*") -> list[str]:
+        """Names that match Hive's pattern (`*` any text, `|` alternatives), sorted."""
+        ...
 
     def alter_table(self, table: str | TableName, new: Table) -> Table:
         """Replace columns, properties, owner; rename when `new.name` differs. Returns what is stored."""
@@ -85,7 +97,13 @@ class Catalog(Protocol):
         """
         ...
 
-    def drop_table(self, table: str | TableName, *, delete_data: bool = True, if_exists: bool = False) -> None: ...
+    def drop_table(self, table: str | TableName, *, delete_data: bool = True, if_exists: bool = False) -> None:
+        """Drop under an EXCLUSIVE lock; the folder goes after the commit. Raises NoSuchObject, LockTimeout."""
+        ...
+
+
+class PartitionCalls(Protocol):
+    """The calls about partitions. Values are texts in the order of the keys; null and empty ones are the same."""
 
     def add_partitions(
         self, table: str | TableName, values: Sequence[Sequence[str]], *, if_not_exists: bool = False
@@ -101,15 +119,21 @@ class Catalog(Protocol):
         """Those of `names` ("k=v/…", escaped) that exist."""
         ...
 
-    def list_partitions(self, table: str | TableName, *, max_parts: int = -1) -> list[Partition]: ...
+    def list_partitions(self, table: str | TableName, *, max_parts: int = -1) -> list[Partition]:
+        """All, or the first `max_parts`, sorted by name."""
+        ...
 
-    def list_partition_names(self, table: str | TableName, *, max_parts: int = -1) -> list[str]: ...
+    def list_partition_names(self, table: str | TableName, *, max_parts: int = -1) -> list[str]:
+        """All, or the first `max_parts`, sorted."""
+        ...
 
     def get_partitions_by_filter(self, table: str | TableName, filter: str, *, max_parts: int = -1) -> list[Partition]:
         """`filter` in the metastore's language: `country = "India" and (month > 3 or day like "1%")`."""
         ...
 
-    def alter_partition(self, table: str | TableName, partition: Partition) -> None: ...
+    def alter_partition(self, table: str | TableName, partition: Partition) -> None:
+        """Replace columns and properties. Raises NoSuchObject, InvalidOperation (another location)."""
+        ...
 
     def drop_partition(
         self,
@@ -118,4 +142,10 @@ class Catalog(Protocol):
         *,
         delete_data: bool = True,
         if_exists: bool = False,
-    ) -> None: ...
+    ) -> None:
+        """Drop under an EXCLUSIVE lock; the folder goes after the commit. Raises NoSuchObject, LockTimeout."""
+        ...
+
+
+class Catalog(DatabaseCalls, TableCalls, PartitionCalls, Protocol):
+    """What there is, and where it lies. DROP and ALTER wait for those who read or write the object."""

@@ -10,7 +10,6 @@ be compared with `__HIVE_DEFAULT_PARTITION__` itself. Source: Hive's `PartitionF
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Callable, Sequence
 from datetime import date
@@ -19,6 +18,7 @@ from typing import Any
 
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.filter_syntax import (
+    COMPARISONS,
     And,
     Between,
     ColumnName,
@@ -39,15 +39,6 @@ from hive_ingest.schema import parse_type
 #: Whether a partition with these text values, in key order, is selected.
 PartitionTest = Callable[[Sequence[str]], bool]
 
-_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _FRACTIONS = ("decimal", "double", "float")
 _EXAMPLE = """'country = "India" and (month > 3 or day like "1%")'"""
@@ -113,7 +104,7 @@ class _Compiler:
 
     def _compare(self, column: ColumnName, sign: str, value: Literal) -> PartitionTest:
         index, key = self._key(column)
-        compare, literal = _OPERATORS[sign], value.value
+        compare, literal = COMPARISONS[sign], value.value
         if literal == DEFAULT_PARTITION_NAME:
             return lambda values: compare(values[index], literal)
         convert, wanted = _converter(key.type), _converted(key, value)

@@ -27,13 +27,8 @@ from hive_ingest.model import (
 )
 
 
-class TransactionManager(Protocol):
-    """Who writes and reads what, and whose rows are visible."""
-
-    @property
-    def txn_timeout_seconds(self) -> float:
-        """How long a transaction lives without a heartbeat (`hive.txn.timeout`)."""
-        ...
+class TransactionCalls(Protocol):
+    """The calls about transactions themselves."""
 
     def open_txns(
         self,
@@ -44,29 +39,6 @@ class TransactionManager(Protocol):
         txn_type: TxnType = TxnType.DEFAULT,
     ) -> list[TxnId]:
         """Open up to `count` transactions (fewer above `hive.txn.max.open.batch`). Raises TooManyOpenTxns."""
-        ...
-
-    def allocate_table_write_ids(self, table: str | TableName, txn_ids: Sequence[TxnId]) -> list[TxnToWriteId]:
-        """Idempotent for each transaction. Raises NoSuchTxn, TxnAborted."""
-        ...
-
-    def lock(self, request: LockRequest) -> LockResponse:
-        """Raises NoSuchTxn, TxnAborted."""
-        ...
-
-    def check_lock(self, lock_id: LockId) -> LockResponse:
-        """Try again to acquire a WAITING lock; beats its heart. Raises NoSuchLock, TxnAborted."""
-        ...
-
-    def unlock(self, lock_id: LockId) -> None:
-        """Release a lock outside a transaction, or give up one that is WAITING. Idempotent, as in Hive.
-
-        Raises TxnOpen (it is held inside a transaction).
-        """
-        ...
-
-    def heartbeat(self, *, txn_id: TxnId | None = None, lock_id: LockId | None = None) -> None:
-        """Raises NoSuchTxn, TxnAborted, NoSuchLock."""
         ...
 
     def heartbeat_txn_range(self, min_txn: TxnId, max_txn: TxnId) -> HeartbeatTxnRange:
@@ -84,6 +56,18 @@ class TransactionManager(Protocol):
         """Name the partitions *written* (HIVE-24020). Raises NoSuchTxn, TxnAborted."""
         ...
 
+    def abort_txn(self, txn_id: TxnId, *, reason: str = "") -> None:
+        """Idempotent. Raises NoSuchTxn (never opened, or "already committed")."""
+        ...
+
+    def abort_txns(self, txn_ids: Sequence[TxnId], *, reason: str = "") -> None:
+        """Abort those that are open; says nothing of the others."""
+        ...
+
+
+class CommitCalls(Protocol):
+    """The call that commits."""
+
     def commit_txn(
         self, txn_id: TxnId, *, key_value: CommitKeyValue | None = None, excl_write_enabled: bool = True
     ) -> None:
@@ -96,22 +80,12 @@ class TransactionManager(Protocol):
         """
         ...
 
-    def abort_txn(self, txn_id: TxnId, *, reason: str = "") -> None:
-        """Idempotent. Raises NoSuchTxn (never opened, or "already committed")."""
-        ...
 
-    def abort_txns(self, txn_ids: Sequence[TxnId], *, reason: str = "") -> None:
-        """Abort those that are open; says nothing of the others."""
-        ...
+class WriteIdCalls(Protocol):
+    """The calls about write ids."""
 
-    def get_open_txns_info(self) -> OpenTxnsInfo: ...
-
-    def get_valid_txns(self, txn_id: TxnId | None = None) -> ValidTxnList:
-        """A snapshot of now. With `txn_id`, that transaction's own id is left out of the exceptions.
-
-        Unlike Java's `getValidTxns(long)` it does not end at that id: a transaction that waited for a lock must see
-        what the holder committed.
-        """
+    def allocate_table_write_ids(self, table: str | TableName, txn_ids: Sequence[TxnId]) -> list[TxnToWriteId]:
+        """Idempotent for each transaction. Raises NoSuchTxn, TxnAborted."""
         ...
 
     def get_max_allocated_write_id(self, table: str | TableName) -> WriteId | None:
@@ -134,11 +108,63 @@ class TransactionManager(Protocol):
         """One list for each table, in order, as of the snapshot (or of now)."""
         ...
 
+
+class SnapshotCalls(Protocol):
+    """The calls about all transactions at once."""
+
+    def get_open_txns_info(self) -> OpenTxnsInfo:
+        """All transactions that are open, or aborted and remembered."""
+        ...
+
+    def get_valid_txns(self, txn_id: TxnId | None = None) -> ValidTxnList:
+        """A snapshot of now. With `txn_id`, that transaction's own id is left out of the exceptions.
+
+        Unlike Java's `getValidTxns(long)` it does not end at that id: a transaction that waited for a lock must see
+        what the holder committed.
+        """
+        ...
+
     def add_write_ids_to_min_history(self, txn_id: TxnId, write_ids: Sequence[ValidWriteIdList]) -> None:
         """Register what a reader's snapshot still needs, so that no cleaner removes it (HIVE-24291).
 
         Does nothing where the metastore remembers it by itself, when the transaction is opened.
         """
+        ...
+
+
+class LockCalls(Protocol):
+    """The calls about locks."""
+
+    def lock(self, request: LockRequest) -> LockResponse:
+        """Raises NoSuchTxn, TxnAborted."""
+        ...
+
+    def check_lock(self, lock_id: LockId) -> LockResponse:
+        """Try again to acquire a WAITING lock; beats its heart. Raises NoSuchLock, TxnAborted."""
+        ...
+
+    def unlock(self, lock_id: LockId) -> None:
+        """Release a lock outside a transaction, or give up one that is WAITING. Idempotent, as in Hive.
+
+        Raises TxnOpen (it is held inside a transaction).
+        """
+        ...
+
+    def heartbeat(self, *, txn_id: TxnId | None = None, lock_id: LockId | None = None) -> None:
+        """Raises NoSuchTxn, TxnAborted, NoSuchLock."""
+        ...
+
+    def show_locks(self, table: str | TableName | None = None) -> list[LockInfo]:
+        """All locks, or those on one table and its partitions, held or waiting, oldest first."""
+        ...
+
+
+class TransactionManager(TransactionCalls, CommitCalls, WriteIdCalls, SnapshotCalls, LockCalls, Protocol):
+    """Who writes and reads what, and whose rows are visible."""
+
+    @property
+    def txn_timeout_seconds(self) -> float:
+        """How long a transaction lives without a heartbeat (`hive.txn.timeout`)."""
         ...
 
     @property
@@ -175,5 +201,3 @@ class TransactionManager(Protocol):
         Java: `HiveStreamingConnection.addWriteNotificationEvents` (HIVE-19267).
         """
         ...
-
-    def show_locks(self, table: str | TableName | None = None) -> list[LockInfo]: ...

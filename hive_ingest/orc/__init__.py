@@ -1,4 +1,4 @@
-"""ORC files: metadata and tails, statistics, stripe copying, column reading; files of inserts and of delete events."""
+"""ORC files: metadata and tails, statistics, stripe copying, column reading, files of inserts and delete events."""
 
 from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead, StripeRows
 from hive_ingest.orc.acid_schema import BUCKET, DELETE, INSERT, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID

@@ -17,10 +17,20 @@ import pyarrow as pa
 import pyarrow.orc as orc
 
 from hive_ingest.errors import CorruptFile, UnsupportedFeature
-from hive_ingest.orc.acid_schema import ACID_COLUMNS, BUCKET, ORIGINAL_WRITE_ID, ROW, ROW_ID
+from hive_ingest.orc.acid_schema import (
+    ACID_COLUMNS,
+    BUCKET,
+    ORIGINAL_WRITE_ID,
+    ROW,
+    ROW_ID,
+    WRITE_ID,
+    orc_column_id,
+)
 from hive_ingest.orc.checksums import VerifiedFile, verified_input
+from hive_ingest.orc.column_statistics import int_range
 from hive_ingest.orc.columns import OrcColumn, check_columns, column_tree
 from hive_ingest.orc.delete_events import RowIds
+from hive_ingest.orc.protobuf import WireError
 from hive_ingest.orc.stripe_footer import check_stripe_footer
 from hive_ingest.orc.tail import OrcTail, read_tail
 from hive_ingest.storage import FileStore, io_errors
@@ -31,16 +41,18 @@ SMALL_FILE_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FileToRead:
-    """One bucket file.
+    """A bucket file to read.
 
-    `length_bytes` is how much of it is committed, None for all of `size_bytes`. With `check_write_ids` it may hold
-    rows of write ids that the snapshot must not see.
+    `length_bytes` is its committed length, None for all of `size_bytes`. With `check_write_ids` it may hold
+    rows of write ids that the snapshot must not see. `write_ids` are the lowest and highest write id that its folder
+    is named for, None if the name does not say.
     """
 
     path: str
     length_bytes: int | None
     check_write_ids: bool
     size_bytes: int
+    write_ids: tuple[int, int] | None = None
 
 
 class AcidFileReader:
@@ -51,11 +63,11 @@ class AcidFileReader:
         Args:
             store: The file's store.
             file: What to read.
-            verify_checksums: Verify all that is read before it is decoded, in files that have checksums.
+            verify_checksums: Whether to verify bytes before they are decoded, in files that have checksums.
 
         Raises:
-            CorruptFile: It is damaged, or not a complete ACID file.
-            UnsupportedFeature: It holds what pyarrow cannot read.
+            CorruptFile: It is damaged, not a complete ACID file, or belongs to another folder.
+            UnsupportedFeature: It has a feature that pyarrow cannot read.
             StreamingIOFailure: It cannot be read.
         """
         self.path = file.path
@@ -69,6 +81,7 @@ class AcidFileReader:
             self._orc = self._open_orc(self._content)
             schema = self._orc.schema
             self._check_schema(schema)
+            _check_write_ids(file, tail)
         except BaseException:
             self._source.close()
             raise
@@ -78,7 +91,7 @@ class AcidFileReader:
         self.row_type: pa.StructType = schema.field(ROW).type
 
     def read(self, stripe: int, acid: Sequence[str], row: Sequence[str]) -> StripeRows:
-        """Only the named ACID columns and children of `row`, of one stripe.
+        """Read the named ACID columns and children of `row` of one stripe.
 
         Raises:
             CorruptFile: The stripe is damaged.
@@ -136,7 +149,7 @@ class AcidFileReader:
         return verified
 
     def _raise_failure(self, error: Exception) -> None:
-        """What failed below ORC's C++ code, which passes on no more than a text."""
+        """Raise the error that occurred below ORC's C++ code, which reports only a text."""
         if self._verified is not None and self._verified.failure is not None:
             raise self._verified.failure from error
 
@@ -144,7 +157,9 @@ class AcidFileReader:
         try:
             return orc.ORCFile(source)
         except pa.ArrowNotImplementedError as error:
-            raise UnsupportedFeature(f"{self.path!r} holds what pyarrow cannot read: {error}") from error
+            raise UnsupportedFeature(
+                f"{self.path!r} uses a feature of ORC that pyarrow cannot read: {error}"
+            ) from error
         except (pa.ArrowException, OSError) as error:
             self._raise_failure(error)
             raise CorruptFile(f"{self.path!r} is not an ORC file: {error}. Restore it from a copy") from error
@@ -157,6 +172,29 @@ class AcidFileReader:
             )
 
 
+def _check_write_ids(file: FileToRead, tail: OrcTail) -> None:
+    """Whether the rows belong into the folder where the file lies, by the footer's statistics if there are any.
+
+    Visibility is decided by the folder's name, so a file that was put into another one would show rows that are not
+    committed, or hide some that are. Raises CorruptFile.
+    """
+    statistics, column = tail.footer.statistics, orc_column_id(WRITE_ID)
+    if file.write_ids is None or not tail.footer.rows or column >= len(statistics):
+        return
+    try:
+        found = int_range(statistics[column])
+    except WireError as error:
+        raise CorruptFile(
+            f"{file.path!r} has column statistics that cannot be read: {error}. Restore the file from a copy"
+        ) from error
+    low, high = file.write_ids
+    if found is not None and not low <= found[0] <= found[1] <= high:
+        raise CorruptFile(
+            f"{file.path!r} has rows of write ids {found[0]} to {found[1]}, but its folder is for {low} to {high}: "
+            "the file belongs to another folder. Move it back, or restore the table from a copy"
+        )
+
+
 def _open(store: FileStore, file: FileToRead) -> pa.NativeFile:
     source = store.open_input(file.path)
     if file.length_bytes is None and file.size_bytes > SMALL_FILE_BYTES:
@@ -167,7 +205,7 @@ def _open(store: FileStore, file: FileToRead) -> pa.NativeFile:
 
 
 class StripeRows:
-    """What was read of one stripe: `batch` as ORC has it, and its parts."""
+    """Rows of one stripe: `batch` as read from ORC, and its parts."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self.batch = batch
@@ -176,7 +214,7 @@ class StripeRows:
         return int(self.batch.num_rows)
 
     def numbers(self, name: str) -> npt.NDArray[Any]:
-        """One of the ACID columns, with -1 for a null, which no writer makes."""
+        """One of the ACID columns, with -1 for a null, which no writer writes."""
         column = self.batch.column(name)
         return np.asarray((column.fill_null(-1) if column.null_count else column).to_numpy(zero_copy_only=False))
 

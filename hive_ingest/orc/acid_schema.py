@@ -55,7 +55,7 @@ def orc_column_id(name: str) -> int:
 
 
 def acid_user_metadata(keys: Iterable[Key], *, inserts: int = 0, deletes: int = 0) -> dict[str, bytes]:
-    """What Hive's readers look for; `keys` are the keys of the last row of each stripe."""
+    """The user metadata that Hive's readers need. `keys` are the keys of the last row of each stripe."""
     index = "".join(f"{write_id},{bucket},{row_id};" for write_id, bucket, row_id in keys)
     return {
         ACID_KEY_INDEX: index.encode(),

@@ -23,7 +23,7 @@ ACID_VERSION_FILE = "_orc_acid_version"
 def write_acid_version(store: FileStore, folders: Sequence[str], *, sync: bool = True) -> None:
     """Mark new delta folders as ACID version 2 (Hive: `AcidUtils.OrcAcidVersion`).
 
-    The byte is written, and synced, once; the other folders get a second name of the file where the store has that.
+    The byte is written and synced once. The other folders get a hard link to the file if the store supports that.
     """
     paths = [f"{folder}/{ACID_VERSION_FILE}" for folder in folders]
     for path in paths[:1]:
@@ -34,7 +34,7 @@ def write_acid_version(store: FileStore, folders: Sequence[str], *, sync: bool =
 
 
 class AcidOrcWriter(AcidFileWriter):
-    """Inserted rows of one (write id, bucket property); their row ids are consecutive."""
+    """Writes inserted rows of one (write id, bucket property) with consecutive row ids."""
 
     def __init__(
         self,
@@ -49,13 +49,13 @@ class AcidOrcWriter(AcidFileWriter):
     ) -> None:
         """
         Args:
-            store: Where the file is made.
-            path: Its path; there is no file yet.
+            store: The file's store.
+            path: Its path, where no file exists yet.
             schema: The table's columns, without partition keys.
-            write_id: Of all rows.
-            bucket_property: Of all rows (see `acid.bucket_codec`).
-            first_row_id: Of the first row.
-            **options: As for `AcidFileWriter`, whose errors it raises.
+            write_id: The write id of all rows.
+            bucket_property: The bucket property of all rows (see `acid.bucket_codec`).
+            first_row_id: The row id of the first row.
+            **options: Those of `AcidFileWriter`, whose errors are raised too.
         """
         super().__init__(store, path, schema=schema, **options)
         self._schema = schema
@@ -65,7 +65,7 @@ class AcidOrcWriter(AcidFileWriter):
         self._constants: list[pa.Array] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows. Columns are taken by position and cast to the schema's types where that loses nothing.
+        """Append rows. Columns are matched by position and cast to the schema's types if that is lossless.
 
         Raises:
             SerializationError: The rows do not fit.
@@ -79,7 +79,7 @@ class AcidOrcWriter(AcidFileWriter):
         rows = batch.num_rows
         first = self._first_row_id + self._rows
         operation, write_id, bucket = self._constant_columns(rows)
-        row_id = pa.array(np.arange(first, first + rows, dtype=np.int64))
+        row_id = _array(np.arange(first, first + rows, dtype=np.int64), pa.int64())
         row = normalise(batch, self._schema)
         return pa.Table.from_arrays([operation, write_id, bucket, row_id, write_id, row], schema=self._acid_schema)
 
@@ -87,13 +87,20 @@ class AcidOrcWriter(AcidFileWriter):
         """operation, originalTransaction (and currentTransaction) and bucket; kept for the next batch."""
         if not self._constants or len(self._constants[0]) < rows:
             self._constants = [
-                pa.array(np.full(rows, INSERT, np.int32)),
-                pa.array(np.full(rows, self._write_id, np.int64)),
-                pa.array(np.full(rows, self._bucket_property, np.int32)),
+                _array(np.full(rows, INSERT, np.int32), pa.int32()),
+                _array(np.full(rows, self._write_id, np.int64), pa.int64()),
+                _array(np.full(rows, self._bucket_property, np.int32), pa.int32()),
             ]
+        if len(self._constants[0]) == rows:
+            return self._constants
         return [column.slice(0, rows) for column in self._constants]
 
     def _user_metadata(self, stripe_rows: Sequence[int]) -> dict[str, bytes]:
         ends = itertools.accumulate(stripe_rows, initial=self._first_row_id)
         keys = [(self._write_id, self._bucket_property, end - 1) for end in ends][1:]
         return acid_user_metadata(keys, inserts=self.rows)
+
+
+def _array(values: np.ndarray, type_: pa.DataType) -> pa.Array:
+    """The values as they lie in memory; `pa.array` takes longer for a few rows than for copying them."""
+    return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])

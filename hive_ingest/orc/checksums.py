@@ -1,13 +1,13 @@
-"""Checksums of our ORC files, which the format itself does not have.
+"""Checksums of our ORC files, which the format itself lacks.
 
-A damaged file makes the ORC library return other rows, end the process, or take all of its memory. So each file
+A damaged file can make the ORC library return wrong rows, crash the process, or allocate all memory. So each file
 that is written here carries the CRC-32 of its content, in segments of 256 KiB, and of its tail, in the footer's user
-metadata, which other readers ignore. Bytes are verified before they reach the ORC library, and only those that
-it asks for: reading one column of many does not read the others.
+metadata, which other readers ignore. Bytes are verified before they reach the ORC library, but only those that
+it requests: reading one column of many does not read the others.
 
-The item with the tail's checksum is the last one of the footer, so that it stands at a known place. That also
-shows whether the checksums are the file's own: a tool that copies user metadata into another file does not put it
-there, and files without it have no checksums.
+The item with the tail's checksum is the last one of the footer, so its position is known. That also
+shows whether the checksums belong to the file: a tool that copies user metadata into another file does not put it
+there, and a file without it counts as one without checksums.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ CHECKSUM_ITEMS = frozenset({CONTENT_CHECKSUMS, TAIL_CHECKSUM})
 SEGMENT_BYTES = 256 * 1024
 CHECKSUM_BYTES = 4
 _CRC = struct.Struct("<I")
-#: Files of up to so many bytes are read and verified as a whole.
+#: Files up to this size are read and verified as a whole.
 _SMALL_FILE_BYTES = 1024 * 1024
 _CACHED_SEGMENTS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ContentChecksums:
-    """CRC-32 of each segment of what stands before a file's footer."""
+    """CRC-32 of each segment of a file's content, that is, of all bytes before its footer."""
 
     segment_bytes: int
     crcs: tuple[int, ...]
@@ -60,7 +60,7 @@ class ContentChecksums:
 
 
 class ChecksumBuilder:
-    """Takes a file's content as it is written."""
+    """Computes the checksums of a file's content while it is written."""
 
     def __init__(self) -> None:
         self._finished: list[int] = []
@@ -81,7 +81,7 @@ class ChecksumBuilder:
 
 
 class ChecksummedOutput:
-    """Writes to a file, and computes the checksums of what it writes."""
+    """Writes to a file and computes the checksums of its content."""
 
     def __init__(self, output: OutputFile) -> None:
         self._output = output
@@ -113,18 +113,18 @@ def sealed_tail(footer: bytes, ending: bytes) -> bytes:
     """A file's tail with its checksum.
 
     Args:
-        footer: The footer as it stands in the file, up to the checksum, which `tail_checksum_item` began.
+        footer: The footer in the file, up to the checksum; `tail_checksum_item` is its end.
         ending: The postscript and its length.
     """
     return footer + _CRC.pack(zlib.crc32(ending, zlib.crc32(footer))) + ending
 
 
 def has_valid_checksum(tail: bytes, ending_bytes: int) -> bool | None:
-    """Whether a tail is as it was written; None for one without a checksum.
+    """Whether the checksum of a tail is right; None for a tail without a checksum.
 
     Args:
         tail: From the start of the footer to the end of the file.
-        ending_bytes: Of these, the length of the postscript and its length byte.
+        ending_bytes: The length of the postscript and its length byte, at the end of `tail`.
     """
     end = len(tail) - ending_bytes
     start = end - CHECKSUM_BYTES
@@ -140,7 +140,7 @@ def has_valid_checksum(tail: bytes, ending_bytes: int) -> bool | None:
 class VerifiedFile:
     """A file for pyarrow, by `pa.PythonFile`, that returns verified bytes only.
 
-    An error reaches the caller through ORC's C++ code as a mere text, so it is kept in `failure` as well.
+    An error reaches the caller through ORC's C++ code only as a text, so it is also kept in `failure`.
     """
 
     closed = False
@@ -149,7 +149,7 @@ class VerifiedFile:
         """
         Args:
             source: The file. It stays open.
-            checksums: Of what stands before `tail`.
+            checksums: The checksums of all bytes before `tail`.
             tail: The end of the file, verified already.
             path: For messages.
         """
@@ -177,7 +177,7 @@ class VerifiedFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _part(self, count: int) -> memoryview:
-        """What lies at the position, at most to the end of its segment."""
+        """Read from a position, at most to the end of its segment."""
         if self._position >= self._content_bytes:
             start = self._position - self._content_bytes
             return self._tail[start : start + count]
@@ -194,7 +194,7 @@ class VerifiedFile:
         self._cache[segment] = found = memoryview(data).cast("B")
         return found
 
-    # What pyarrow asks of a file in Python.
+    # The methods that pyarrow calls on a Python file.
 
     def seek(self, offset: int, whence: int = 0) -> int:
         start = (0, self._position, self._content_bytes + len(self._tail))[whence]
@@ -214,10 +214,10 @@ class VerifiedFile:
         return True
 
     def flush(self) -> None:
-        """Nothing is written."""
+        """Does nothing: nothing is written."""
 
     def close(self) -> None:
-        """The source belongs to the caller."""
+        """Does nothing: the caller owns the source."""
 
 
 def read_segment(
@@ -246,7 +246,7 @@ def read_content(source: pa.NativeFile, checksums: ContentChecksums, content_byt
 def verified_input(
     source: pa.NativeFile, checksums: ContentChecksums, tail: bytes, path: str
 ) -> tuple[pa.NativeFile, VerifiedFile | None]:
-    """A file to read from that returns verified bytes only, and what keeps its errors.
+    """Open a file that returns only verified bytes, with the object that keeps its errors.
 
     Raises CorruptFile (a small file is read as a whole at once), StreamingIOFailure.
     """

@@ -117,7 +117,7 @@ _COMPRESSORS: dict[Codec, Callable[[bytes], bytes]] = {
 
 
 def unpack(section: bytes, codec: Codec, block_size: int) -> bytes:
-    """The content of a section. Raises WireError, whatever the bytes are."""
+    """Decode a section. Raises only WireError, whatever the bytes are."""
     if codec == Codec.NONE:
         return section
     decompress = _DECOMPRESSORS.get(codec)
@@ -147,7 +147,7 @@ def _decompressed(decompress: Callable[[bytes, int], bytes], chunk: bytes, block
 
 
 def pack(content: bytes, codec: Codec, block_size: int) -> bytes:
-    """A section with that content; a chunk that compression does not shorten is stored as it is."""
+    """Encode a section. A chunk that compression does not shorten is stored uncompressed."""
     if codec == Codec.NONE:
         return content
     blocks = (content[at : at + block_size] for at in range(0, len(content), block_size))
@@ -155,7 +155,7 @@ def pack(content: bytes, codec: Codec, block_size: int) -> bytes:
 
 
 def store(content: bytes, codec: Codec, block_size: int) -> bytes:
-    """Like `pack`, with nothing compressed."""
+    """Like `pack`, without compression."""
     if codec == Codec.NONE:
         return content
     blocks = (content[at : at + block_size] for at in range(0, len(content), block_size))

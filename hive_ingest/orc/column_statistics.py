@@ -30,7 +30,7 @@ _MAX_NANOS = 999_999
 
 
 class _NotMergeableError(Exception):
-    """Leave the typed statistics out."""
+    """The typed statistics must be left out."""
 
 
 def merge_column_statistics(parts: Sequence[bytes]) -> bytes:
@@ -46,7 +46,7 @@ def merge_column_statistics(parts: Sequence[bytes]) -> bytes:
 
 
 def int_range(part: bytes) -> tuple[int, int] | None:
-    """Minimum and maximum of an integer column, where they are known. Raises WireError."""
+    """Minimum and maximum of an integer column, if they are known. Raises WireError."""
     message = _message(part)
     if 2 not in message:
         return None
@@ -117,7 +117,7 @@ def _string(messages: Sequence[_Message]) -> bytes:
 
 
 def _bound(message: _Message, *, exact: int, cut: int) -> tuple[bytes, int]:
-    """The bound, and 1 if it was cut. Of two equal ones the exact one is right."""
+    """The bound, and 1 if it was truncated. Of two equal bounds the exact one is used."""
     if exact in message:
         return message[exact].as_bytes, 0
     if cut in message:

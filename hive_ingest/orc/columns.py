@@ -1,6 +1,6 @@
 """The columns of an ORC file as its footer describes them: types, names and statistics, in a tree.
 
-Arrow's schema of a file loses what matters here: that a string is a CHAR, and the smallest and largest values.
+Arrow's schema of a file lacks what is needed here: whether a string is a CHAR, and the minimum and maximum values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hive_ingest.orc.tail import OrcTail
 
 
 class OrcKind(enum.IntEnum):
-    """`Type.Kind` of orc_proto.proto, as far as it is used here."""
+    """The values of `Type.Kind` in orc_proto.proto that are used here."""
 
     STRING = 7
     TIMESTAMP = 9
@@ -57,7 +57,7 @@ class OrcColumn:
     children: tuple[OrcColumn, ...] = ()
 
     def walk(self) -> Iterator[OrcColumn]:
-        """Itself and everything below it."""
+        """The column and all columns below it."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -66,10 +66,10 @@ class OrcColumn:
         return next((child for child in self.children if child.name == name), None)
 
     def extremes(self, kind: OrcKind) -> tuple[int, int] | None:
-        """Smallest and largest value below this column among those of a kind; None when there is no value.
+        """Minimum and maximum over all columns of a kind in this subtree; None if there is no value.
 
-        Dates are in days, timestamps in nanoseconds since 1970. Raises UnsupportedFeature when the writer left
-        the statistics out.
+        Dates are in days, timestamps in nanoseconds since 1970. Raises UnsupportedFeature if the file has
+        no statistics for it.
         """
         found = [_extremes(column) for column in self.walk() if column.kind == kind]
         known = [pair for pair in found if pair is not None]
@@ -105,7 +105,7 @@ def _tree(types: tuple[bytes, ...], statistics: tuple[bytes, ...]) -> OrcColumn:
     builder = _TreeBuilder(types, statistics)
     root = builder.column("", 0)
     if builder.next_number != len(builder.types):
-        raise WireError("it has columns outside of its row")
+        raise WireError("it has columns outside its root struct")
     return root
 
 
@@ -121,7 +121,7 @@ def column_tree(tail: OrcTail, path: str) -> OrcColumn:
 
 
 def check_timestamps(column: OrcColumn, path: str) -> None:
-    """Raises UnsupportedFeature when a timestamp in it does not fit nanoseconds.
+    """Raises UnsupportedFeature if a timestamp in the column does not fit nanoseconds.
 
     Arrow holds what it reads from ORC in nanoseconds, and releases of pyarrow before 26 overflow without an error.
     """
@@ -135,7 +135,7 @@ def check_timestamps(column: OrcColumn, path: str) -> None:
 
 
 def oldest_date(column: OrcColumn, path: str) -> int | None:
-    """In days since 1970; None without any date. Raises UnsupportedFeature when the statistics are not there."""
+    """In days since 1970; None if there is no date. Raises UnsupportedFeature if the statistics are missing."""
     extremes = _extremes_in_file(column, OrcKind.DATE, path)
     return extremes[0] if extremes else None
 
@@ -150,7 +150,7 @@ def _extremes_in_file(column: OrcColumn, kind: OrcKind, path: str) -> tuple[int,
         ) from error
 
 
-@lru_cache(maxsize=64)  # the files of a table have the same types, as a rule
+@lru_cache(maxsize=64)  # cached: the files of a table usually have the same types
 def column_types(types: tuple[bytes, ...]) -> tuple[ColumnType, ...]:
     """The types of a footer, in pre-order. Raises WireError, UnicodeDecodeError."""
     return tuple(map(_column_type, types))
@@ -172,7 +172,7 @@ def _column_type(message: bytes) -> ColumnType:
 
 
 class _TreeBuilder:
-    """Puts columns into a tree; they have their numbers in pre-order."""
+    """Builds a tree of columns, which are numbered in pre-order."""
 
     def __init__(self, types: tuple[bytes, ...], statistics: tuple[bytes, ...]) -> None:
         self.types = column_types(types)
@@ -245,16 +245,16 @@ def _extremes(column: OrcColumn) -> tuple[int, int] | None:
     if _VALUES in fields and fields[_VALUES].as_int == 0:
         return None
     if wanted not in fields:
-        raise WireError("no smallest and largest value")
+        raise WireError("no minimum and maximum")
     typed = {field.number: field for field in read_fields(fields[wanted].as_bytes)}
     found = _pair(typed, 1) if wanted == _DATES else _timestamps(typed)
     if found is None:
-        raise WireError("no smallest and largest value")
+        raise WireError("no minimum and maximum")
     return found
 
 
 def _timestamps(typed: Mapping[int, Field]) -> tuple[int, int] | None:
-    """From milliseconds in UTC, or of some time zone: then with a day to spare on either side."""
+    """Convert from milliseconds in UTC, or in an unknown time zone: then widened by a day on either side."""
     in_utc = _pair(typed, 3)
     if in_utc is not None:
         below = typed[6].as_int - 1 if 6 in typed else 999_999  # nanoseconds below the largest millisecond

@@ -1,8 +1,8 @@
-"""Delete events of one partition, and which rows they hit.
+"""Delete events of one partition, and the rows that they delete.
 
 An event names a row by its ROW__ID: original write id, bucket property, row id. Rows of a file come in runs of one
-(write id, bucket property), so the pairs are looked up once a run, and only rows of runs that have events at all
-are looked up one by one (Hive: `VectorizedOrcAcidRowBatchReader.ColumnizedDeleteEventRegistry`).
+(write id, bucket property), so a pair is looked up once per run, and only rows of runs with events are looked up
+one by one (Hive: `VectorizedOrcAcidRowBatchReader.ColumnizedDeleteEventRegistry`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class RowIds:
-    """ROW__ID of many rows as three arrays of one length."""
+    """ROW__IDs of many rows as three arrays of equal length."""
 
     write_ids: _Int64Array
     buckets: _Int32Array
@@ -56,7 +56,7 @@ class RowIds:
         return int(self.write_ids[index]), int(self.buckets[index]), int(self.row_ids[index])
 
     def sorted(self) -> RowIds:
-        """In ascending order of (write id, bucket property, row id), each row once."""
+        """In ascending order of (write id, bucket property, row id), without repeats."""
         rows = self.take(self.order())
         return rows.select(rows.is_new())
 
@@ -65,7 +65,7 @@ class RowIds:
         return np.concatenate([[True], self._is_after_previous()])[: len(self)]
 
     def is_ascending(self) -> bool:
-        """Each row comes after the one before it, in that order."""
+        """Whether the rows are in strictly ascending order."""
         if len(self) < 2:
             return True
         # Most files hold rows of one write id and bucket property: this takes a third of the time.
@@ -78,17 +78,17 @@ class RowIds:
         return bool(self._is_after_previous().all())
 
     def _is_after_previous(self) -> _BoolArray:
-        """For each row but the first."""
+        """For each row but the first, whether it is greater than the one before it."""
         write_ids, buckets, row_ids = (np.diff(part) for part in (self.write_ids, self.buckets, self.row_ids))
         later: _BoolArray = (write_ids > 0) | (write_ids == 0) & ((buckets > 0) | (buckets == 0) & (row_ids > 0))
         return later
 
 
 class DeleteEvents:
-    """A set of deleted rows: 24 bytes an event, in any order, repeats allowed."""
+    """A set of deleted rows: 24 bytes per event, in any order, repeats allowed."""
 
     def __init__(self, events: RowIds) -> None:
-        # Dense numbers for write ids, pairs and row ids keep the combined keys far from 64 bits.
+        # Dense numbers for write ids, pairs and row ids keep the combined keys far below 64 bits.
         self._write_ids, write_number = np.unique(events.write_ids, return_inverse=True)
         self._pairs, pair_number = np.unique(_pair_keys(write_number, events.buckets), return_inverse=True)
         self._row_ids, row_number = np.unique(events.row_ids, return_inverse=True)

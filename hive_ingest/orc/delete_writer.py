@@ -21,7 +21,7 @@ _EVENTS_AT_ONCE = 64 * BATCH_ROWS
 
 
 class DeleteEventWriter(AcidFileWriter):
-    """Delete events of one bucket, in ascending order of (write id, bucket property, row id) of the deleted rows.
+    """Writes delete events of one bucket in ascending order of the deleted rows (write id, bucket property, row id).
 
     Hive's readers merge the events of a bucket with its rows, and rely on the order.
     """
@@ -31,24 +31,24 @@ class DeleteEventWriter(AcidFileWriter):
     ) -> None:
         """
         Args:
-            store: Where the file is made.
-            path: Its path; there is no file yet.
-            schema: The table's columns, without partition keys. Events hold no values, but their types.
-            write_id: Of the transaction that deletes.
-            **options: As for `AcidFileWriter`, whose errors it raises.
+            store: The file's store.
+            path: Its path, where no file exists yet.
+            schema: The table's columns, without partition keys. Events hold no values, but the file has their types.
+            write_id: The write id of the deleting transaction.
+            **options: Those of `AcidFileWriter`, whose errors are raised too.
         """
         super().__init__(store, path, schema=schema, **options)
         self._write_id = write_id
         self._last: Key = (-1, -1, -1)
-        #: Where a stripe may end: after so many rows, with this key.
+        #: Where a stripe may end: the number of rows so far, and the last key.
         self._possible_ends: dict[int, Key] = {}
 
     def write(self, events: RowIds, *, write_ids: Sequence[int] | npt.NDArray[np.int64] | None = None) -> None:
         """Append events.
 
         Args:
-            events: The ids of deleted rows. `RowIds.sorted` brings them into order.
-            write_ids: Of the transaction that deleted each of them, where that is not the writer's own: for events
+            events: The ids of deleted rows. `RowIds.sorted` sorts them.
+            write_ids: The write id of each event, if they are not the writer's: for events
                 of several transactions in one file.
 
         Raises:
@@ -71,7 +71,7 @@ class DeleteEventWriter(AcidFileWriter):
         if not events.is_ascending() or events.key(0) <= self._last:
             raise InvalidOperation(
                 f"the delete events for {self.path!r} are not in ascending order of their rows' ids, or one of them is "
-                "there twice: sort them, and write each once"
+                "repeated: sort them, and write each once"
             )
         self._last = events.key(len(events) - 1)
 

@@ -1,4 +1,4 @@
-"""ACID ORC files: written in one pass, from the first row to the tail with Hive's metadata; never changed in place.
+"""Writes ACID ORC files in one pass, from the first row to the tail with Hive's metadata, never changed in place.
 
 A file has the schema of `acid_schema`, with `hive.acid.key.index`, `hive.acid.stats` and `hive.acid.version`: Hive 3.1
 cannot read delete events or split a file without them.
@@ -20,8 +20,8 @@ import pyarrow.orc as orc
 
 from hive_ingest.errors import ConfigurationError, CorruptFile, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.orc.acid_schema import acid_schema
-from hive_ingest.orc.checksums import ChecksummedOutput, ContentChecksums
-from hive_ingest.orc.tail import PostScript, completed_tail, parse_postscript, parse_stripe_rows
+from hive_ingest.orc.checksums import ChecksumBuilder, ContentChecksums
+from hive_ingest.orc.tail import MAGIC, PostScript, completed_tail, parse_postscript, parse_stripe_rows
 from hive_ingest.storage import FileStore, OutputFile, io_failure
 
 #: Hive's `orc.compress` values, and pyarrow's name and strategy for each: with "speed", lz4 compresses nothing.
@@ -35,12 +35,12 @@ COMPRESSIONS = {
 DEFAULT_COMPRESSION = "ZSTD"
 DEFAULT_STRIPE_SIZE_BYTES = 64 * 1024 * 1024
 DEFAULT_ROW_INDEX_STRIDE = 10_000
-#: Rows that go to the ORC library at once. A stripe ends only after such a batch, or where `_append` ends.
+#: Rows that are passed to the ORC library at once. A stripe ends only after such a batch, or where `_append` ends.
 BATCH_ROWS = 1024
 _HELD_BYTES = 1024 * 1024
 _WRITE_BUFFER_BYTES = 256 * 1024
 _LONGEST_POSTSCRIPT = 256
-_LARGE_BLOCK_BYTES = 28 * 1024 * 1024  # glibc learns from blocks of up to 32 MiB
+_LARGE_BLOCK_BYTES = 32 * 1024 * 1024 - 64 * 1024  # glibc adapts to blocks of up to 32 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class FileOptions(TypedDict, total=False):
 
 
 class AcidFileWriter(ABC):
-    """A file that is complete after `close`; any error removes it.
+    """Writes a file that is complete after `close`. Any error removes it.
 
     One thread at a time; several writers may run at once. Memory: about one stripe, and at `close` the last stripe
     once more in its compressed form.
@@ -82,23 +82,24 @@ class AcidFileWriter(ABC):
     ) -> None:
         """
         Args:
-            store: Where the file is made.
-            path: Its path; there is no file yet.
+            store: The file's store.
+            path: Its path, where no file exists yet.
             schema: The table's columns, without partition keys.
             compression: A value of Hive's `orc.compress`.
-            stripe_size_bytes: The size of a stripe before it is compressed, about.
+            stripe_size_bytes: The approximate size of a stripe before compression.
             row_index_stride: Rows for each entry of the row index.
-            sync: Whether the file is on the device after `close`.
+            sync: Whether `close` syncs the file to the device.
 
         Raises:
             ConfigurationError: `compression` is unknown.
             UnsupportedFeature: `compression`, or a column's type, cannot be written.
-            StreamingIOFailure: The file cannot be made.
+            StreamingIOFailure: The file cannot be created.
         """
         kind, strategy = arrow_compression(compression)
         keep_freed_memory()
         self._acid_schema = acid_schema(schema)
         self._rows = 0
+        self._is_one_stripe = False
         self._sink = _Sink(store.create(path, sync=sync))
         self._buffer = pa.BufferedOutputStream(pa.PythonFile(self._sink, "w"), _WRITE_BUFFER_BYTES)
         self._writer = orc.ORCWriter(
@@ -125,6 +126,8 @@ class AcidFileWriter(ABC):
             raise StreamingIOFailure(f"cannot finish {self.path!r}: it is closed already")
         with self._discarded_on_error("finish"):
             self._sink.seal()
+            # ORC writes a stripe as a whole, and the last one when the writer is closed.
+            self._is_one_stripe = bool(self._rows) and self._buffer.tell() == len(MAGIC)
             if not self._rows:  # pyarrow learns the columns from the first table, and writes nothing without one
                 self._writer.write(self._acid_schema.empty_table())
             self._writer.close()
@@ -133,7 +136,7 @@ class AcidFileWriter(ABC):
 
     def discard(self) -> None:
         """Remove the file. Does nothing after `close` or `discard`."""
-        self._writer.is_open = False  # else its __del__ would still encode the rows that it holds
+        self._writer.is_open = False  # otherwise its __del__ would still encode the rows that it holds
         self._sink.discard()
 
     def __enter__(self) -> Self:
@@ -170,7 +173,7 @@ class AcidFileWriter(ABC):
         try:
             yield
         except BaseException as error:
-            # An error of the file system reaches us through ORC's C++ code as a mere text.
+            # An error of the file system reaches us through ORC's C++ code only as a text.
             failure = self._sink.failure or error
             if failure is error and isinstance(error, (OSError, pa.ArrowException)):
                 failure = io_failure(action, self.path, error)
@@ -186,7 +189,10 @@ class AcidFileWriter(ABC):
         self, tail: bytes, postscript: PostScript, checksums: ContentChecksums
     ) -> tuple[bytes, tuple[int, ...]]:
         """The tail with Hive's metadata and checksums in it, and the rows of each stripe."""
-        stripe_rows = parse_stripe_rows(tail, postscript, self.path)
+        if self._is_one_stripe:  # as most small files are: the footer need not be decompressed
+            stripe_rows: tuple[int, ...] = (self._rows,)
+        else:
+            stripe_rows = parse_stripe_rows(tail, postscript, self.path)
         if sum(stripe_rows) != self._rows:
             raise CorruptFile(f"{self.path!r} was given {self._rows} rows but its stripes hold {sum(stripe_rows)}")
         completed = completed_tail(
@@ -203,11 +209,11 @@ _CompleteTail = Callable[[bytes, PostScript, ContentChecksums], tuple[bytes, tup
 
 
 class _Sink:
-    """What pyarrow writes to. Once sealed it holds everything back, so that the tail can be completed."""
+    """The file that pyarrow writes to. Once sealed it buffers everything, so that the tail can be completed."""
 
     def __init__(self, output: OutputFile) -> None:
         self._output = output
-        self._content = ChecksummedOutput(output)
+        self._content = ChecksumBuilder()
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._size = 0
@@ -236,11 +242,12 @@ class _Sink:
         ending = self._take_ending(b"", _LONGEST_POSTSCRIPT)
         postscript = parse_postscript(ending, self._size, self.path)
         ending = self._take_ending(ending, postscript.tail_length)
-        content = len(ending) - postscript.tail_length
-        self._held.append(ending[:content])
         self._pass_on()
-        tail, stripe_rows = complete(ending[content:], postscript, self._content.checksums())
-        self._output.write(tail)
+        start = len(ending) - postscript.tail_length
+        content = ending[:start]
+        self._content.update(content)
+        tail, stripe_rows = complete(ending[start:], postscript, self._content.finish())
+        self._output.write(content + tail)  # all of a small file in one call
         self._output.close()
         self.done = True
         return AcidFile(self.path, sum(stripe_rows), self._output.tell(), stripe_rows)
@@ -254,7 +261,8 @@ class _Sink:
         held, self._held, self._held_bytes = self._held, [], 0
         try:
             for data in held:
-                self._content.write(data)
+                self._content.update(data)
+                self._output.write(data)
         except StreamingIOFailure as failure:
             self.failure = failure
             raise
@@ -265,7 +273,7 @@ class _Sink:
             chunks.append(self._held.pop())
         return b"".join(reversed(chunks))
 
-    # What pyarrow asks of a file in Python.
+    # The methods that pyarrow calls on a Python file.
 
     @property
     def closed(self) -> bool:
@@ -284,10 +292,10 @@ class _Sink:
         return self._size
 
     def flush(self) -> None:
-        """`_pass_on` decides when."""
+        """Does nothing: `_pass_on` decides when to flush."""
 
     def close(self) -> None:
-        """Only `finish` and `discard` end the file: pyarrow closes abandoned files too."""
+        """Does nothing: pyarrow closes abandoned files too, so only `finish` and `discard` end the file."""
 
 
 def arrow_compression(name: str) -> tuple[str, str]:
@@ -295,12 +303,13 @@ def arrow_compression(name: str) -> tuple[str, str]:
     if known is None and name.upper() in ("LZO", "BROTLI"):
         raise UnsupportedFeature(f"orc.compress={name!r} cannot be written here: use {', '.join(COMPRESSIONS)}")
     if known is None:
-        raise ConfigurationError(f"orc.compress={name!r} is not a compression of ORC: use {', '.join(COMPRESSIONS)}")
+        raise ConfigurationError(f"orc.compress={name!r} is not an ORC compression: use {', '.join(COMPRESSIONS)}")
     return known
 
 
 @cache
 def keep_freed_memory() -> None:
-    # ORC's writer takes some 5 MB of small buffers for every file. Until a large block has been freed, glibc gives
-    # them back to the kernel after each file: 9 ms for a file of 1,000 rows instead of 1.
+    # ORC's writer allocates 59 MB for a file of five columns, and touches some 5 MB of it. After each file glibc gives
+    # this memory back to the kernel if it is more than twice the largest block that was freed so far. Then a file of
+    # 1,000 rows takes up to 9 ms instead of 1.
     np.empty(_LARGE_BLOCK_BYTES, np.uint8)

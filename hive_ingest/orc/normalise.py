@@ -1,4 +1,4 @@
-"""Arrow data made safe for pyarrow's ORC writer. Observed with pyarrow 26, Hive 3.1.3 and Hive 4.0.1:
+"""Makes Arrow data safe for pyarrow's ORC writer. Observed with pyarrow 26, Hive 3.1.3 and Hive 4.0.1:
 
 - **Null structs.** Where a struct is null and its child is not, the writer puts one value too many into the
   child's stream, and every later row of that column reads its neighbour's value. So
@@ -33,7 +33,7 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, in day
 
 
 def normalise(batch: pa.RecordBatch, schema: pa.Schema) -> pa.StructArray:
-    """The rows of `batch` as one struct of exactly the types of `schema`, safe to write; columns by position.
+    """The rows of `batch` as one struct with exactly the types of `schema`, safe to write. Columns match by position.
 
     Raises SerializationError for a value that its column's type, or an ORC file, cannot hold.
     """
@@ -46,7 +46,7 @@ def normalise(batch: pa.RecordBatch, schema: pa.Schema) -> pa.StructArray:
 
 
 def unwritable_values(array: pa.Array) -> BoolArray | None:
-    """The rows that hold, at any depth, a date or timestamp that Hive would not read as it is; None for none.
+    """The rows with a date or timestamp, at any depth, that Hive would not read unchanged; None if there are none.
 
     These are timestamps before 1970 with a fraction of a second, and dates outside the years 1 to 9999.
     """
@@ -57,9 +57,9 @@ def unwritable_values(array: pa.Array) -> BoolArray | None:
 
 
 def why_unreadable(array: pa.Array) -> str | None:
-    """What makes a value of `array`, at any depth, unreadable; None if all can be read.
+    """The reason why a value of `array`, at any depth, is unreadable; None if all can be read.
 
-    That is text that is not UTF-8, a decimal of more digits than its type has, or one of `unwritable_values`.
+    Unreadable are text that is not UTF-8, a decimal with more digits than its type, and `unwritable_values`.
     """
     try:
         array.validate(full=True)
@@ -69,7 +69,7 @@ def why_unreadable(array: pa.Array) -> str | None:
 
 
 def unreadable_row(batch: pa.RecordBatch) -> tuple[int, str] | None:
-    """The first row with a value that cannot be read, and why; None if all can."""
+    """The first row with an unreadable value, and the reason; None if all can be read."""
     found = _unreadable_column(batch)
     if found is None or batch.num_rows <= 1:
         return None if found is None else (0, found)
@@ -124,18 +124,18 @@ def _is_plain(type_: pa.DataType) -> bool:
 
 @lru_cache(maxsize=4096)
 def _holds(type_: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool:
-    """A type of that kind at any depth."""
+    """Whether a type of that kind occurs at any depth."""
     return is_kind(type_) or any(_holds(type_.field(i).type, is_kind) for i in range(type_.num_fields))
 
 
 @lru_cache(maxsize=128)
 def is_safe(schema: pa.Schema) -> bool:
-    """No column can hold a value that must be checked."""
+    """Whether no column can hold a value that must be checked."""
     return not any(_holds(field.type, kind) for field in schema for kind in (pat.is_struct, _is_limited))
 
 
 def _is_limited(type_: pa.DataType) -> bool:
-    """Not every value of the type can be written."""
+    """Whether some values of the type cannot be written."""
     limited: bool = pat.is_timestamp(type_) or pat.is_date32(type_)
     return limited
 
@@ -169,7 +169,7 @@ def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _pushed_down(array: pa.Array) -> pa.Array:
-    """The same values; returns `array` itself where it is safe already."""
+    """The same values. Returns `array` itself if it is safe already."""
     if not _holds(array.type, pat.is_struct):
         return array
     if pat.is_struct(array.type):
@@ -202,20 +202,20 @@ def _pushed_down_map(array: pa.MapArray) -> pa.Array:
 
 
 def _children(array: pa.StructArray) -> list[pa.Array]:
-    """Each with the nulls of the struct."""
+    """The children, each with the nulls of the struct."""
     children: list[pa.Array] = array.flatten()
     return children if array.null_count else [array.field(i) for i in range(array.type.num_fields)]
 
 
 def _offsets(array: pa.ListArray) -> npt.NDArray[np.int32]:
-    """Into `array.flatten()`."""
+    """Indices into `array.flatten()`."""
     offsets = np.zeros(len(array) + 1, np.int32)
     np.cumsum(pc.fill_null(pc.list_value_length(array), 0), out=offsets[1:])
     return offsets
 
 
 def _entries(array: pa.MapArray) -> tuple[npt.NDArray[np.int32], pa.Array, pa.Array]:
-    """Offsets from 0 on, and the keys and items that they count in."""
+    """Offsets that start at 0, and the keys and items that they refer to."""
     offsets = np.asarray(array.offsets)
     start, count = int(offsets[0]), int(offsets[-1] - offsets[0])
     return offsets - offsets[0], array.keys.slice(start, count), array.items.slice(start, count)

@@ -1,7 +1,7 @@
-"""The wire format of Protocol Buffers, as far as ORC's tails use it.
+"""The part of the Protocol Buffers wire format that ORC's tails use.
 
-Reading raises WireError for bytes that are not a message; it always ends, and never allocates by a length that it has
-not checked. See `docs/design.md` for why this is not the `protobuf` library.
+Parsing raises WireError for bytes that are not a message. It always terminates, and never allocates by an unchecked
+length. See `docs/design.md` for why this is not the `protobuf` library.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class WireError(ValueError):
 
 
 class Field(NamedTuple):
-    """One field: `value` is an int for a varint, the payload for any other wire type; `raw` is all of it."""
+    """One field: `value` is an int for a varint, the payload for any other wire type; `raw` is the encoded field."""
 
     number: int
     value: int | bytes
@@ -92,7 +92,7 @@ def read_fields(data: bytes) -> Iterator[Field]:
 
 
 def int_fields(data: bytes) -> dict[int, int]:
-    """The numbers of a message, by field number; of a repeated field the last one."""
+    """The numbers of a message by field number; for a repeated field the last one."""
     return {number: value for number, value, _ in read_fields(data) if isinstance(value, int)}
 
 

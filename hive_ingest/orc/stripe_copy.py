@@ -1,8 +1,7 @@
-"""ORC files of one (write id, bucket property) joined by copying their stripes by bytes.
+"""Joins ORC files of one (write id, bucket property) by copying the bytes of their stripes.
 
-Nothing is decoded: offsets, statistics, Hive's key index and checksums are made for the new file; the stripes are the
-same bytes, and verified.
-Everything that a reader takes from the file as a whole must therefore be equal in all sources.
+Nothing is decoded: offsets, statistics, Hive's key index and checksums are written for the new file; the stripes are
+copied unchanged, and verified. So all properties of a file as a whole must be equal in all sources.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from hive_ingest.storage import FileStore
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A file to copy from; `content` returns verified bytes, where the file has checksums."""
+    """A file to copy from. `content` returns verified bytes if the file has checksums."""
 
     path: str
     content: pa.NativeFile
@@ -63,8 +62,8 @@ def join(
 ) -> AcidFile:
     """Join files that `AcidOrcWriter` wrote, in the order of their row ids, into the new file `target`.
 
-    The sources stay. Raises IncompatibleStripes (what differs, and in which file), CorruptFile, StreamingIOFailure;
-    then there is no target.
+    The sources are kept. Raises IncompatibleStripes (what differs, and in which file), CorruptFile, StreamingIOFailure;
+    then no target exists.
     """
     if not sources:
         raise IncompatibleStripes(f"there is nothing to join into {target!r}: name at least one file")
@@ -102,7 +101,7 @@ def _check_equal(sources: Sequence[_Source]) -> None:
 
 
 def _check_rows(sources: Sequence[_Source], write_id: WriteId, bucket_property: int) -> None:
-    """Every row belongs to this write id and bucket, and row ids go on from file to file."""
+    """Check that every row has this write id and bucket, and that row ids continue from file to file."""
     next_row_id: int | None = None
     for source in sources:
         footer = source.tail.footer
@@ -178,7 +177,7 @@ def _written_tail(
     write_id: WriteId,
     bucket_property: int,
 ) -> bytes:
-    """Writes the stripe statistics, and returns what follows them."""
+    """Write the stripe statistics. Returns the bytes that follow them."""
     first = sources[0].tail
     postscript = first.postscript
     rows = sum(stripe.rows for stripe in stripes)

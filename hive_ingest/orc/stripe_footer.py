@@ -1,7 +1,7 @@
-"""What a stripe says of its own structure, checked before the ORC library uses it.
+"""Checks the footer of a stripe before the ORC library uses it.
 
-The library trusts it: a stream longer than its stripe, or a dictionary larger than its column, makes it read beyond
-its memory or allocate without a limit. Files with checksums do not need this.
+The library trusts it: a stream longer than its stripe, or a dictionary larger than its column, makes it read out of
+bounds or allocate without a limit. Files with checksums do not need this.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KIND, _DICTIONARY_SIZE = 1, 2
 
 
 def check_stripe_footer(source: pa.NativeFile, tail: OrcTail, number: int, path: str) -> None:
-    """Raises CorruptFile for a stripe that cannot be as it says, StreamingIOFailure."""
+    """Raises CorruptFile for an impossible stripe footer, StreamingIOFailure."""
     if tail.footer.has_encryption:  # columns are missing from the plain part; pyarrow refuses it later
         return
     stripe = tail.footer.stripes[number]
@@ -54,7 +54,7 @@ def _check(message: bytes, stripe: Stripe, types: tuple[ColumnType, ...]) -> Non
     if sum(stream.get(_LENGTH, 0) for stream in streams) != stripe.index_length + stripe.data_length:
         raise WireError("its streams are not as long as the stripe")
     if len(encodings) != len(types):
-        raise WireError(f"it has encodings of {len(encodings)} columns, and {len(types)} columns")
+        raise WireError(f"it has encodings for {len(encodings)} columns, but {len(types)} columns")
     repeated = _repeated_columns(types)
     for number, (encoding, type_) in enumerate(zip(encodings, types, strict=True)):
         kind, dictionary_size = encoding
@@ -73,7 +73,7 @@ def _encoding(message: bytes) -> tuple[int, int]:
 
 @lru_cache(maxsize=64)
 def _repeated_columns(types: tuple[ColumnType, ...]) -> frozenset[int]:
-    """Those that may have several values in a row."""
+    """Columns that may have several values in a row."""
     found: set[int] = set()
     for number, type_ in enumerate(types):
         if number in found or type_.kind in (OrcKind.LIST, OrcKind.MAP):

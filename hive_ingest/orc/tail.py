@@ -37,7 +37,7 @@ _FIRST_READ_BYTES = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PostScript:
-    """Lengths are bytes in the file, before decompression. `rest` is the message without those two lengths."""
+    """The postscript. Lengths are compressed sizes in bytes. `rest` is the message without those two lengths."""
 
     rest: bytes
     size: int
@@ -56,7 +56,7 @@ class PostScript:
 
 @dataclass(frozen=True, slots=True)
 class Stripe:
-    """Where one stripe lies. Lengths and offset are bytes; `extra` are further fields, as they are (encryption)."""
+    """The position of one stripe. Lengths and offset are bytes; `extra` are other fields, encoded (encryption)."""
 
     offset: int
     index_length: int
@@ -92,7 +92,7 @@ class Footer:
 
 @dataclass(frozen=True, slots=True)
 class OrcTail:
-    """`encoded` are the bytes from the start of the footer to the end of the file, `checksums` those of the rest."""
+    """A file's tail. `encoded` are its bytes from the footer to the end, `checksums` those of the content."""
 
     postscript: PostScript
     footer: Footer
@@ -101,7 +101,7 @@ class OrcTail:
 
 
 def parse_postscript(ending: bytes, file_size: int, path: str) -> PostScript:
-    """From the last bytes of a file (at least 256, or all of it). Raises CorruptFile."""
+    """Parse from the last bytes of a file (at least 256, or all of it). Raises CorruptFile."""
     try:
         return _postscript(ending, file_size)
     except WireError as error:
@@ -109,7 +109,7 @@ def parse_postscript(ending: bytes, file_size: int, path: str) -> PostScript:
 
 
 def parse_footer(ending: bytes, postscript: PostScript, file_size: int, path: str) -> Footer:
-    """From the last bytes of a file, at least `tail_length` of them. Raises CorruptFile."""
+    """Parse from the last bytes of a file, at least `tail_length` of them. Raises CorruptFile."""
     try:
         footer = _footer(_footer_message(ending, postscript))
         _check_stripes(footer, file_size - postscript.tail_length - postscript.metadata_length)
@@ -119,7 +119,7 @@ def parse_footer(ending: bytes, postscript: PostScript, file_size: int, path: st
 
 
 def parse_stripe_rows(ending: bytes, postscript: PostScript, path: str) -> tuple[int, ...]:
-    """Only the rows of each stripe, of a footer whose fields are in order of their numbers (as writers have them)."""
+    """Parse only the rows of each stripe, from a footer whose fields are in the order of their numbers."""
     found = []
     try:
         for field in read_fields(_footer_message(ending, postscript)):
@@ -133,7 +133,7 @@ def parse_stripe_rows(ending: bytes, postscript: PostScript, path: str) -> tuple
 
 
 def read_tail(source: pa.NativeFile, path: str) -> OrcTail:
-    """The tail of an open file, verified where the file has checksums; `path` is for messages.
+    """Read the tail of an open file, verified if the file has checksums. `path` is for messages.
 
     Raises CorruptFile, StreamingIOFailure.
     """
@@ -161,7 +161,7 @@ def _content_checksums(footer: Footer, content_bytes: int, path: str) -> Content
 
 
 def read_stripe_statistics(source: pa.NativeFile, tail: OrcTail, path: str) -> bytes:
-    """The `Metadata` message: statistics of each column for each stripe; b"" where the writer left them out."""
+    """The `Metadata` message: statistics of each column for each stripe; b"" if the file has none."""
     postscript = tail.postscript
     with io_errors("read", path):
         source.seek(source.size() - postscript.tail_length - postscript.metadata_length)
@@ -183,28 +183,28 @@ def completed_tail(
 ) -> bytes:
     """A tail with more user metadata, with checksums, and with a calendar.
 
-    pyarrow's writer leaves the calendar out, though its dates and timestamps count in the proleptic Gregorian one.
+    pyarrow's writer omits the calendar, although its dates and timestamps use the proleptic Gregorian one.
     Without it Hive 4 takes them for Julian before 1582-10-15 and shows another day (ORC-27).
 
     Args:
-        footer: As it stands in the file.
-        postscript: The one that belongs to it; its lengths are replaced.
-        metadata_length: Of the stripe statistics before the footer.
-        checksums: Of all that stands before the footer.
+        footer: The encoded footer.
+        postscript: The postscript of the footer. Its lengths are replaced.
+        metadata_length: The length of the stripe statistics before the footer.
+        checksums: The checksums of all bytes before the footer.
         items: The user metadata to add.
         calendar: ORC's `CalendarKind`.
     """
     added = _encode_items({**items, CONTENT_CHECKSUMS: checksums.encode()})
     added += b"" if calendar is None else int_field(11, calendar)
     last = tail_checksum_item(0)
-    # The last item is a chunk of its own: no chunk header may divide it.
+    # The last item is a separate chunk: no chunk header may split it.
     footer += b"".join(store(part, postscript.codec, postscript.block_size) for part in (added, last))
     ending = with_lengths(postscript, len(footer), metadata_length)
     return sealed_tail(footer[:-CHECKSUM_BYTES], ending)
 
 
 def encode_footer(footer: Footer) -> bytes:
-    """The message, before compression; everything that `Footer` holds except encryption."""
+    """Encode the message, uncompressed, without encryption."""
     optional = {9: footer.writer, 11: footer.calendar}
     return b"".join(
         [
@@ -223,7 +223,7 @@ def encode_footer(footer: Footer) -> bytes:
 
 
 def with_lengths(postscript: PostScript, footer_length: int, metadata_length: int) -> bytes:
-    """The postscript with other lengths, and the last byte of the file."""
+    """The postscript with new lengths, and the last byte of the file."""
     # The lengths come first: Hive looks for the magic bytes at the very end.
     message = int_field(1, footer_length) + int_field(5, metadata_length) + postscript.rest
     return message + bytes([len(message)])
@@ -269,7 +269,7 @@ def _postscript(ending: bytes, file_size: int) -> PostScript:
         if field.number not in (1, 5):
             rest += field.raw
     if magic != MAGIC:
-        raise WireError("it does not end like one")
+        raise WireError("it does not end with a postscript")
     found = PostScript(
         rest,
         size=length,

@@ -26,8 +26,8 @@ from hive_ingest.acid import (
 from hive_ingest.errors import PathNotFound, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.model import WriteId
 from hive_ingest.orc import FileToRead
-from hive_ingest.storage import FileEntry, FileStore
-from hive_ingest.transactions import missing_folder
+from hive_ingest.storage import FileEntry, Location
+from hive_ingest.transactions import list_registered
 
 _LENGTH_BYTES = 8
 
@@ -36,65 +36,57 @@ _LENGTH_BYTES = 8
 class FolderToRead:
     """The folders of a snapshot; the files in each are listed when they are asked for."""
 
-    store: FileStore
-    location: str
+    location: Location
     directory: AcidDirectory
     valid_write_ids: ValidWriteIdList
 
     @classmethod
-    def of(
-        cls, store: FileStore, location: str, valid_write_ids: ValidWriteIdList, valid_txns: ValidTxnList
-    ) -> FolderToRead:
+    def of(cls, location: Location, valid_write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> FolderToRead:
         """Raises what `acid_directory` does, and UnsupportedFeature for files without the ACID columns."""
-        directory = acid_directory(_registered_listing(store, location), valid_write_ids, valid_txns)
-        _check_originals(store, location, directory)
-        return cls(store, location, directory, valid_write_ids)
+        directory = acid_directory(_listing(location), valid_write_ids, valid_txns)
+        _check_originals(location, directory)
+        return cls(location, directory, valid_write_ids)
 
     def data_files(self, *, newest_first: bool = False) -> Iterator[FileToRead]:
         """The base's buckets, then each delta's; or the other way round. Raises CorruptFile for a foreign name."""
         base = [self.directory.base] if self.directory.base else []
         folders: list[BaseName | DeltaName] = [*base, *self.directory.deltas]
         for name in reversed(folders) if newest_first else folders:
-            yield from _bucket_files(self.store, self.location, name, self.valid_write_ids)
+            yield from _bucket_files(self.location, name, self.valid_write_ids)
 
     def delete_event_files(self) -> Iterator[FileToRead]:
         for name in self.directory.delete_deltas:
-            yield from _bucket_files(self.store, self.location, name, self.valid_write_ids)
+            yield from _bucket_files(self.location, name, self.valid_write_ids)
 
 
-def _registered_listing(store: FileStore, location: str) -> list[ListedEntry]:
-    try:
-        return _listing(store, location)
-    except PathNotFound as error:
-        raise missing_folder(location) from error
-
-
-def _listing(store: FileStore, location: str) -> list[ListedEntry]:
+def _listing(location: Location) -> list[ListedEntry]:
     return [
-        ListedEntry(entry.name, entry.is_folder, entry.size_bytes, _children(store, entry))
-        for entry in store.list(location)
+        ListedEntry(entry.name, entry.is_folder, entry.size_bytes, _children(location, entry))
+        for entry in list_registered(location)
     ]
 
 
-def _children(store: FileStore, entry: FileEntry) -> tuple[str, ...]:
+def _children(location: Location, entry: FileEntry) -> tuple[str, ...]:
     """Only a base without a `_v` suffix must be listed: it is a compactor's or an overwrite's."""
     if not entry.is_folder or not entry.name.startswith(BaseName.PREFIX):
         return ()
     name = parse_folder_name(entry.name)
-    return () if name is None or name.visibility_txn_id else tuple(_files_in(store, entry.path))
+    return () if name is None or name.visibility_txn_id else tuple(_files_in(location / entry.name))
 
 
-def _check_originals(store: FileStore, location: str, directory: AcidDirectory) -> None:
-    found = [f"{location}/{name}" for name in directory.original_files]
+def _check_originals(location: Location, directory: AcidDirectory) -> None:
+    found = [(location / name).path for name in directory.original_files]
     for folder in directory.original_folders:
-        below = store.list(f"{location}/{folder}", recursive=True)
-        found += [entry.path for entry in below if not entry.is_folder and not _is_below_hidden(entry.path, location)]
+        below = (location / folder).list(recursive=True)
+        found += [
+            entry.path for entry in below if not entry.is_folder and not _is_below_hidden(entry.path, location.path)
+        ]
     if found:
         raise _is_original(found[0])
 
 
-def _is_below_hidden(path: str, location: str) -> bool:
-    return any(is_hidden(name) for name in path.removeprefix(location).strip("/").split("/"))
+def _is_below_hidden(path: str, folder: str) -> bool:
+    return any(is_hidden(name) for name in path.removeprefix(folder).strip("/").split("/"))
 
 
 def _is_original(path: str) -> UnsupportedFeature:
@@ -105,10 +97,11 @@ def _is_original(path: str) -> UnsupportedFeature:
 
 
 def _bucket_files(
-    store: FileStore, location: str, name: BaseName | DeltaName, valid_write_ids: ValidWriteIdList
+    location: Location, name: BaseName | DeltaName, valid_write_ids: ValidWriteIdList
 ) -> list[FileToRead]:
-    entries = _files_in(store, f"{location}/{name}")
-    check = not _is_all_valid(name, valid_write_ids)
+    folder = location / str(name)
+    entries = _files_in(folder)
+    check, write_ids = not _is_all_valid(name, valid_write_ids), _write_ids(name)
     found: list[FileToRead] = []
     for entry in entries.values():
         file = parse_file_name(entry.name)
@@ -116,19 +109,19 @@ def _bucket_files(
             raise _is_original(entry.path)
         if isinstance(file, BucketFileName):
             side_file = entries.get(str(FlushLengthName(file))) if _may_be_open(name) else None
-            length = _committed_length(store, entry, side_file)
+            length = _committed_length(folder, entry, side_file)
             # Nothing has been flushed yet: a batch of Hive's streaming begins with an empty file.
             if length != 0 and not (entry.size_bytes == 0 and _may_be_open(name)):
-                found.append(FileToRead(entry.path, length, check, entry.size_bytes))
+                found.append(FileToRead(entry.path, length, check, entry.size_bytes, write_ids))
     return found
 
 
-def _files_in(store: FileStore, path: str) -> dict[str, FileEntry]:
+def _files_in(folder: Location) -> dict[str, FileEntry]:
     try:
-        listed = store.list(path)
+        listed = folder.list()
     except PathNotFound as error:
         raise PathNotFound(
-            f"{path!r} was there and is gone: somebody removed it under the reader. Read again"
+            f"{str(folder)!r} was there and is gone: somebody removed it under the reader. Read again"
         ) from error
     return {entry.name: entry for entry in listed if not entry.is_folder}
 
@@ -141,6 +134,13 @@ def _is_all_valid(name: BaseName | DeltaName, valid_write_ids: ValidWriteIdList)
     return valid_write_ids.is_range_valid(name.min_write_id, name.max_write_id) is RangeResponse.ALL
 
 
+def _write_ids(name: BaseName | DeltaName) -> tuple[int, int] | None:
+    """The lowest and highest that its rows may have. Rows from before the table was transactional have 0."""
+    if isinstance(name, BaseName):
+        return None if name.write_id == BEFORE_ALL_WRITE_IDS else (0, name.write_id)
+    return name.min_write_id, name.max_write_id
+
+
 def _may_be_open(name: BaseName | DeltaName) -> bool:
     """Only a batch of several write ids that no compaction has made is written while it is read."""
     if isinstance(name, BaseName | DeleteDeltaName):
@@ -148,11 +148,11 @@ def _may_be_open(name: BaseName | DeltaName) -> bool:
     return name.min_write_id != name.max_write_id and name.visibility_txn_id is None
 
 
-def _committed_length(store: FileStore, entry: FileEntry, side_file: FileEntry | None) -> int | None:
+def _committed_length(folder: Location, entry: FileEntry, side_file: FileEntry | None) -> int | None:
     """The last length in the side file: what follows it is not committed (Hive: `OrcAcidUtils`)."""
     if side_file is None:
         return None
-    with store.open_input(side_file.path) as source:
+    with (folder / side_file.name).open_input() as source:
         lengths = source.read()
     whole = len(lengths) // _LENGTH_BYTES * _LENGTH_BYTES
     if whole == 0:

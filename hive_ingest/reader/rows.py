@@ -32,7 +32,7 @@ from hive_ingest.reader.folder import FolderToRead
 from hive_ingest.reader.partitions import PartitionToRead
 from hive_ingest.reader.predicate import Predicate
 from hive_ingest.schema import arrow_schema
-from hive_ingest.storage import FileStore, open_store
+from hive_ingest.storage import FileStore, Location
 
 ROW_ID_COLUMN = "row__id"
 #: ROW__ID as Hive shows it: write id, bucket property, row id.
@@ -79,9 +79,8 @@ def read_partition(
     With `newest_first` files and their stripes come in reverse order, and a folder is not listed before it is reached:
     for callers that stop at the latest rows.
     """
-    store, location = open_store(partition.location)
-    folder = FolderToRead.of(store, location, snapshot.valid_write_ids, snapshot.valid_txns)
-    reading = _PartitionReading(store, partition, projection, snapshot.valid_write_ids, folder.delete_event_files())
+    folder = _folder_of(partition, snapshot)
+    reading = _PartitionReading(partition, projection, snapshot.valid_write_ids, folder.delete_event_files())
     files = folder.data_files(newest_first=newest_first)
     for file in files if newest_first else list(files):
         yield from reading.batches(file, newest_first=newest_first)
@@ -99,33 +98,34 @@ class PartitionFiles:
 
 def list_files(partition: PartitionToRead, snapshot: Snapshot) -> PartitionFiles:
     """All files of a partition. Raises what `FolderToRead.of` and `data_files` do."""
-    store, location = open_store(partition.location)
-    folder = FolderToRead.of(store, location, snapshot.valid_write_ids, snapshot.valid_txns)
+    folder = _folder_of(partition, snapshot)
     return PartitionFiles(partition, tuple(folder.data_files()), tuple(folder.delete_event_files()))
 
 
 def read_files(files: PartitionFiles, projection: Projection, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
     """As `read_partition`, of files that were listed before; later ones are not read."""
-    store, _ = open_store(files.partition.location)
-    reading = _PartitionReading(store, files.partition, projection, snapshot.valid_write_ids, files.delete_events)
+    reading = _PartitionReading(files.partition, projection, snapshot.valid_write_ids, files.delete_events)
     for file in files.data:
         yield from reading.batches(file)
+
+
+def _folder_of(partition: PartitionToRead, snapshot: Snapshot) -> FolderToRead:
+    return FolderToRead.of(Location.of(partition.location), snapshot.valid_write_ids, snapshot.valid_txns)
 
 
 class _PartitionReading:
     def __init__(
         self,
-        store: FileStore,
         partition: PartitionToRead,
         projection: Projection,
         valid_write_ids: ValidWriteIdList,
         delete_event_files: Iterable[FileToRead],
     ) -> None:
-        self._store = store
+        self._store = Location.of(partition.location).store
         self._partition = partition
         self._projection = projection
         self._write_ids = valid_write_ids
-        self._deletes = _load_delete_events(store, delete_event_files, valid_write_ids)
+        self._deletes = _load_delete_events(self._store, delete_event_files, valid_write_ids)
 
     def batches(self, file: FileToRead, *, newest_first: bool = False) -> Iterator[pa.RecordBatch]:
         with AcidFileReader(self._store, file, verify_checksums=self._projection.verify_checksums) as reader:

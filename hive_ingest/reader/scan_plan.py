@@ -18,7 +18,7 @@ from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table, TableName
 from hive_ingest.reader.rows import PartitionFiles, Projection, Snapshot, list_files, read_files
 from hive_ingest.reader.scan import DEFAULT_AGENT_INFO, DEFAULT_LOCK_WAIT_SECONDS, what_to_read
-from hive_ingest.storage import open_store
+from hive_ingest.storage import Location
 from hive_ingest.transactions import ReadTransaction
 
 DEFAULT_SPLIT_BYTES = 32 << 20
@@ -68,7 +68,7 @@ def plan_scan(
         snapshot = Snapshot(transaction.valid_write_ids, transaction.valid_txns)
         listed = [list_files(partition, snapshot) for partition in partitions]
     except BaseException as error:
-        transaction.abort(error)
+        transaction.fail(error)
         raise
     transaction.commit()
     return [Split(projection, snapshot, files) for files in _packed(listed, split_bytes)]
@@ -96,7 +96,7 @@ def _part(files: PartitionFiles, start: int, end: int) -> list[PartitionFiles]:
 
 def _explain_lost_files(files: PartitionFiles, table: Table, error: StreamingIOFailure) -> None:
     """Raises a clearer StreamingIOFailure, if a file of the plan is not there."""
-    store, _ = open_store(files.partition.location)
+    store = Location.of(files.partition.location).store
     lost = next((file.path for file in (*files.data, *files.delete_events) if not store.exists(file.path)), None)
     if lost is not None:
         raise StreamingIOFailure(

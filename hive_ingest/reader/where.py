@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal, InvalidOperation
-from operator import and_, eq, ge, gt, le, lt, ne, or_
+from operator import and_, or_
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.filter_syntax import (
+    COMPARISONS,
     And,
     Between,
     ColumnName,
@@ -33,15 +34,6 @@ from hive_ingest.filter_syntax import (
 from hive_ingest.model import Column
 from hive_ingest.schema import HiveType, parse_type
 
-_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": eq,
-    "!=": ne,
-    "<>": ne,
-    "<": lt,
-    "<=": le,
-    ">": gt,
-    ">=": ge,
-}
 _TEXTS = ("string", "char", "varchar", "binary")
 #: Kinds of literals that each other type takes; texts are tried for all of them.
 _LITERALS = {
@@ -82,7 +74,7 @@ class _Compiler:
             case Not(inner):
                 return ~self.expression(inner)
             case Comparison(column, sign, value):
-                return _OPERATORS[sign](_field(column), _scalar(value, column, self._type(column)))
+                return COMPARISONS[sign](_field(column), _scalar(value, column, self._type(column)))
             case Between():
                 return self._between(condition)
             case In(column, values):
@@ -126,7 +118,8 @@ class _Compiler:
         type_, field = self._type(condition.column), _field(condition.column)
         if type_.kind not in ("string", "char", "varchar"):
             raise FilterSyntaxError(
-                f"{condition.column} is {type_}: only texts can be like a pattern", condition.column.position
+                f"{condition.column} is {type_}: only string columns can be compared by 'like'",
+                condition.column.position,
             )
         if type_.kind == "char":
             field = pc.utf8_rtrim(field, characters=" ")
@@ -152,7 +145,9 @@ def _joined(operator: Callable[[Any, Any], Any], parts: Sequence[pc.Expression])
 def _scalar(literal: Literal, column: ColumnName, type_: HiveType) -> pa.Scalar:
     """The literal as a value of the column's type. Raises FilterSyntaxError."""
     if type_.children:
-        raise FilterSyntaxError(f"{column} is {type_}: only 'is null' can be asked of it", column.position)
+        raise FilterSyntaxError(
+            f"{column} is {type_}: it can only be tested by 'is null' or 'is not null'", column.position
+        )
     text = literal.value
     if type_.kind in _TEXTS and literal.kind != "text":
         raise FilterSyntaxError(f"{column} is {type_}: put the value in quotes", literal.position)

@@ -16,6 +16,7 @@ from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
 from hive_ingest.record_writer.json_records import UnknownFields
 from hive_ingest.record_writer.options import check_choice, check_positive
 from hive_ingest.record_writer.record_by_record import to_batch
+from hive_ingest.record_writer.static_keys import StaticKeys
 from hive_ingest.record_writer.typed_columns import TypedColumn, not_bound, typed_columns
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 
@@ -108,7 +109,8 @@ class ArrowWriter:
         Raises:
             StreamingConnectionError: The names of two columns differ only in case.
         """
-        self._columns = typed_columns(schema.all_columns)
+        self._static = StaticKeys(schema)
+        self._columns = [*typed_columns(schema.all_columns), *self._static.columns]
         self._arrow_schema = schema.arrow
         self._plan = None
 
@@ -149,7 +151,7 @@ class ArrowWriter:
         if plan.places is not None:
             batch = batch.select(plan.places)
         most = self._block_bytes * 3 // 2
-        # All of what the batch is a slice of is an upper bound, and much cheaper to get.
+        # The size of the batch that it is a slice of is an upper bound, and much cheaper to compute.
         nbytes = batch.get_total_buffer_size()
         if nbytes >= most:
             nbytes = batch.nbytes
@@ -161,7 +163,7 @@ class ArrowWriter:
         rows = max(1, batch.num_rows * self._block_bytes // nbytes)
         for start in range(0, batch.num_rows, rows):
             self._append(batch.slice(start, rows), plan)
-            # What a slice of views refers to is more than what it holds: then several pieces make a block.
+            # A slice of views refers to more than it holds, so several pieces make a block.
             if self._kept_bytes >= self._block_bytes // 2:
                 yield from self.drain()
 
@@ -204,7 +206,7 @@ class ArrowWriter:
         return ArrowPlan(None if is_all else places, copy_of(kept), fields, frozenset(unknown))
 
     def _column_missing(self, path: str) -> None:
-        if self._missing_columns == "fail":
+        if self._missing_columns == "fail" and path not in self._static.names:
             raise BadValue(f"{path!r} is missing: add it, or set missing_columns='null'")
 
     def _check_unknown(self, unknown: set[str]) -> None:
@@ -247,9 +249,11 @@ class ArrowWriter:
             ) from error
 
     def _cast(self, batch: pa.RecordBatch, plan: ArrowPlan, first_record: int) -> Iterable[pa.RecordBatch]:
-        """Cast a batch; without its bad rows, which are found by halving, in several pieces."""
+        """Cast a batch. Bad rows are found by halving and left out, which gives several pieces."""
         try:
             arrays = cast_fields(plan.fields, batch.columns, batch.num_rows)
+            width = len(self._arrow_schema)
+            self._static.check(arrays[width:])
         except BadValue as bad:
             if batch.num_rows == 1:
                 self._bad_records.handle(bad, first_record, None)
@@ -257,11 +261,11 @@ class ArrowWriter:
             half = batch.num_rows // 2
             pieces = list(self._cast(batch.slice(0, half), plan, first_record))
             return [*pieces, *self._cast(batch.slice(half), plan, first_record + half)]
-        return [pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)]
+        return [pa.RecordBatch.from_arrays(arrays[:width], schema=self._arrow_schema)]
 
 
 def _batches(records: Any) -> Iterator[pa.RecordBatch]:
-    """The batches of Arrow data of any kind, lazily."""
+    """Iterate lazily over the batches of any kind of Arrow data."""
     if isinstance(records, pa.RecordBatch):
         yield records
     elif isinstance(records, pa.Table):
@@ -277,6 +281,6 @@ def _batches(records: Any) -> Iterator[pa.RecordBatch]:
             yield from _batches(item)
     else:
         raise SerializationError(
-            f"ArrowWriter cannot take a {type(records).__name__}: write a RecordBatch, a Table, anything with the "
+            f"ArrowWriter does not accept a {type(records).__name__}: write a RecordBatch, a Table, anything with the "
             "Arrow interface, or an iterable of those"
         )

@@ -3,7 +3,7 @@
 from hive_ingest.storage.arrow_store import ArrowStore
 from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, OutputFile, io_errors, io_failure
 from hive_ingest.storage.local_store import LocalStore
-from hive_ingest.storage.location import Location, copy_file, open_store
+from hive_ingest.storage.location import Location, copy_file
 
 __all__ = [
     "ArrowStore",
@@ -16,5 +16,4 @@ __all__ = [
     "copy_file",
     "io_errors",
     "io_failure",
-    "open_store",
 ]

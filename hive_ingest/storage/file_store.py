@@ -1,6 +1,6 @@
 """What other packages may ask of a file system, and how its errors are reported.
 
-A path is what `open_store` returned, and anything below it joined by `/`. It is never percent-decoded:
+A path is that of a `Location`, or anything below it joined by `/`. It is never percent-decoded:
 Hive escapes partition values into folder names (`time=10%3A30`), and locations hold those names as they are.
 """
 

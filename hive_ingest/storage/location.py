@@ -145,7 +145,7 @@ class Location:
         """Give this file its new name in one step.
 
         Raises:
-            PathExists: `target` is there already; it stays as it is.
+            PathExists: `target` already exists; it was not changed.
             UnsupportedFeature: They lie on different file systems.
         """
         if self.store is not target.store:
@@ -168,12 +168,6 @@ def _read(file: pa.NativeFile, source: Location) -> pa.Buffer | None:
     with io_errors("read", source.path):
         block = file.read_buffer(_COPY_BYTES)
     return block if len(block) else None
-
-
-def open_store(location: str) -> tuple[FileStore, str]:
-    """The store of a location and the path in it; see `Location.of`."""
-    found = Location.of(location)
-    return found.store, found.path
 
 
 def _not_local(uri: str) -> ConfigurationError:

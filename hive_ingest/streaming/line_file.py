@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from hive_ingest.errors import SinkConflict, StreamingIOFailure
-from hive_ingest.storage import io_errors, open_store
+from hive_ingest.storage import Location, io_errors
 
 _NEWLINE = 0x0A
 #: Bytes at the start of a file, and before an offset, that make up its fingerprint.
@@ -69,8 +69,8 @@ class LineFile:
     def __init__(self, location: str, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self.location = location
         self._max_line_bytes = max_line_bytes
-        self._store, self._path = open_store(location)
-        self.name = self._path.rpartition("/")[2]
+        self._file = Location.of(location)
+        self.name = self._file.name
         with self._open() as file:
             self.size_bytes: int = file.size()
 
@@ -139,7 +139,7 @@ class LineFile:
 
     @contextmanager
     def _open(self) -> Iterator[pa.NativeFile]:
-        with io_errors("read", self.location), self._store.open_input(self._path) as file:
+        with io_errors("read", self.location), self._file.open_input() as file:
             yield file
 
 

@@ -1,4 +1,4 @@
-"""What every transaction needs, whoever runs it: identity, locks, heartbeat, staging, publish and commit."""
+"""Parts that every transaction needs: owner identity, locks, heartbeats, staging, publish and commit."""
 
 from hive_ingest.transactions.committer import Committer, log_failure
 from hive_ingest.transactions.heartbeat import Heartbeater
@@ -8,7 +8,7 @@ from hive_ingest.transactions.opener import LockedTransaction, TransactionOpener
 from hive_ingest.transactions.owner import Owner
 from hive_ingest.transactions.read_transaction import ReadTransaction
 from hive_ingest.transactions.reaper import Guard
-from hive_ingest.transactions.registered_folders import missing_folder
+from hive_ingest.transactions.registered_folders import list_registered
 from hive_ingest.transactions.repair import check_write_ids, refuse_unknown_write_ids, repair_write_ids
 from hive_ingest.transactions.staging import (
     STAGING_FOLDER,
@@ -34,10 +34,10 @@ __all__ = [
     "TransactionOpener",
     "check_write_ids",
     "describe_locks",
+    "list_registered",
     "list_staging",
     "lock_timeout",
     "log_failure",
-    "missing_folder",
     "new_staging",
     "newest_overwrite",
     "refuse_unknown_write_ids",

@@ -1,15 +1,15 @@
-"""The last step of a transaction, in this order and no other.
+"""Commits a transaction, with these steps in this order.
 
 1. create the partitions that are new;
-2. `add_dynamic_partitions` with every partition written: from here on an abort is remembered;
-3. a heartbeat that answers "open";
-4. publish: every file gets its visible name; event listeners are notified, where the server has any;
+2. `add_dynamic_partitions` with every partition written: from here on the metastore remembers an abort;
+3. send a heartbeat that confirms the transaction as open;
+4. publish: rename every file to its visible name, and notify event listeners if the server has any;
 5. `commit_txn`.
 
 Hive hides the files of an aborted transaction only as long as it remembers it, and it forgets one that never
-registered a component; so nothing gets a visible name before (2).
+registered a component. So nothing gets a visible name before (2).
 
-(1) and (2) are an INSERT's own. A transaction that knows its partitions beforehand, such as a compaction's, starts
+Only an INSERT needs (1) and (2). A transaction that knows its partitions beforehand, such as a compaction's, starts
 with `TableWrite.partition_locations` filled in.
 """
 
@@ -60,8 +60,8 @@ class Committer:
         self._writes = writes
         self._retry_seconds = retry_seconds
         self._publisher = Publisher(txn_id, writes, fsync=fsync)
-        #: From here on the outcome may be a commit, whatever error is seen.
-        self.is_asked = False
+        #: Whether the commit was requested: from then on it may have happened, whatever error is raised.
+        self.was_requested = False
 
     def commit_insert(
         self,
@@ -70,16 +70,17 @@ class Committer:
         key_value: CommitKeyValue | None = None,
         was_committed: Callable[[], bool] | None = None,
     ) -> None:
-        """All five steps.
+        """Run all five steps.
 
         Args:
             extra_partitions: Names of partitions of the first table to create, without rows.
             key_value: A table parameter that changes with the commit (HIVE-20538).
-            was_committed: Decides, at a fresh snapshot, when the answer is lost and the metastore has forgotten.
+            was_committed: Decides at a new snapshot if the response was lost and the metastore has forgotten the
+                transaction.
 
         Raises:
             TxnAborted: Nothing of the transaction is visible.
-            CommitOutcomeUnknown: The answer was lost and cannot be learned.
+            CommitOutcomeUnknown: The response was lost and the outcome cannot be determined.
             PartitionCreationFailed, StreamingIOFailure: Nothing was committed.
         """
         for i, write in enumerate(self._writes):
@@ -89,29 +90,29 @@ class Committer:
     def commit(
         self, *, key_value: CommitKeyValue | None = None, was_committed: Callable[[], bool] | None = None
     ) -> None:
-        """Steps 3 to 5, of writes whose partitions are registered."""
+        """Run steps 3 to 5 for writes whose partitions are registered."""
         self._publisher.bring_to_file_systems(self._client)
-        self._beat()
+        self._send_heartbeat()
         try:
             self._publisher.publish(self._refuse_if_late)
         except StreamingIOFailure:
-            self._refuse_if_late()  # then a cleaner has taken our folders, and that is the reason
+            self._refuse_if_late()  # an abort is the real reason: a cleaner then removes our folders
             raise
-        # As late as can be: the TRUNCATE of Hive 4 does not wait for the lock of an appender.
+        # As late as possible: TRUNCATE in Hive 4 does not wait for the lock of an appender.
         for write in self._writes:
             self._refuse_if_overtaken(write)
         add_write_notifications(self._client, self._txn_id, self._writes)
         self._commit_txn(key_value, was_committed)
 
     def withdraw(self) -> None:
-        """Remove what got a visible name; nothing once a commit was asked for, because it may have happened."""
-        if not self.is_asked:
+        """Remove the published files, unless a commit was requested: then it may have happened."""
+        if not self.was_requested:
             self._publisher.withdraw()
 
     # -- (3) ---------------------------------------------------------------------------------------
 
-    def _beat(self) -> None:
-        """Repeated for as long as publishing may begin: an outage that ends before costs nothing."""
+    def _send_heartbeat(self) -> None:
+        """Send a heartbeat, retried for as long as publishing may still begin: a shorter outage costs nothing."""
         retry = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(MetastoreUnavailable),
             wait=tenacity.wait_random_exponential(multiplier=0.1, max=1),
@@ -119,26 +120,26 @@ class Committer:
             before_sleep=tenacity.before_sleep_log(_log, logging.WARNING),
             reraise=True,
         )
-        retry(self._beat_once)
+        retry(self._send_heartbeat_once)
         reach("after_commit_heartbeat")
 
-    def _beat_once(self) -> None:
+    def _send_heartbeat_once(self) -> None:
         sent_at = now()
         self._client.heartbeat(txn_id=self._txn_id)
-        self._heartbeater.beaten(self._txn_id, sent_at)
+        self._heartbeater.record_heartbeat(self._txn_id, sent_at)
 
     def _age_seconds(self) -> float:
         return self._heartbeater.age_seconds(self._txn_id)
 
     @property
     def _max_age_seconds(self) -> float:
-        """The age of the last answered heartbeat at which nothing may be published any more."""
+        """The age of the last answered heartbeat from which on nothing may be published."""
         return self._heartbeater.timeout_seconds / 2
 
     # -- (4) ---------------------------------------------------------------------------------------
 
     def _refuse_if_late(self) -> None:
-        """A transaction that may have timed out must not make anything visible any more."""
+        """Refuse to publish for a transaction that may have timed out."""
         self._heartbeater.raise_if_lost(self._txn_id)
         age = self._age_seconds()
         if age > self._max_age_seconds:
@@ -162,11 +163,11 @@ class Committer:
     # -- (5) ---------------------------------------------------------------------------------------
 
     def _commit_txn(self, key_value: CommitKeyValue | None, was_committed: Callable[[], bool] | None) -> None:
-        self.is_asked = True
+        self.was_requested = True
         try:
             self._client.commit_txn(self._txn_id, key_value=key_value)
         except (TxnAborted, NoSuchTxn) as error:
-            self.is_asked = False  # the first answer is the metastore's word that nothing was committed
+            self.was_requested = False  # a definite answer to the first request: nothing was committed
             self.withdraw()
             raise TxnAborted(f"transaction {self._txn_id} was not committed: {error}") from error
         except MetastoreUnavailable as error:
@@ -176,15 +177,15 @@ class Committer:
     def _resolve(
         self, key_value: CommitKeyValue | None, was_committed: Callable[[], bool] | None, lost: MetastoreUnavailable
     ) -> None:
-        """The answer was lost: ask again; when the metastore has forgotten, the sink's progress decides."""
+        """Request the commit again after a lost response. The sink's progress decides if it is forgotten."""
         try:
-            self._ask_again(key_value)
+            self._request_again(key_value)
         except TxnAborted:
             raise
         except (NoSuchTxn, MetastoreUnavailable) as error:
             self._decide_by_progress(was_committed if isinstance(error, NoSuchTxn) else None, lost)
 
-    def _ask_again(self, key_value: CommitKeyValue | None) -> None:
+    def _request_again(self, key_value: CommitKeyValue | None) -> None:
         retry = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(MetastoreUnavailable),
             wait=tenacity.wait_random_exponential(multiplier=0.1, max=5),
@@ -197,15 +198,17 @@ class Committer:
         committed = None
         try:
             committed = was_committed() if was_committed is not None else None
-        except StreamingError as error:  # the progress table cannot be read: its disk is away, or it is damaged
-            _log.warning("the progress that would decide cannot be read: %s", error)
+        except (
+            StreamingError
+        ) as error:  # the progress table cannot be read: its disk is not available, or it is damaged
+            _log.warning("the sink's progress, which shows whether it was committed, cannot be read: %s", error)
         if committed:
             return
         if committed is False:
-            raise TxnAborted(f"transaction {self._txn_id} was not committed: its progress is not there") from lost
+            raise TxnAborted(f"transaction {self._txn_id} was not committed: its progress was not written") from lost
         first = self._writes[0]
         raise CommitOutcomeUnknown(
-            f"the answer to the commit of transaction {self._txn_id} (write id {first.write_id} of "
+            f"the response to the commit of transaction {self._txn_id} (write id {first.write_id} of "
             f"{first.table.name}) was lost: either all its rows are visible or none; read the table to find out",
             txn_id=self._txn_id,
             write_id=first.write_id,
@@ -214,7 +217,7 @@ class Committer:
 
 
 def log_failure(action: Callable[[], None], what: str) -> None:
-    """Run a clean-up whose failure, whatever it is, is logged: it must not look like a failure of the transaction."""
+    """Run a clean-up and log any failure of it, which must not look like a failure of the transaction."""
     try:
         action()
     except Exception as error:  # noqa: BLE001

@@ -1,4 +1,4 @@
-"""Keeps our open transactions alive, on a thread and a metastore client of its own."""
+"""Keeps our open transactions alive, on a separate thread with its own metastore client."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ else:
 
 
 def contiguous_ranges(txn_ids: Iterable[TxnId]) -> list[tuple[TxnId, TxnId]]:
-    """Ranges that hold nothing but these ids: `heartbeat_txn_range` beats strangers' too."""
+    """Ranges that hold only these ids: `heartbeat_txn_range` would keep other clients' transactions alive too."""
     ranges: list[tuple[TxnId, TxnId]] = []
     for txn_id in sorted(txn_ids):
         if ranges and txn_id == ranges[-1][1] + 1:
@@ -42,9 +42,9 @@ def contiguous_ranges(txn_ids: Iterable[TxnId]) -> list[tuple[TxnId, TxnId]]:
 
 
 class Heartbeater:
-    """Beats every third of the time-out; after a failed beat, every second.
+    """Sends heartbeats every third of the time-out, and every second after one that failed.
 
-    One serves a connection with several open transactions, or a reader with one.
+    One instance serves a connection with several open transactions, or a reader with one.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class Heartbeater:
         *,
         name: str = "hive-ingest-heartbeat",
     ) -> None:
-        """Nothing is started yet.
+        """Does not start the thread yet.
 
         Args:
-            client: Cloned on the thread, at the first tick; never called itself.
-            on_tick: Called on the thread at each turn, with the thread's own client.
-            name: The thread's.
+            client: Cloned on the thread, at the first tick. Never called directly.
+            on_tick: Called on the thread at each tick, with the thread's own client.
+            name: The name of the thread.
         """
         self._name = name
         self._client = client
@@ -69,7 +69,7 @@ class Heartbeater:
         self._stop = threading.Event()
         self._last_good: dict[TxnId, float] = {}
         self._thread: threading.Thread | None = None
-        #: Transactions that the metastore reported as gone, and why. Read by the owner before each step.
+        #: Transactions that the metastore reported as gone, and why. Read before each step. The dict is never replaced.
         self.lost: dict[TxnId, str] = {}
 
     def watch(self, txn_ids: Iterable[TxnId]) -> None:
@@ -89,25 +89,25 @@ class Heartbeater:
                 self._last_good.pop(txn_id, None)
                 self.lost.pop(txn_id, None)
 
-    def beaten(self, txn_id: TxnId, sent_at: float) -> None:
-        """The owner's own beat, sent at that time, was answered."""
+    def record_heartbeat(self, txn_id: TxnId, sent_at: float) -> None:
+        """Record that a heartbeat of the owner, sent at that time, was answered."""
         with self._lock:
             if txn_id in self._last_good:
                 self._last_good[txn_id] = max(sent_at, self._last_good[txn_id])
 
     def age_seconds(self, txn_id: TxnId) -> float:
-        """Since the last beat that was answered, counted from when it was sent."""
+        """Seconds since the last answered heartbeat was sent."""
         with self._lock:
             return now() - self._last_good[txn_id]
 
     def raise_if_lost(self, txn_id: TxnId) -> None:
-        """Raises TxnAborted when a beat was answered with "aborted" or "no such transaction"."""
+        """Raises TxnAborted if a heartbeat was answered with "aborted" or "no such transaction"."""
         why = self.lost.get(txn_id)
         if why is not None:
             raise TxnAborted(f"transaction {txn_id} is gone: {why}; abort it here and begin another one")
 
     def stop(self) -> None:
-        """Idempotent; waits for a beat in progress, unless it is called on the thread itself."""
+        """Stop the thread. Idempotent. Waits for a heartbeat in progress, unless called on the thread itself."""
         self._stop.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
@@ -120,12 +120,12 @@ class Heartbeater:
         due = now() + interval
         try:
             while not self._stop.wait(max(0.01, min(_RETRY_SECONDS, due - now()))):
-                # Nobody would notice the end of this thread, and the transactions would time out one after the
-                # other: so no error ends it, of whatever kind.
+                # Nobody would notice if this thread ended, and the transactions would time out one after the
+                # other. So no error of any kind may end it.
                 try:
                     client = client or self._client.clone()
                     if now() >= due:
-                        due = now() + (interval if self._beat(client) else min(interval, _RETRY_SECONDS))
+                        due = now() + (interval if self._send_heartbeat(client) else min(interval, _RETRY_SECONDS))
                     if self._on_tick is not None:
                         self._on_tick(client)
                 except Exception as error:  # noqa: BLE001
@@ -134,11 +134,11 @@ class Heartbeater:
             if client is not None:
                 client.close()
 
-    def _beat(self, client: MetastoreClient) -> bool:
+    def _send_heartbeat(self, client: MetastoreClient) -> bool:
         with self._lock:
             ranges = contiguous_ranges(self._last_good.keys() - self.lost.keys())
         good = True
-        for low, high in ranges:  # all of them: one that fails must not keep the others from being beaten
+        for low, high in ranges:  # each on its own: a failed one must not prevent the others
             good &= self._beat_range(client, low, high)
         return good
 
@@ -156,7 +156,7 @@ class Heartbeater:
                 if txn_id in answer.aborted:
                     self.lost[txn_id] = "it was aborted (timed out, or by an operator)"
                 elif txn_id in answer.nosuch:
-                    self.lost[txn_id] = "the metastore does not know it any more"
+                    self.lost[txn_id] = "the metastore no longer knows it"
                 else:
                     self._last_good[txn_id] = sent_at
         return True
@@ -164,4 +164,4 @@ class Heartbeater:
 
 def _log_failure(what: str, error: Exception) -> None:
     is_expected = isinstance(error, StreamingError)
-    _log.warning("%s failed, tried again in 1 s: %s", what, error, exc_info=None if is_expected else error)
+    _log.warning("%s failed, will be retried in 1 s: %s", what, error, exc_info=None if is_expected else error)

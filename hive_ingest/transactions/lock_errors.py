@@ -1,25 +1,28 @@
-"""The error for a lock that was not granted: who is in the way, and what to do."""
+"""Errors for locks that were not granted: who blocks them, and what to do."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from hive_ingest.errors import LockTimeout
-from hive_ingest.model import LockInfo, LockState, TableName
+from hive_ingest.metastore_client import describe_lock
+from hive_ingest.model import LockInfo, TableName
 
 
 def lock_timeout(
     table: TableName, blockers: Sequence[LockInfo], waited_seconds: float, *, wanted: str = "lock"
 ) -> LockTimeout:
-    """The error that names who is in the way; `wanted` says which lock was asked for."""
+    """The error that names the holders of blocking locks. `wanted` names the requested lock."""
     return LockTimeout(
         f"no {wanted} on {table} within lock_wait_seconds={waited_seconds:g}: {describe_locks(blockers)}. Wait for it, "
         "abort it (hive-ingest abort), or raise the limit"
     )
 
 
-def begun_in_vain(table: TableName, times: int, reason: str, begin_retries: int, waited_seconds: float) -> LockTimeout:
-    """The error for a transaction that could not go on, although no lock was in its way, each time it was begun."""
+def begin_limit_reached(
+    table: TableName, times: int, reason: str, begin_retries: int, waited_seconds: float
+) -> LockTimeout:
+    """The error for a transaction that was begun several times and never usable, although no lock blocked it."""
     return LockTimeout(
         f"no transaction on {table} could begin: {times_begun_again(times)}, the last time because {reason}. "
         f"The limits are begin_retries={begin_retries} and lock_wait_seconds={waited_seconds:g}: try again later, or "
@@ -32,12 +35,4 @@ def times_begun_again(times: int) -> str:
 
 
 def describe_locks(locks: Sequence[LockInfo]) -> str:
-    return "; ".join(map(describe_lock, locks)) or "what was in the way has been released since"
-
-
-def describe_lock(lock: LockInfo) -> str:
-    """Whose lock it is, and which, for messages."""
-    where = ".".join(part for part in (lock.database, lock.table, lock.partition_name) if part)
-    who = f"{lock.user or 'unknown'}@{lock.hostname or 'unknown'} ({lock.agent_info})"
-    verb = "waits for" if lock.state is LockState.WAITING else "holds"
-    return f"transaction {lock.txn_id} of {who} {verb} {lock.type.name} on {where}"
+    return "; ".join(map(describe_lock, locks)) or "the blocking locks have been released since"

@@ -1,4 +1,4 @@
-"""What a transaction locks."""
+"""The locks of a transaction."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ class LockPlan:
 
     Attributes:
         tables: The data table first.
-        components: The locks, and what is written under them.
+        components: The locks, and the operations under them.
         agent_info: Shown by SHOW LOCKS.
-        timeout_error: Makes the error for the end of the wait from the locks in the way.
-        on_blocked: Called with the locks in the way while ours is WAITING; may free those of dead owners.
-        is_overwrite: Whether everybody else is kept out.
+        timeout_error: Creates the error for a wait that timed out, from the blocking locks.
+        on_blocked: Called with the blocking locks while ours is WAITING. May release those of dead owners.
+        readable: Makes the blocking locks readable for the log.
+        is_overwrite: Whether all other readers and writers are locked out.
     """
 
     tables: tuple[TableName, ...]
@@ -29,11 +30,12 @@ class LockPlan:
     agent_info: str
     timeout_error: Callable[[list[LockInfo], float], LockTimeout]
     on_blocked: Callable[[list[LockInfo]], None] | None = None
+    readable: Callable[[list[LockInfo]], list[LockInfo]] = list
     is_overwrite: bool = False
 
     @property
     def locks_alone(self) -> tuple[LockComponent, ...]:
-        """The same locks, for a transaction that has no write ids yet: they register nothing that is written."""
+        """The same locks for a transaction without write ids yet: they register no writes."""
         return tuple(
             replace(component, operation_type=DataOperationType.NO_TXN, is_dynamic_partition_write=False)
             for component in self.components
@@ -41,7 +43,7 @@ class LockPlan:
 
     @property
     def turn(self) -> LockComponent:
-        """A lock that overwrites of the data table take, and nobody else: its table exists in locks alone."""
+        """A lock that only overwrites of the data table take. Its table exists only as the name of a lock."""
         database, table = self.tables[0].database, f"{self.tables[0].table}__overwrite"
         return LockComponent(
             LockType.EXCLUSIVE, LockLevel.TABLE, database, table, operation_type=DataOperationType.NO_TXN
@@ -49,7 +51,7 @@ class LockPlan:
 
     @property
     def registration(self) -> tuple[LockComponent, ...]:
-        """What is written, for a transaction that has its locks: of the weakest type, so that nobody waits for it."""
+        """Locks that register the writes of a transaction that has its locks; of the weakest type, so nobody waits."""
         return tuple(
             replace(component, type=LockType.SHARED_READ)
             for component in self.components

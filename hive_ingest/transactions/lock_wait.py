@@ -1,12 +1,13 @@
-"""Waiting for locks: asked again and again, with pauses that grow, until one deadline."""
+"""Waits for locks: checks them repeatedly, with growing pauses, until a common deadline."""
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 
 from hive_ingest.errors import TxnAborted
-from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient, WaitLog
 from hive_ingest.model import LockId, LockInfo, LockResponse, LockState, TableName
 
 _FIRST_PAUSE_SECONDS = 0.01
@@ -14,7 +15,7 @@ _LONGEST_PAUSE_SECONDS = 0.5
 
 
 class LockWait:
-    """Waits for one lock request after the other, until a deadline that all share."""
+    """Waits for one lock request after another, with one deadline for all."""
 
     def __init__(
         self,
@@ -22,24 +23,30 @@ class LockWait:
         tables: Sequence[TableName],
         seconds: float,
         on_blocked: Callable[[list[LockInfo]], None] | None = None,
+        wanted: str = "",
+        readable: Callable[[list[LockInfo]], list[LockInfo]] = list,
     ) -> None:
-        """The time runs from here on.
+        """Starts the clock.
 
         Args:
-            client: The owner's, on whose thread this waits.
-            tables: Those in which the locks lie.
-            seconds: For all requests together.
-            on_blocked: Called with the locks in the way each time before the lock is checked again.
+            client: The metastore client of the owner, on whose thread this waits.
+            tables: The tables of the locks.
+            seconds: The limit for all requests together.
+            on_blocked: Called with the blocking locks each time before the lock is checked again.
+            wanted: What the log calls the locks. Default: after the first table.
+            readable: Makes the blocking locks readable for the log.
         """
         self._client = client
         self._tables = tables
         self._on_blocked = on_blocked
+        self._readable = readable
+        self._wanted = wanted or f"locks on {tables[0]}"
         self.seconds = seconds
         self._deadline = time.monotonic() + seconds
 
     def on(self, table: TableName) -> LockWait:
         """The same wait, for a lock on another table."""
-        other = LockWait(self._client, [table], self.seconds)
+        other = LockWait(self._client, [table], self.seconds, wanted=self._wanted, readable=self._readable)
         other._deadline = self._deadline
         return other
 
@@ -48,15 +55,16 @@ class LockWait:
         return time.monotonic() >= self._deadline
 
     def acquires(self, answer: LockResponse) -> bool:
-        """Whether the lock is granted before the deadline.
+        """Wait for the lock. Returns whether it was granted before the deadline.
 
         Args:
-            answer: What the metastore answered to the request.
+            answer: The metastore's response to the request.
 
         Raises:
-            TxnAborted: It was neither granted nor put into the queue.
+            TxnAborted: The lock was neither granted nor queued.
         """
         pause = _FIRST_PAUSE_SECONDS
+        wait_log = WaitLog(self._wanted)
         while answer.state is LockState.WAITING:
             if self._on_blocked is not None:
                 self._on_blocked(self.blockers(answer.lock_id))
@@ -66,6 +74,7 @@ class LockWait:
                 break
             if rest <= 0:
                 return False
+            wait_log.log(functools.partial(self._readable_blockers, answer.lock_id))
             time.sleep(min(pause, rest))
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
         if answer.state is not LockState.ACQUIRED:
@@ -73,8 +82,11 @@ class LockWait:
             raise TxnAborted(f"the lock on {names} was refused ({answer.state.name}): begin again")
         return True
 
+    def _readable_blockers(self, lock_id: LockId) -> list[LockInfo]:
+        return self._readable(self.blockers(lock_id))
+
     def blockers(self, lock_id: LockId) -> list[LockInfo]:
-        """The components of locks, held or waiting, that the request waits for."""
+        """The locks, held or waiting, that the request waits for."""
         locks = [lock for table in self._tables for lock in self._client.show_locks(table)]
         waited_for = {
             (lock.blocked_by_lock_id, lock.blocked_by_internal_id) for lock in locks if lock.lock_id == lock_id

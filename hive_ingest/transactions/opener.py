@@ -1,13 +1,13 @@
-"""The first step of a transaction: id, write ids, locks, and the check that no overwrite came between.
+"""Begins a transaction: id, write ids, locks, and the check that no overwrite came in between.
 
 INSERT OVERWRITE and TRUNCATE write `base_N`, which silently makes every lower write id obsolete. So a transaction whose
-write id may be older than an overwrite's is begun again, with a fresh one.
+write id may be older than an overwrite's is begun again, with a new write id.
 
 There are two orders. An appender takes its write id first and its lock last, as Hive does, with one request whose row
-carries the write id (TXN_COMPONENTS). That is the cheapest, and right when the lock is granted at once. Whoever has to
-wait, and every overwrite, takes its lock first: then it has a place in the metastore's queue, which is served in
-order, and takes a write id only when it has its turn. With the lock last, a write id would be stale after each wait,
-so that an overwrite would never come to its turn among appenders that commit without pause.
+carries the write id (TXN_COMPONENTS). That is the cheapest order, and right if the lock is granted at once. An appender
+that has to wait, and every overwrite, takes its lock first: it gets a place in the metastore's queue, which is served
+in order, and takes a write id only after the lock is granted. With the lock last, a write id would be stale after each
+wait, and appenders that commit without pause would starve an overwrite.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ from hive_ingest.model import (
 )
 from hive_ingest.storage import Location
 from hive_ingest.transactions.heartbeat import Heartbeater, now
-from hive_ingest.transactions.lock_errors import begun_in_vain, times_begun_again
+from hive_ingest.transactions.lock_errors import begin_limit_reached, times_begun_again
 from hive_ingest.transactions.lock_plan import LockPlan
 from hive_ingest.transactions.lock_wait import LockWait
+from hive_ingest.transactions.reaper import opening
 from hive_ingest.transactions.registered_folders import list_registered
 
 _log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LockedTransaction:
-    """Open, with a write id in each table and all locks ACQUIRED; the snapshots were taken after that."""
+    """An open transaction with a write id in each table and all locks ACQUIRED. The snapshots were taken after that."""
 
     txn_id: TxnId
     write_ids: dict[TableName, WriteId]
@@ -54,7 +55,7 @@ class LockedTransaction:
     keeps_min_history: bool = True
 
     def is_older_than_a_commit(self, table: TableName) -> bool:
-        """A transaction with a higher write id is committed: an overwrite of ours would not replace its rows.
+        """Whether a transaction with a higher write id has committed: an overwrite of ours would not replace its rows.
 
         Higher write ids of open transactions do not matter: those wait for our locks.
         """
@@ -63,7 +64,7 @@ class LockedTransaction:
         return above is not RangeResponse.NONE
 
     def may_be_overtaken(self, table: TableName) -> bool:
-        """A `base_N` above our write id is possible: somebody has taken a higher one before our lock.
+        """Whether a `base_N` above our write id is possible: another writer took a higher one before our lock.
 
         One that began before us, took its write id after us and has ended is in no snapshot any more once a server
         without MIN_HISTORY_LEVEL has pruned TXN_TO_WRITE_ID. Hive 4 may report a high-water mark below our own write
@@ -73,7 +74,7 @@ class LockedTransaction:
 
 
 class TransactionOpener:
-    """Opens transactions, several ids ahead, and gives back those that nobody begins."""
+    """Opens transactions, prefetching several ids, and aborts prefetched ones that are not begun."""
 
     def __init__(
         self, client: MetastoreClient, plan: LockPlan, heartbeater: Heartbeater, settings: StreamingSettings, ahead: int
@@ -84,15 +85,17 @@ class TransactionOpener:
         self._settings = settings
         self._batch_size = ahead
         self._lock = threading.Lock()
-        self._ahead: deque[TxnId] = deque()
+        self._prefetched: deque[TxnId] = deque()
+        #: Taken from those, and not ended yet.
+        self._begun: TxnId | None = None
         self._idle_since = now()
         #: The transaction that holds the turn of overwrites, where one is needed.
         self._turn: TxnId | None = None
 
     @property
     def remaining(self) -> int:
-        """Transactions fetched and not begun (Java: `remainingTransactions`)."""
-        return len(self._ahead)
+        """Transactions that were prefetched and not begun (Java: `remainingTransactions`)."""
+        return len(self._prefetched)
 
     def begin(self, is_overtaken: Callable[[LockedTransaction], bool]) -> LockedTransaction:
         """Begin the next transaction.
@@ -101,10 +104,11 @@ class TransactionOpener:
             is_overtaken: Called with a transaction that has its locks: whether its write id is too low all the same.
 
         Raises:
-            LockTimeout: Not within `lock_wait_seconds` and `begin_retries`; also SinkInUse.
-            TooManyOpenTxns, MetastoreUnavailable: From the metastore.
+            LockTimeout: The limits `lock_wait_seconds` and `begin_retries` were reached. SinkInUse is one.
+            TooManyOpenTxns, MetastoreUnavailable: Raised by the metastore.
         """
-        wait = LockWait(self._client, self._plan.tables, self._settings.lock_wait_seconds, self._plan.on_blocked)
+        plan, seconds = self._plan, self._settings.lock_wait_seconds
+        wait = LockWait(self._client, plan.tables, seconds, plan.on_blocked, readable=plan.readable)
         try:
             if self._plan.is_overwrite and self._client.checks_write_conflicts:
                 self._take_turn(wait)
@@ -125,7 +129,7 @@ class TransactionOpener:
                     if not is_overtaken(locked):
                         return locked
             except (TxnAborted, NoSuchTxn) as error:
-                # Fetched ahead and timed out since (the machine slept), or aborted by an operator: take the next.
+                # Prefetched and timed out since (the machine was suspended), or aborted by an operator: take the next.
                 self._abort(txn_id, "gone before it was begun", self._client, error)
                 begun_again, reason = begun_again + 1, str(error)
             except BaseException as error:
@@ -137,12 +141,12 @@ class TransactionOpener:
                 if locked is not None:
                     begun_again, reason = begun_again + 1, "a transaction with a higher write id committed before it"
             if begun_again >= self._settings.begin_retries or (begun_again and wait.is_over):
-                raise begun_in_vain(
+                raise begin_limit_reached(
                     self._plan.tables[0], begun_again, reason, self._settings.begin_retries, wait.seconds
                 )
 
     def _lock_last(self, txn_id: TxnId) -> LockedTransaction | None:
-        """Write ids, then locks with one request. None when the locks are not granted at once."""
+        """Take write ids, then all locks with one request. Returns None if they are not granted at once."""
         write_ids = self._allocate_write_ids(txn_id)
         request = LockRequest(self._plan.components, txn_id, agent_info=self._plan.agent_info)
         if self._client.lock(request).state is not LockState.ACQUIRED:
@@ -150,9 +154,9 @@ class TransactionOpener:
         return self._with_snapshots(txn_id, write_ids)
 
     def _lock_first(self, txn_id: TxnId, wait: LockWait, begun_again: int) -> LockedTransaction:
-        """A place in the queue, then write ids, then what is written under the locks.
+        """Wait for the locks, then take write ids, then register the writes.
 
-        The metastore grants locks in the order of the requests, so every waiter has its turn, and a write id that is
+        The metastore grants locks in the order of the requests, so no waiter starves, and a write id that is
         taken under a granted lock is not stale. Raises LockTimeout.
         """
         request = LockRequest(self._plan.locks_alone, txn_id, agent_info=self._plan.agent_info)
@@ -169,10 +173,10 @@ class TransactionOpener:
         return self._with_snapshots(txn_id, write_ids)
 
     def _register(self, txn_id: TxnId) -> None:
-        """Enter what is written, with its write ids, into TXN_COMPONENTS, as only a lock request does.
+        """Register the writes and their write ids in TXN_COMPONENTS, which only a lock request does.
 
-        The locks are held already, so the answer does not matter. Those who wait for us may be before this request in
-        the queue: waiting for it would be a deadlock.
+        The locks are held already, so the response does not matter. Requests that wait for us may be before this one in
+        the queue, so waiting for it would be a deadlock.
         """
         answer = self._client.lock(LockRequest(self._plan.registration, txn_id, agent_info=self._plan.agent_info))
         if answer.state is LockState.WAITING:
@@ -198,13 +202,14 @@ class TransactionOpener:
     # -- turns of overwrites -----------------------------------------------------------------------
 
     def _take_turn(self, wait: LockWait) -> None:
-        """Wait until no other overwrite of ours is open, in a transaction whose only purpose that is.
+        """Wait until no other overwrite by this library is open, in a separate transaction that only waits.
 
         For servers that check write conflicts: there an overwrite must be opened after the one before it has
-        committed, so it cannot wait for that one with a transaction of its own. Raises LockTimeout.
+        committed, so it cannot wait for that one in its own transaction. Raises LockTimeout.
         """
-        (txn_id,) = self._client.open_txns(1, agent_info=self._plan.agent_info)
-        self._turn = txn_id
+        with opening():
+            (txn_id,) = self._client.open_txns(1, agent_info=self._plan.agent_info)
+            self._turn = txn_id
         self._heartbeater.watch([txn_id])
         component = self._plan.turn
         wait = wait.on(TableName(component.database, str(component.table)))
@@ -222,51 +227,73 @@ class TransactionOpener:
                 _log.warning("transaction %d could not be aborted, it will time out: %s", txn_id, error)
 
     def _writers_before(self, lock_id: LockId) -> set[TxnId]:
-        """Those of others, such as an UPDATE by Hive, whose commit would be a conflict with ours."""
+        """Wait for other writers, such as an UPDATE by Hive, whose commit would conflict with ours."""
         locks = self._client.show_locks(self._plan.tables[0])
         return {lock.txn_id for lock in locks if lock.lock_id < lock_id and lock.type is not LockType.SHARED_READ}
 
     # -- ids ---------------------------------------------------------------------------------------
 
     def _next_txn(self) -> TxnId:
+        while (txn_id := self._take_prefetched()) is None:
+            self._fetch()
+        return txn_id
+
+    def _take_prefetched(self) -> TxnId | None:
         with self._lock:
-            while self._ahead:
-                txn_id = self._ahead.popleft()
+            while self._prefetched:
+                txn_id = self._prefetched.popleft()
                 if txn_id not in self._heartbeater.lost:
+                    self._begun = txn_id
                     return txn_id
                 self._heartbeater.forget([txn_id])
-        # A turn is worth nothing to a transaction that was opened before it.
+        return None
+
+    def _fetch(self) -> None:
+        """Open the next transactions."""
+        # A turn does not help a transaction that was opened before it.
         count = 1 if self._turn is not None else self._batch_size
-        opened = self._client.open_txns(count, agent_info=self._plan.agent_info)
-        reach("after_open_txns")
-        self._heartbeater.watch(opened)
-        with self._lock:
-            self._ahead.extend(opened[1:])
-            self._idle_since = now()
-        return opened[0]
+        with opening():
+            opened = self._client.open_txns(count, agent_info=self._plan.agent_info)
+            with self._lock:
+                self._prefetched.extend(opened)
+                self._idle_since = now()
+        try:
+            reach("after_open_txns")
+            self._heartbeater.watch(opened)
+        except BaseException:  # as when no thread can be started: nothing would keep them alive
+            try:
+                self._abort_all_prefetched(self._client)
+            except StreamingError as error:
+                _log.warning("transactions %s could not be aborted, they will time out: %s", opened, error)
+            raise
 
     def ended(self) -> None:
-        """A transaction has ended: from now on the ones ahead are idle."""
+        """Note that a transaction has ended: from now on the prefetched ones are idle."""
         self._idle_since = now()
+        self._begun = None
         self._end_turn(self._client)
 
-    def give_back_idle(self, client: MetastoreClient) -> None:
-        """An open transaction holds up all cleaning, so none is kept for long without work."""
+    def abort_idle_prefetched(self, client: MetastoreClient) -> None:
+        """Abort prefetched transactions that are idle for long: an open transaction holds up all cleaning."""
         if now() - self._idle_since >= self._settings.max_idle_seconds:
-            self._give_back_ahead(client)
+            self._abort_all_prefetched(client)
 
-    def give_back(self, client: MetastoreClient) -> None:
-        """Abort all transactions that were opened and not begun."""
+    def abort_prefetched(self, client: MetastoreClient) -> None:
+        """Abort all prefetched transactions, and the one that is being begun on a thread that will not end."""
         self._end_turn(client)
-        self._give_back_ahead(client)
-
-    def _give_back_ahead(self, client: MetastoreClient) -> None:
         with self._lock:
-            idle = list(self._ahead)
-            self._ahead.clear()
+            if self._begun is not None:
+                self._prefetched.append(self._begun)
+                self._begun = None
+        self._abort_all_prefetched(client)
+
+    def _abort_all_prefetched(self, client: MetastoreClient) -> None:
+        with self._lock:
+            idle = list(self._prefetched)
+            self._prefetched.clear()
         if idle:
             self._heartbeater.forget(idle)
-            client.abort_txns(idle, reason="fetched ahead and not used")
+            client.abort_txns(idle, reason="prefetched and not used")
 
     def abort(
         self,
@@ -281,8 +308,8 @@ class TransactionOpener:
         Args:
             txn_id: Its id.
             reason: For the metastore's log and SHOW TRANSACTIONS.
-            first_error: What led here. An error of this call is logged then, and does not hide it.
-            client: The calling thread's own, if that is not the owner's.
+            first_error: The error that led to the abort. If the abort fails too, that is logged and does not hide it.
+            client: The client of the calling thread, if that is not the owner's thread.
         """
         client = client or self._client
         self._end_turn(client)
@@ -292,14 +319,16 @@ class TransactionOpener:
         self._heartbeater.forget([txn_id])
         try:
             client.abort_txns([txn_id], reason=reason)
+            self._begun = None
         except StreamingError as error:
+            self._begun = None
             if first_error is None:
                 raise
             _log.warning("transaction %d could not be aborted, it will time out: %s", txn_id, error)
 
 
 def newest_overwrite(location: Location) -> WriteId:
-    """The highest N of all `base_N` in the folder of a table or partition; 0 when there is none."""
+    """The highest N of all `base_N` in the folder of a table or partition; 0 if there is none."""
     names = [
         entry.name for entry in list_registered(location) if entry.is_folder and entry.name.startswith(BaseName.PREFIX)
     ]

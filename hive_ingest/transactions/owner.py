@@ -1,4 +1,4 @@
-"""Who holds a source, written into a lock's agent info, and whether that process can still be alive."""
+"""The owner of a source, as written to a lock's agent info, and whether its process may still be alive."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Self
 
 from hive_ingest.identity import this_host
 
-#: Of HL_AGENT_INFO and TXN_AGENT_INFO in Hive: a longer one makes the metastore refuse the lock.
+#: Length of HL_AGENT_INFO and TXN_AGENT_INFO in Hive: the metastore refuses a lock with a longer text.
 MAX_AGENT_INFO = 128
 _LONGEST_HOST = 40
-#: Of the boot id's 32: so many tell boots of one host apart.
+#: Digits kept of the boot id's 32: enough to distinguish boots of one host.
 _BOOT_DIGITS = 12
-#: Of the machine id's digest: so many tell machines of one name apart.
+#: Digits kept of the machine id's digest: enough to distinguish machines of one name.
 _MACHINE_DIGITS = 8
 #: The inode of the namespace that the kernel starts with (PROC_PID_INIT_INO). Any other one is a container's.
 _HOST_NAMESPACE = str(0xEFFFFFFC)
@@ -55,16 +55,16 @@ class Owner:
         return cls(sink, _host(), _machine(), _boot(), pid, _start_time(pid) or "", next(_incarnations))
 
     def to_agent_info(self, agent_info: str) -> str:
-        """Readable in SHOW LOCKS, and parsed back by `parse`; as long as Hive's column at most."""
+        """The text shown by SHOW LOCKS, which `parse` reads back. It fits into Hive's column."""
         owner = f"owner={self.host}/{self.machine}/{self.boot}/{self.pid}/{self.start}/{self.incarnation}"
         sink = f"sink={self.sink}"[: MAX_AGENT_INFO - len(owner) - 1]
         return f"{sink} {owner} {agent_info}"[:MAX_AGENT_INFO].rstrip()
 
     @classmethod
     def parse(cls, agent_info: str) -> Self | None:
-        """None for the agent info of anybody else. A long name of a sink comes back cut.
+        """The owner in an agent info; None for that of other software. A long sink name is truncated.
 
-        Earlier versions wrote no machine: those owners have an empty one.
+        Earlier versions wrote no machine: it is empty for those owners.
         """
         facts = dict(word.split("=", 1) for word in agent_info.split() if "=" in word)
         try:
@@ -76,15 +76,15 @@ class Owner:
             return None
 
     def is_dead(self) -> bool:
-        """Provably: that process of this very host is gone, or this very machine has been booted since.
+        """Whether the owner is provably dead: its process on this host is gone, or this machine was rebooted since.
 
-        Anybody else is presumed alive: only a time-out frees what it holds.
+        Any other owner is presumed alive: only a time-out releases its locks.
         """
         boot = _boot()
         if self.host != _host() or not self.boot or not boot:
             return False
         if boot.partition(".")[0] != self.boot.partition(".")[0]:
-            # Two machines of one name look like one that was booted again, but for the machine id.
+            # Without the machine id, two machines of one name would look like one that was rebooted.
             return bool(self.machine) and self.machine == _machine()
         return boot == self.boot and _is_gone(self.pid, self.start)
 
@@ -98,18 +98,18 @@ def _is_gone(pid: int, start: str) -> bool:
     except OSError:
         pass  # it runs as another user
     found = _start_time(pid)
-    # What cannot be read (hidepid) proves nothing.
+    # An entry that cannot be read (hidepid) proves nothing.
     return found is not None and bool(start) and found != start
 
 
 def _host() -> str:
-    """The host's name; a long one by its beginning and a digest."""
+    """The host's name. A long one is shortened to its beginning and a digest."""
     name = this_host().replace("/", "_")
     return name if len(name) <= _LONGEST_HOST else f"{name[:24]}~{hashlib.sha256(name.encode()).hexdigest()[:15]}"
 
 
 def _machine() -> str:
-    """A digest of the machine id, which itself must not be shown to others (machine-id(5))."""
+    """A digest of the machine id, which must not be disclosed itself (machine-id(5))."""
     if _boot().partition(".")[2] != _HOST_NAMESPACE:
         return ""
     for file in _MACHINE_ID_FILES:
@@ -117,7 +117,7 @@ def _machine() -> str:
             text = Path(file).read_text("ascii").strip()
         except (OSError, ValueError):
             continue
-        if len(text) >= 32:  # "uninitialized", or empty, in an image that has not been started yet
+        if len(text) >= 32:  # "uninitialized" or empty in an image before its first boot
             return hashlib.sha256(f"hive-ingest {text}".encode()).hexdigest()[:_MACHINE_DIGITS]
     return ""
 
@@ -133,7 +133,7 @@ def _boot() -> str:
 
 
 def _start_time(pid: int) -> str | None:
-    """In clock ticks since boot; empty for a process that has ended and was not waited for; None if not readable."""
+    """The start time in clock ticks since boot; empty for a zombie process; None if it cannot be read."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace")
     except OSError:

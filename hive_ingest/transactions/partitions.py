@@ -1,4 +1,4 @@
-"""The partitions of an INSERT: created where they are missing, and named to the transaction manager."""
+"""The partitions of an INSERT: created if they are missing, and registered with the transaction manager."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def register_partitions(
 ) -> None:
     """Create the partitions of a write that are missing, and register all of them with the transaction.
 
-    From then on an abort of the transaction is remembered for as long as its files may be there. Fills in
+    From then on the metastore remembers an abort for as long as the transaction's files may exist. Fills in
     `partitions_created` and `partition_locations`.
 
     Args:
@@ -26,7 +26,7 @@ def register_partitions(
 
     Raises:
         PartitionCreationFailed: The metastore refused.
-        MetastoreUnavailable: The metastore is out of reach.
+        MetastoreUnavailable: The metastore cannot be reached.
     """
     if not write.table.is_partitioned:
         write.partition_locations = {"": Location.of(write.table.location)}

@@ -1,4 +1,4 @@
-"""Gives staged files their visible names, and takes them back when the transaction does not commit."""
+"""Renames staged files to their visible names, and removes them if the transaction does not commit."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from hive_ingest.transactions.table_write import TableWrite
 class Publisher:
     """Publishes the files of one transaction.
 
-    It makes every ACID folder itself and touches no other: a `delta_5_5` that is there already belongs to somebody
-    else, whose rows must neither be joined by ours nor removed with ours.
+    It creates every ACID folder itself and changes no other: an existing `delta_5_5` belongs to another
+    writer, whose rows must neither be mixed with ours nor removed with ours.
     """
 
     def __init__(self, txn_id: TxnId, writes: Sequence[TableWrite], *, fsync: bool) -> None:
@@ -33,7 +33,7 @@ class Publisher:
 
     @property
     def folders(self) -> list[Location]:
-        """The ACID folders that were made so far."""
+        """The ACID folders created so far."""
         return list(self._made)
 
     def bring_to_file_systems(self, client: MetastoreClient) -> None:
@@ -72,20 +72,21 @@ class Publisher:
         return copy
 
     def publish(self, check: Callable[[], None]) -> None:
-        """Make the ACID folders, and rename every file into its own.
+        """Create the ACID folders and rename every file into its folder.
 
         Args:
-            check: Called before each step; raises when the transaction may have been timed out.
+            check: Called before each step. Raises if the transaction may have timed out.
 
         Raises:
-            PathExists: An ACID folder is there already.
+            PathExists: An ACID folder exists already.
             StreamingIOFailure: The file system refused.
         """
         renamed = 0
         for write in self._writes:
             check()
             self._make_new_partition_folders(write)
-            self._make_acid_folders(write.acid_folders())
+            folders = write.acid_folders()
+            self._make_acid_folders(folders)
             for file in write.files:
                 check()
                 if renamed:
@@ -93,7 +94,7 @@ class Publisher:
                 self._rename(file, write.folder_of(file) / file.file_name)
                 renamed += 1
             if self._fsync:
-                self._sync(write)
+                self._sync(write, folders)
         reach("after_publish")
         check()
         self._look_at_new_partitions()
@@ -108,7 +109,7 @@ class Publisher:
             self._copy(file, target.parent / f".{file.location.name}").rename(target)
 
     def _make_new_partition_folders(self, write: TableWrite) -> None:
-        """Make the folders of partitions that are as new as this transaction, where they are missing.
+        """Create missing folders of partitions that this transaction has added.
 
         When two writers add the same partition, a real metastore may remove the folder after the second call failed.
         """
@@ -119,7 +120,7 @@ class Publisher:
                 partition.make_folder()
 
     def _look_at_new_partitions(self) -> None:
-        """Fail if a new partition's folder was removed after it was published to, for the same reason."""
+        """Fail if a new partition's folder was removed after files were published to it, for the same reason."""
         for write in self._writes:
             new = {write.partition_locations[name] for name in write.partitions_created}
             for folder in write.acid_folders() if new else ():
@@ -141,10 +142,9 @@ class Publisher:
         for store, paths in _by_store(folders).items():
             write_acid_version(store, paths, sync=self._fsync)
 
-    def _sync(self, write: TableWrite) -> None:
-        folders = write.acid_folders()
+    def _sync(self, write: TableWrite, folders: Sequence[Location]) -> None:
         parents = [folder.parent for folder in folders]
-        # A metastore that has just made a partition's folders need not have synced their names.
+        # A metastore that has just created a partition's folders may not have synced their names.
         table = Location.of(write.table.location)
         for name in write.partitions_created:
             parents += _folders_between(write.partition_locations[name], table)
@@ -152,7 +152,7 @@ class Publisher:
             store.sync_folders(sorted(set(paths)))
 
     def withdraw(self) -> None:
-        """Remove what this transaction made, hidden copies too, and nothing else."""
+        """Remove the files and folders of this transaction, including hidden copies, and nothing else."""
         while self._made:
             self._made[-1].delete_folder()
             self._made.pop()
@@ -162,7 +162,7 @@ class Publisher:
 
 
 def _folders_between(partition: Location, table: Location) -> list[Location]:
-    """The folders above a partition, up to that of its table; only the next one if it lies elsewhere."""
+    """The folders above a partition, up to its table's; only the parent if it lies outside the table's folder."""
     if not str(partition).startswith(f"{table}/"):
         return [partition.parent]
     found = [partition.parent]

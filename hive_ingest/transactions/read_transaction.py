@@ -1,6 +1,6 @@
 """The transaction of a reader: a lock, a snapshot, a heartbeat.
 
-As long as it is open, no cleaner takes a file that its snapshot needs.
+As long as it is open, no cleaner removes a file that its snapshot needs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hive_ingest.model import (
 from hive_ingest.transactions.heartbeat import Heartbeater
 from hive_ingest.transactions.lock_errors import lock_timeout
 from hive_ingest.transactions.lock_wait import LockWait
-from hive_ingest.transactions.reaper import Guard
+from hive_ingest.transactions.reaper import Guard, opening
 
 _log = logging.getLogger(__name__)
 
@@ -45,16 +45,22 @@ class ReadTransaction:
             owns_client: Whether the client is closed with the transaction.
 
         Raises:
-            LockTimeout: The lock was not granted; nothing stays open.
-            MetastoreError, TransactionError: From the metastore.
+            LockTimeout: The lock was not granted. Nothing stays open.
+            MetastoreError, TransactionError: Raised by the metastore.
         """
         self._client = client
         self._owns_client = owns_client
         self._table = table
-        self._guard: Guard | None = None
         self._heartbeater = Heartbeater(client, name="hive-ingest-reader-heartbeat")
         self.is_open = True
-        (self.txn_id,) = client.open_txns(1, agent_info=agent_info, txn_type=TxnType.READ_ONLY)
+        what = f"a reader of {table}"
+        with opening():
+            self._guard = Guard(None, client, self._end_unclosed, what, f"{what} was not closed")
+            try:
+                (self.txn_id,) = client.open_txns(1, agent_info=agent_info, txn_type=TxnType.READ_ONLY)
+            except BaseException:
+                self._guard.release()
+                raise
         try:
             self._heartbeater.watch([self.txn_id])
             self._acquire(lock_wait_seconds, agent_info)
@@ -64,31 +70,32 @@ class ReadTransaction:
             (self.valid_write_ids,) = client.get_valid_write_ids([table], self.valid_txns)
             client.add_write_ids_to_min_history(self.txn_id, [self.valid_write_ids])
         except BaseException as error:
-            self.abort(error)
+            self.fail(error)
             raise
 
     def end_with(self, reader: object, what: str) -> None:
-        """End it when `reader` is collected before it has ended, with a warning that names `what`."""
-        warning = f"{what} was not read to its end or closed"
-        self._guard = Guard(reader, self._client, self._end_forgotten, what, warning)
+        """End it with a warning that names `what` if `reader` is garbage collected while it is open."""
+        self._guard.watch(reader, f"{what} was not read to its end or closed")
 
-    def _end_forgotten(self, client: MetastoreClient) -> None:
+    def _end_unclosed(self, client: MetastoreClient) -> None:
         if not self._end():
             return
         try:
-            client.abort_txn(self.txn_id, reason="reader: was not closed")
+            client.commit_txn(self.txn_id)
+        except (TxnAborted, NoSuchTxn):
+            pass
         finally:
             self._release_client()
 
     def check(self) -> None:
-        """Raises TxnAborted when a heartbeat found the transaction gone, because files may go with it."""
+        """Raises TxnAborted if a heartbeat found the transaction gone, because its files may be removed."""
         try:
             self._heartbeater.raise_if_lost(self.txn_id)
         except TxnAborted as error:
             raise self._is_lost(error) from error
 
     def commit(self) -> None:
-        """End it. Raises TxnAborted when it had timed out, so that what was read may have missed files."""
+        """End it. Raises TxnAborted if it had timed out, because files may have been missed."""
         if not self._end():
             return
         try:
@@ -99,26 +106,31 @@ class ReadTransaction:
             self._release_client()
 
     def close(self) -> None:
-        """End it before everything was read: nothing more is asked of it, so no failure matters to the caller."""
+        """End it before everything was read. The caller needs nothing more, so a failure is only logged."""
         if not self._end():
             return
         try:
             self._client.commit_txn(self.txn_id)
         except StreamingError as error:
-            self._could_not_end(error)
+            self._log_failed_end(error)
         finally:
             self._release_client()
 
-    def abort(self, because: BaseException | None = None) -> None:
-        """End it; a failure to do so never hides `because`."""
+    def fail(self, because: BaseException) -> None:
+        """End it after an error, which a failure to do so never hides.
+
+        It is committed all the same: it has written nothing that could be undone, and an aborted transaction would be
+        listed, and taken for a problem, until it is forgotten.
+        """
         if not self._end():
             return
         try:
-            self._client.abort_txn(self.txn_id, reason=f"reader: {because}" if because else "reader: closed early")
+            self._client.commit_txn(self.txn_id)
+        except (TxnAborted, NoSuchTxn):
+            pass
         except StreamingError as error:
-            self._could_not_end(error)
-            if because is not None:
-                because.add_note(f"and, while ending the reader's transaction {self.txn_id}: {error}")
+            self._log_failed_end(error)
+            because.add_note(f"and, while ending the reader's transaction {self.txn_id}: {error}")
         finally:
             self._release_client()
 
@@ -126,22 +138,21 @@ class ReadTransaction:
         if self._owns_client:
             self._client.close()
 
-    def _could_not_end(self, error: StreamingError) -> None:
-        _log.warning("transaction %d of a reader could not be ended, its time-out will do it: %s", self.txn_id, error)
+    def _log_failed_end(self, error: StreamingError) -> None:
+        _log.warning("transaction %d of a reader could not be ended, it will time out: %s", self.txn_id, error)
 
     def _end(self) -> bool:
-        """False when it was ended before."""
+        """Returns whether it was still open."""
         was_open, self.is_open = self.is_open, False
         if was_open:
-            if self._guard is not None:
-                self._guard.release()
+            self._guard.release()
             self._heartbeater.stop()
         return was_open
 
     def _is_lost(self, error: StreamingError) -> TxnAborted:
         return TxnAborted(
             f"the reader's transaction {self.txn_id} on {self._table} is gone ({error}), so files may have been "
-            "missed: read again, and more quickly than the time-out if the metastore was out of reach"
+            "missed: read again. If the metastore could not be reached, read faster than the transaction time-out"
         )
 
     # -- lock --------------------------------------------------------------------------------------
@@ -156,6 +167,6 @@ class ReadTransaction:
         )
         request = LockRequest((component,), self.txn_id, agent_info=agent_info)
         answer = self._client.lock(request)
-        wait = LockWait(self._client, [self._table], lock_wait_seconds)
+        wait = LockWait(self._client, [self._table], lock_wait_seconds, wanted=f"the read lock on {self._table}")
         if not wait.acquires(answer):
             raise lock_timeout(self._table, wait.blockers(answer.lock_id), lock_wait_seconds, wanted="read lock")

@@ -1,4 +1,4 @@
-"""Folders of tables and partitions that the catalog knows. One that is missing is not an empty one."""
+"""Folders of registered tables and partitions. A missing folder is an error, not an empty folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hive_ingest.storage import FileEntry, Location
 
 
 def list_registered(location: Location) -> list[FileEntry]:
-    """What lies in the folder of a table or partition. Raises PathNotFound, which says what to do."""
+    """List the folder of a table or partition. Raises PathNotFound, which says what to do."""
     try:
         return location.list()
     except PathNotFound as error:
@@ -15,7 +15,7 @@ def list_registered(location: Location) -> list[FileEntry]:
 
 
 def missing_folder(location: str) -> PathNotFound:
-    """The error for a registered folder that is not there: its rows are elsewhere, or lost."""
+    """The error for a registered folder that does not exist: its rows are elsewhere, or lost."""
     return PathNotFound(
         f"the folder {location!r} of a registered table or partition is missing: mount its file system or restore it "
         "from a backup; drop the table or partition if its rows are no longer wanted"

@@ -10,15 +10,15 @@ from hive_ingest.errors import CorruptFile, InvalidTable
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table, TableName, WriteId
 from hive_ingest.storage import Location
-from hive_ingest.transactions.registered_folders import list_registered
+from hive_ingest.transactions.registered_folders import list_registered, missing_folder
 
 
 @dataclass(frozen=True, slots=True)
 class WriteIdReport:
-    """ACID folders of a table whose write ids the metastore has not handed out yet.
+    """ACID folders of a table whose write ids the metastore has not allocated yet.
 
     Attributes:
-        highest_allocated: The highest write id that the metastore has handed out.
+        highest_allocated: The highest write id that the metastore has allocated.
         highest_found: The highest write id in the name of a folder; 0 if there is none.
         folders: The folders above `highest_allocated`, with registered partitions and others.
     """
@@ -30,7 +30,7 @@ class WriteIdReport:
 
 
 def check_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdReport:
-    """Compare the folders of a table and its partitions with the write ids that its metastore has handed out.
+    """Compare the folders of a table and its partitions with the write ids that its metastore has allocated.
 
     Takes as long as listing the whole table. Raises NoSuchObject, StreamingIOFailure.
     """
@@ -49,40 +49,46 @@ def check_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdR
     )
 
 
-#: The highest write id seen of each table, by metastore, table id and location. A partitioned table is looked through
-#: once a process; from then on its metastore is compared with what was seen before.
+#: The highest write id seen of each table, by metastore, table id and location. A partitioned table is scanned
+#: once per process; afterwards its metastore is compared with the recorded write id.
 _highest_seen: dict[tuple[str, int, str], WriteId] = {}
 
 
 def refuse_unknown_write_ids(client: MetastoreClient, table: Table) -> None:
-    """Refuse a table that has a write id which its metastore has not handed out.
+    """Refuse a table that has a write id which its metastore has not allocated.
 
-    Looks through the folder of the table, and once a process through those of the partitions below it, also of
-    partitions that the catalog does not know.
+    Scans the folder of the table and, once per process, those of the partitions below it, also of partitions that the
+    catalog does not know. Hive 3 does not report which write ids it has allocated, so there nothing is scanned.
 
     Raises:
         InvalidTable: The metastore was restored from an older copy, or another table has the same location.
         PathNotFound: The table's folder is missing.
     """
     root = Location.of(table.location)
+    allocated = client.get_max_allocated_write_id(table.name)
+    if allocated is None:
+        if not root.exists():
+            raise missing_folder(str(root))
+        return
     key = (client.metastore_id, table.id, str(root))
     highest = _highest_seen.get(key, WriteId(0))
     if not table.is_partitioned or key not in _highest_seen:
         highest = max([highest, *(write_id for _, _, write_id in _below(root, len(table.partition_keys)))])
-    allocated = client.get_max_allocated_write_id(table.name)
-    if allocated is not None and highest > allocated:
+    if highest > allocated:  # perhaps a writer was given it, and published, during the scan
+        allocated = client.get_max_allocated_write_id(table.name) or allocated
+    if highest > allocated:
         raise InvalidTable(
-            f"{table.name} has write id {highest} in its folders, and its metastore has handed out {allocated} at "
-            "most: it was restored from an older copy (see hive-ingest repair, before anything is written), or "
-            f"another table lies at {table.location!r} too"
+            f"{table.name} has write id {highest} in its folders, but its metastore has allocated write ids up to "
+            f"{allocated} only: it was restored from an older copy (run hive-ingest repair before any write), "
+            f"or another table lies at {table.location!r} too"
         )
-    _highest_seen[key] = max(highest, allocated or highest)
+    _highest_seen[key] = max(highest, allocated)
 
 
 def repair_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdReport:
-    """Make the metastore hand out only write ids above those of the folders that are there.
+    """Make the metastore allocate only write ids above those of the existing folders.
 
-    The rows in the folders of the report, which no reader saw, become visible: those that were committed after the
+    The rows in the reported folders, which no reader saw, become visible: those that were committed after the
     copy was made, and those of transactions that were aborted since and whose files are still there.
 
     Raises:
@@ -105,7 +111,7 @@ def _acid_folders(client: MetastoreClient, table: Table) -> Iterator[tuple[Locat
 
 
 def _below(root: Location, levels: int) -> Iterator[tuple[Location, str, WriteId]]:
-    """The ACID folders so many levels of partition folders below `root`: where each lies, its name and write id.
+    """The ACID folders `levels` partition folders below `root`: the parent, the name and the write id of each.
 
     Also those of partitions that the catalog does not know: it may be older than they are.
     """
@@ -124,7 +130,7 @@ def _below(root: Location, levels: int) -> Iterator[tuple[Location, str, WriteId
 def _write_id(folder: str) -> WriteId | None:
     try:
         name = parse_folder_name(folder)
-    except CorruptFile:  # something that only begins like one of ours
+    except CorruptFile:  # a name with the prefix of an ACID folder that is none
         return None
     if name is None:
         return None

@@ -1,12 +1,12 @@
-"""Hidden names for files that have no visible one yet.
+"""Hidden names for files that are not published yet.
 
     <table location>/.hive_ingest/<txn>_<metastore>_<writer uuid>.<n>.orc, .spill.orc or .spill.arrow
 
-They lie on the table's own file system, so that publishing is a rename; and all in one folder, because making and
-removing a folder costs more than a small file. What a killed writer left is removed by the next writer on the
-table, once the transaction in the name is not open any more. `<metastore>` is a digest of the metastore's id: of
-transactions of another metastore over the same files it is not known whether they are open, so their files stay. So
-does every file of any other name, also those of earlier versions, which named no metastore.
+They lie on the table's own file system, so that publishing is a rename, and all in one folder, because creating and
+removing a folder costs more than a small file. The files of a killed writer are removed by the next writer on the
+table, once the transaction in the name is no longer open. `<metastore>` is a digest of the metastore's id: whether
+transactions of another metastore over the same files are open is not known, so their files are kept. So
+are files with any other name, including those of earlier versions, which named no metastore.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A finished file under its hidden name, and where it goes when its transaction is published.
+    """A finished file under its hidden name, and its destination.
 
     Attributes:
         location: The hidden name.
-        partition: Values of the partition keys, as text; None for a null. Empty for an unpartitioned table.
+        partition: Values of the partition keys as text, None for null. Empty for an unpartitioned table.
         folder_name: The ACID folder, such as `delta_0000004_0000004_0000` or `base_0000004`.
         file_name: The name in that folder, such as `bucket_00000`.
         rows: Number of rows in the file.
@@ -58,17 +58,17 @@ class StagedFile:
 
 
 def staging_folder(location: Location) -> Location:
-    """The folder of hidden names in that of a table, or of a partition on a file system of its own."""
+    """The folder of hidden names in that of a table, or of a partition on another file system."""
     return location / STAGING_FOLDER
 
 
 def new_staging(table: Table, txn_id: TxnId, metastore_id: str) -> Location:
-    """Where a new writer's hidden names begin; a number and a suffix follow."""
+    """The prefix of a new writer's hidden names. A number and a suffix follow."""
     return staging_folder(Location.of(table.location)) / f"{_beginning(txn_id, metastore_id)}{uuid.uuid4().hex}"
 
 
 def remove_staging(table: Table, txn_id: TxnId, metastore_id: str) -> None:
-    """Remove the hidden files of all writers of one transaction, which has ended."""
+    """Remove the hidden files of all writers of one ended transaction."""
     location = Location.of(table.location)
     for file in list_staging(location):
         if file.name.startswith(_beginning(txn_id, metastore_id)):
@@ -105,13 +105,13 @@ def _remove_leftovers(client: MetastoreClient, location: Location) -> list[str]:
 
 
 def list_staging(table: Location) -> list[FileEntry]:
-    """What lies in the hidden folder of a table.
+    """List the hidden folder of a table.
 
-    Nothing in one that is a symbolic link: what it leads to is not the table's, and whoever lists means to remove.
+    A symbolic link counts as empty: its target is not the table's, and the listed files are going to be removed.
     """
     folder = staging_folder(table)
     if folder.store.is_symlink(folder.path):
-        _log.warning("%s is a symbolic link: no leftovers are removed from where it leads", folder)
+        _log.warning("%s is a symbolic link: leftover files in its target are not removed", folder)
         return []
     return folder.list(missing_ok=True)
 

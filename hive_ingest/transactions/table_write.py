@@ -1,4 +1,4 @@
-"""What one transaction brings into one table."""
+"""The write of one transaction to one table."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class TableWrite:
 
     Attributes:
         files: Finished files under hidden names.
-        may_be_overtaken: False when nobody can have taken a higher write id before our lock was ACQUIRED.
-        operation: What the transaction is recorded to do.
+        may_be_overtaken: False if no other writer can have taken a higher write id before our lock was ACQUIRED.
+        operation: The operation type that is recorded for the transaction.
         overwritten: Partitions ("" for the whole table) that an overwrite replaces, with rows or without.
         partitions_created: Names of the partitions that this transaction added to the catalog.
-        partition_locations: Where each partition written lies; the table itself under "" if it has none.
+        partition_locations: The location of each partition written; that of an unpartitioned table under "".
     """
 
     table: Table
@@ -32,7 +32,7 @@ class TableWrite:
     overwritten: Sequence[str] = ()
     partitions_created: list[str] = field(default_factory=list)
     partition_locations: Mapping[str, Location] = field(default_factory=dict)
-    #: Names by partition values: each is asked for several times in a commit.
+    #: Names by partition values: each is needed several times in a commit.
     _names: dict[tuple[str | None, ...], str] = field(default_factory=dict, repr=False)
 
     def partition_of(self, file: StagedFile) -> str:

@@ -1,7 +1,7 @@
-"""What a server's event listeners learn of a transaction, between publish and commit (HIVE-19267).
+"""Notifies a server's event listeners of a transaction, between publish and commit (HIVE-19267).
 
-Java: `HiveStreamingConnection.addWriteNotificationEvents`. Replication copies what it was notified of, and nothing
-else.
+Java: `HiveStreamingConnection.addWriteNotificationEvents`. Replication copies only files that it was notified of,
+nothing else.
 """
 
 from __future__ import annotations

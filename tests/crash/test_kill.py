@@ -54,14 +54,14 @@ def start(address: Address, warehouse: Path, crash: CrashPoint | None = None) ->
 
 
 def run(address: Address, warehouse: Path, crash: CrashPoint | None = None) -> tuple[int, list[int], str]:
-    """Exit code, the positions that it was told are committed, and its error output."""
+    """Exit code, the positions that it reported as committed, and its error output."""
     child = start(address, warehouse, crash)
     out, err = child.communicate(timeout=120)
     return child.returncode, [int(line.split()[1]) for line in out.splitlines()], err
 
 
 def wait_until_timed_out(client: MetastoreClient) -> None:
-    """A server sees to that itself; of embedded metastores, whoever uses one."""
+    """A server does that itself. For an embedded metastore, its clients do."""
     deadline = time.monotonic() + 60
     while client.get_valid_txns().open:
         assert time.monotonic() < deadline, "the transaction is still open"
@@ -76,13 +76,13 @@ def test_killed_at_any_step_and_restarted_every_row_is_there_once(
 ) -> None:
     # The second transaction, where there is one: the first has left its traces then.
     occurrence = {"lock_waiting": 1, "after_spill": 5, "between_renames": 4}.get(point, 2)
-    code, told, err = run(address, warehouse, CrashPoint(point, occurrence, signal.SIGKILL))
+    code, reported, err = run(address, warehouse, CrashPoint(point, occurrence, signal.SIGKILL))
     assert code == -signal.SIGKILL, f"{point} was never hit: {err}"
     before = ids(ms, TABLE)
     assert before == list(range(len(before))), "a transaction is visible in part"
-    assert len(before) >= (told[-1] if told else 0), "a row that was reported committed is gone"
-    code, told, err = run(address, warehouse)
-    assert (code, told[-1:]) == (0, [ROWS]), err
+    assert len(before) >= (reported[-1] if reported else 0), "a row that was reported committed is gone"
+    code, reported, err = run(address, warehouse)
+    assert (code, reported[-1:]) == (0, [ROWS]), err
     assert ids(ms, TABLE) == list(range(ROWS))
 
 
@@ -103,7 +103,7 @@ def test_an_error_at_any_step_leaves_all_or_nothing_and_the_restart_completes_it
     assert ids(ms, TABLE) == list(range(ROWS))
 
 
-def test_a_restart_does_not_wait_for_the_dead_owners_time_out(
+def test_a_restart_does_not_wait_for_the_dead_owners_timeout(
     ms: MetastoreClient, address: Address, warehouse: Path
 ) -> None:
     code, _, err = run(address, warehouse, CrashPoint("after_publish", 1, signal.SIGKILL))
@@ -124,7 +124,7 @@ def test_a_restart_does_not_wait_for_the_dead_owners_time_out(
     assert time.monotonic() - began < 2.0
 
 
-def test_a_writer_stopped_between_two_renames_past_its_time_out_publishes_nothing(
+def test_a_writer_stopped_between_two_renames_past_its_timeout_publishes_nothing(
     ms: MetastoreClient, address: Address, warehouse: Path
 ) -> None:
     child = start(address, warehouse, CrashPoint("between_renames", 1, signal.SIGSTOP))

@@ -22,7 +22,7 @@ from hive_ingest.model import (
     WriteId,
 )
 from hive_ingest.orc.acid_writer import AcidOrcWriter, write_acid_version
-from hive_ingest.storage import open_store
+from hive_ingest.storage import Location
 from tests.interop.hive import RealHive
 
 Outcome = Literal["commit", "abort", "open"]
@@ -70,13 +70,13 @@ def write_delta(
 ) -> Path:
     """Write `rows` as one file of a delta of the table or partition at `folder`, visible or not; gives the file."""
     delta = folder / str(DeltaName(WriteId(write_id), WriteId(write_id), statement_id))
-    store, path = open_store(str(delta))
-    if not delta.exists():
-        store.make_folder(path)
-        write_acid_version(store, [path], sync=False)
+    location = Location.of(str(delta))
+    if not location.exists():
+        location.make_folder()
+        write_acid_version(location.store, [location.path], sync=False)
     file = delta / str(BucketFileName(bucket))
     with AcidOrcWriter(
-        store,
+        location.store,
         str(file),
         schema=rows.schema,
         write_id=WriteId(write_id),

@@ -37,7 +37,7 @@ REGION, MONTH = "north", 1
 class Layout:
     name: str
     options: dict[str, Any] = field(default_factory=dict)
-    #: What tells parallel writers apart; one writer without it.
+    #: How parallel writers are distinguished; one writer without it.
     parallel_key: str | None = None
 
     @property
@@ -232,7 +232,7 @@ def _id(row: list[Any]) -> int:
 # -- where Hive 3 breaks a table -----------------------------------------------------------------------
 
 
-def test_a_table_that_hive_3_has_compacted_so_that_it_fails_on_it_is_read_by_us(
+def test_a_table_that_hive_3_compacted_and_can_no_longer_read_is_read_by_us(
     hive: RealHive, client: MetastoreClient, database: str
 ) -> None:
     """Hive's own files: a minor compaction by 3.1.3 puts the delete events of all writers into each bucket file."""

@@ -42,7 +42,7 @@ def row_id(write_id: int, bucket_property: int, number: int) -> dict[str, int]:
     return {"writeid": write_id, "bucketid": bucket_property, "rowid": number}
 
 
-def test_a_file_of_ours_is_read_with_its_row_ids(hive: RealHive, client: MetastoreClient, database: str) -> None:
+def test_our_own_file_is_read_with_its_row_ids(hive: RealHive, client: MetastoreClient, database: str) -> None:
     table = create(client, database)
     write_delta(folder_of(table), messages((1, "one"), (2, None)), write_id=1)
     allocate(client, table.name, ["commit"])
@@ -98,7 +98,7 @@ def test_partitions_are_read_with_their_values(hive: RealHive, client: Metastore
     ]
 
 
-def test_the_default_partition_is_null_only_for_a_key_that_is_no_string(
+def test_the_default_partition_is_null_except_for_string_keys(
     hive: RealHive, client: MetastoreClient, database: str
 ) -> None:
     table = create(client, database, origin="string", month="int")

@@ -1,4 +1,4 @@
-"""Our files beside those that Hive writes of the same rows: each difference is known, and told in docs/design.md."""
+"""Our files compared with Hive's for the same rows: docs/design.md explains each difference."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def differences(ours: dict[str, str], its: dict[str, str]) -> dict[str, tuple[st
 
 
 def explanation(key: str, ours: str, its: str, version: str) -> str | None:
-    """The row of the table that tells of it."""
+    """The row of the table that explains it."""
     for name, known in DIFFERENCES.items():
         patterns = (known.keys, known.ours, known.its)
         fits = (re.fullmatch(pattern, text) for pattern, text in zip(patterns, (key, ours, its), strict=True))
@@ -85,7 +85,7 @@ def test_a_file_differs_from_hives_only_as_the_documentation_says(hive: RealHive
     assert set(names.values()) == {name for name, known in DIFFERENCES.items() if hive.version in known.versions}
 
 
-def test_a_file_joined_of_spills_says_of_itself_what_one_written_at_once_says(
+def test_a_file_joined_from_spills_has_the_metadata_of_one_written_at_once(
     hive: RealHive, files: dict[str, Path]
 ) -> None:
     found = differences(described(hive, files["joined"]), described(hive, files["ours"]))
@@ -97,7 +97,7 @@ def test_a_file_joined_of_spills_says_of_itself_what_one_written_at_once_says(
     }
 
 
-def test_the_documentation_tells_every_difference() -> None:
+def test_the_documentation_lists_every_difference() -> None:
     _, _, section = DESIGN.read_text("utf-8").partition("### Beside Hive's own")
     table = section.partition("\n## ")[0]
     assert re.findall(r"^\| ([a-z ]+) \|", table, re.MULTILINE) == ["what", *DIFFERENCES]

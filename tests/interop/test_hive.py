@@ -1,4 +1,4 @@
-"""The judge itself: what it says is what Hive holds."""
+"""The judge itself: its responses match Hive's tables."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_cell_of_every_type_comes_back_as_its_value(hive: RealHive, database: 
 
 
 @pytest.mark.parametrize("vectorized", [False, True])
-def test_an_array_of_null_is_not_told_as_null(hive: RealHive, database: str, vectorized: bool) -> None:
+def test_an_array_of_null_is_not_reported_as_null(hive: RealHive, database: str, vectorized: bool) -> None:
     hive.sql(f"create table {database}.t (a array<string>) stored as orc tblproperties ('transactional'='true')")
     for value in ("array(cast(null as string))", "array('')", "split('', 'x')"):
         hive.sql(f"insert into {database}.t select {value}")
@@ -53,7 +53,7 @@ def test_an_array_of_null_is_not_told_as_null(hive: RealHive, database: str, vec
     assert sorted(map(str, rows)) == ["[[''], False]", "[[''], False]", "[[None], False]"]
 
 
-def test_what_hive_refuses_is_told_in_its_words(hive: RealHive) -> None:
+def test_a_refusal_by_hive_is_reported_with_its_message(hive: RealHive) -> None:
     with pytest.raises(HiveError, match="cannot recognize input near 'selec'"):
         hive.sql("selec 1")
 

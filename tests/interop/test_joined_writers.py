@@ -38,7 +38,7 @@ def connect(client: MetastoreClient, table: str, *, overwrite: bool = False) -> 
 def write_in_parallel(
     conn: StreamingConnection, key: str, ids: range, *, numbers: Sequence[int] = range(WRITERS), **constant: str
 ) -> None:
-    """A writer for each of `numbers`, by which `key` tells them apart; they take turns with the ids."""
+    """A writer for each of `numbers`, by which `key` distinguishes them; they take turns with the ids."""
     conn.begin_transaction()
     shared, prepared = conn.share_transaction(), []
     for at, number in enumerate(numbers):
@@ -101,9 +101,7 @@ def test_hive_finds_a_table_empty_after_an_overwrite_without_rows(
     assert hive.sql(f"select id from {table}") == [[7]]
 
 
-def test_hive_sees_only_the_partitions_replaced_that_were_written(
-    hive: RealHive, database: str, client: MetastoreClient
-) -> None:
+def test_hive_sees_only_the_written_partitions_replaced(hive: RealHive, database: str, client: MetastoreClient) -> None:
     table = create(client, hive, database, partition_keys={"part": "string"})
     for part in "ab":
         hi.append(client, table, rows(range(3), part=part))

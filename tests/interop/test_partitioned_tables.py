@@ -111,7 +111,7 @@ def test_hive_prunes_by_each_value_to_the_one_partition_that_holds_it(hive: Real
     assert sorted(row[0] for row in hive.select(query, vectorized=True)) == sorted(map(VALUES.index, chosen))
 
 
-def test_hive_inserts_into_the_folders_that_we_made_and_we_read_both(
+def test_hive_inserts_into_the_folders_that_we_created_and_we_read_both(
     hive: RealHive, client: MetastoreClient, escaped: Table
 ) -> None:
     folders = sorted(path.name for path in folder_of(escaped).iterdir())
@@ -144,7 +144,7 @@ def test_keys_of_every_type_are_read_and_pruned_as_their_values(hive: RealHive, 
             assert ids == wanted, literal
 
 
-def test_hive_inserts_into_the_folders_that_we_made_for_every_type(
+def test_hive_inserts_into_the_folders_that_we_created_for_every_type(
     hive: RealHive, client: MetastoreClient, typed: Table
 ) -> None:
     folders = sorted(folder_of(typed).rglob("v=*"))

@@ -191,7 +191,7 @@ MISSED_ROWS = pa.table(
 )
 
 
-def test_where_push_down_misses_a_row_it_misses_that_of_hives_own_files_too(
+def test_where_push_down_misses_a_row_it_misses_hives_own_too(
     hive: RealHive, client: MetastoreClient, database: str
 ) -> None:
     columns = {"at": "timestamp", "d": "double", "day": "date"}

@@ -40,7 +40,7 @@ def expected() -> list[str]:
 
 @pytest.mark.parametrize("vectorized", [False, True], ids=["row_mode", "vectorized"])
 @pytest.mark.parametrize("zone", ZONES)
-def test_hive_in_any_zone_reads_the_wall_clock_that_was_given(
+def test_hive_reads_the_same_wall_clock_in_any_time_zone(
     hive: RealHive, written: Table, zone: str, vectorized: bool
 ) -> None:
     with hive.in_timezone(zone):
@@ -51,7 +51,7 @@ def test_hive_in_any_zone_reads_the_wall_clock_that_was_given(
     assert zoned.texts(found) == expected()
 
 
-def test_we_in_any_zone_read_the_wall_clock_that_was_given(hive: RealHive, written: Table) -> None:
+def test_we_read_the_same_wall_clock_in_any_time_zone(hive: RealHive, written: Table) -> None:
     processes = [zoned.start("read", zone, hive.metastore.uri, str(written.name)) for zone in ZONES]
     for process in processes:
         assert json.loads(zoned.finish(process)) == expected()

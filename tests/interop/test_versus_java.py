@@ -1,4 +1,4 @@
-"""The benchmark beside Java runs, on Python and pip alone."""
+"""The benchmark against Java runs with Python and pip alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_benchmark_tells_a_rate_of_java_and_one_of_ours(tmp_path: Path) -> None:
+def test_the_benchmark_reports_a_rate_for_java_and_one_for_us(tmp_path: Path) -> None:
     options = ["--rows", "5000", "--repeats", "1", "--cases", "small_commits", "--cache", str(tmp_path)]
     run = subprocess.run(
         [sys.executable, "benchmarks/versus_java.py", *options], cwd=ROOT, capture_output=True, text=True, check=False

@@ -109,7 +109,7 @@ def test_partitions_that_are_overwritten_emptied_and_dropped(
     assert ids(assert_agreement(hive, client, name)) == [100, 101, 200, 200, 200, 200]
 
 
-def test_a_table_made_from_a_query(hive: RealHive, client: MetastoreClient, database: str) -> None:
+def test_a_table_created_from_a_query(hive: RealHive, client: MetastoreClient, database: str) -> None:
     name = f"{database}.t"
     hive.sql(f"create table {name} {ACID} as {values(0, 5)}")
     append(client, name, 7)
@@ -133,7 +133,7 @@ def test_a_table_whose_columns_changed(hive: RealHive, client: MetastoreClient, 
     assert ids(assert_agreement(hive, client, name)) == [1, 2, 3, 4, 2**40]
 
 
-def test_a_partition_beyond_ascii_is_lost_by_hive_4_when_it_compacts_it_and_left_alone_by_hive_3(
+def test_a_non_ascii_partition_is_lost_when_hive_4_compacts_it_and_left_unchanged_by_hive_3(
     hive: RealHive, client: MetastoreClient, database: str
 ) -> None:
     """Hive's own rows: its compactor hands paths to its job by the low byte of each character (CompactorInputSplit)."""

@@ -45,7 +45,7 @@ def test_a_killed_broker_has_what_it_acknowledged_when_it_is_started_again(kafka
     assert consume(kafka_broker, topic, 10) == sent
 
 
-def test_a_broker_that_does_not_start_tells_why(tmp_path: Path) -> None:
+def test_a_broker_that_does_not_start_reports_why(tmp_path: Path) -> None:
     broker = KafkaBroker(tmp_path)
     (tmp_path / "server.properties").write_text("process.roles=nothing")
 

@@ -88,7 +88,7 @@ with hi.connect_metastore("sqlite:///metastore.db", warehouse="warehouse", creat
     assert not Path(file).is_relative_to(ROOT)
 
 
-def test_the_installed_command_tells_what_it_can_do(installed: Path, tmp_path: Path) -> None:
+def test_the_installed_command_shows_its_help(installed: Path, tmp_path: Path) -> None:
     help_text = run(installed.with_name("hive-ingest"), "--help", cwd=tmp_path, TERM="dumb")
 
     assert "ingest" in help_text

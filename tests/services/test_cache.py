@@ -23,7 +23,7 @@ def ask(target: Path) -> list[str]:
     return sorted(path.name for path in once(target, slow).iterdir())
 
 
-def test_processes_that_ask_at_once_share_what_one_of_them_makes(tmp_path: Path) -> None:
+def test_concurrent_processes_share_what_one_of_them_builds(tmp_path: Path) -> None:
     with multiprocessing.get_context("spawn").Pool(4) as pool:
         seen = pool.map(ask, [tmp_path / "part"] * 4)
 
@@ -31,7 +31,7 @@ def test_processes_that_ask_at_once_share_what_one_of_them_makes(tmp_path: Path)
     assert (tmp_path / "made").read_text() == "x"
 
 
-def test_a_maker_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_build_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     def fail(folder: Path) -> None:
         (folder / "half").write_text("")
         raise ValueError("no network")
@@ -42,7 +42,7 @@ def test_a_maker_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["part.lock"]
 
 
-def test_the_cache_lies_where_the_user_wants_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_lies_in_the_users_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_root() == tmp_path / "hive-ingest"
 

@@ -25,7 +25,7 @@ def place(monkeypatch: pytest.MonkeyPatch, cache: Path, files: dict[str, bytes],
         (folder / name).write_bytes(data)
 
 
-def test_a_set_in_the_cache_is_used_without_asking_anybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cached_set_is_used_without_network_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place(monkeypatch, tmp_path, {"a.jar": b"a"}, {"a.jar": b"a"})
     monkeypatch.setenv("HIVE_INGEST_MAVEN_URL", "http://127.0.0.1:9")
 
@@ -42,7 +42,7 @@ def test_a_file_that_is_changed_missing_or_strange_is_refused(
         fetch.fetch("small")
 
 
-def test_a_repository_out_of_reach_is_told_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_repository_is_reported_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("HIVE_INGEST_MAVEN_URL", "http://127.0.0.1:9/nowhere")
     monkeypatch.setattr("tests.services.maven.time.sleep", lambda seconds: None)

@@ -1,4 +1,4 @@
-"""No server outlives whoever started it."""
+"""No server outlives the process that started it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_end_of_its_input_ends_the_command() -> None:
     assert not child.is_running()
 
 
-def test_a_signal_to_the_leash_ends_the_command() -> None:
+def test_a_signal_to_the_supervisor_ends_the_command() -> None:
     leash, child = start()
     with leash:
         os.kill(leash.pid, signal.SIGTERM)
@@ -41,7 +41,7 @@ def test_a_signal_to_the_leash_ends_the_command() -> None:
     assert not child.is_running()
 
 
-def test_the_command_ends_when_the_owner_is_killed() -> None:
+def test_the_command_ends_when_its_owner_is_killed() -> None:
     code = (
         "import subprocess, sys, time\n"
         f"command = [sys.executable, '-m', 'tests.services.leash', *{SLEEPER!r}]\n"

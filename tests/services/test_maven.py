@@ -61,7 +61,7 @@ def test_a_mirror_of_something_else_is_not_used(home: Path, mirror_of: str) -> N
     assert repository() == Repository(CENTRAL)
 
 
-def test_the_environment_comes_before_the_maven_settings(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_takes_precedence_over_the_maven_settings(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_settings(home, "central")
     monkeypatch.setenv("HIVE_INGEST_MAVEN_URL", "https://us%40er:p%2Fw@host.example:8443/repo/")
 
@@ -108,12 +108,12 @@ def origin() -> Iterator[Repository]:
         thread.join()
 
 
-def test_java_gets_through_the_relay_what_the_repository_has(origin: Repository) -> None:
+def test_java_downloads_existing_files_through_the_relay(origin: Repository) -> None:
     with relay(origin) as address, urllib.request.urlopen(f"{address}/known.jar") as answer:
         assert answer.read() == b"jar!"
 
 
-def test_java_learns_through_the_relay_what_the_repository_has_not(origin: Repository) -> None:
+def test_java_gets_404_through_the_relay_for_missing_files(origin: Repository) -> None:
     with relay(origin) as address, pytest.raises(urllib.error.HTTPError, match="404") as missing:
         urllib.request.urlopen(f"{address}/unknown.jar")
     missing.value.close()

@@ -16,7 +16,7 @@ from tests.spark.restarts import check_restarts
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", [1])
 @pytest.mark.one_embedded
-def test_fifty_restarts_in_a_row_lose_and_double_nothing(
+def test_fifty_restarts_in_a_row_lose_and_duplicate_nothing(
     seed: int,
     tmp_path: Path,
     metastore_uri: str,

@@ -57,7 +57,7 @@ def job(spark: SparkSession, ms: MetastoreClient, tmp_path: Path) -> Job:
     return Job(spark, ms, tmp_path)
 
 
-def test_a_checkpoint_that_is_adopted_goes_on_where_it_is(job: Job, ms: MetastoreClient) -> None:
+def test_an_adopted_checkpoint_continues_from_its_position(job: Job, ms: MetastoreClient) -> None:
     for number in (1, 2):
         job.add(number)
     job.run("first")
@@ -69,7 +69,7 @@ def test_a_checkpoint_that_is_adopted_goes_on_where_it_is(job: Job, ms: Metastor
     adoption = adopt_checkpoint(ms, "web.t", "t", job.checkpoint("second"))
     assert (adoption.batch_id, adoption.last_written) == (-1, None)
     job.run("second")
-    assert job.ids() == [1, 1, 2, 2]  # another query reads its source anew
+    assert job.ids() == [1, 1, 2, 2]  # another query reads its source from the start
 
     job.add(3)
     with pytest.raises(StreamingQueryException, match="hive-ingest sinks adopt"):
@@ -77,7 +77,7 @@ def test_a_checkpoint_that_is_adopted_goes_on_where_it_is(job: Job, ms: Metastor
     assert job.ids() == [1, 1, 2, 2]
 
 
-def test_a_batch_that_spark_did_not_note_as_done_is_not_doubled_by_coming_back(
+def test_a_batch_that_spark_did_not_record_as_done_is_not_duplicated_by_a_replay(
     job: Job, ms: MetastoreClient, tmp_path: Path
 ) -> None:
     for number in (1, 2):

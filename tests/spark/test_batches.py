@@ -101,7 +101,7 @@ def test_null_empty_and_hives_name_are_one_partition_whichever_task_writes_them(
     assert {row["id"] // 10 for row in found.to_pylist() if row["part"] is None} == {0, 1, 2}
 
 
-def test_fifty_partitions_are_made_and_none_is_lost(
+def test_fifty_partitions_are_created_and_none_is_lost(
     spark: SparkSession, client: MetastoreClient, tables: Tables
 ) -> None:
     table = tables.create("t")
@@ -123,7 +123,7 @@ def test_more_partitions_than_are_allowed_are_refused_by_all_tasks_together(
     assert hi.read_table(client, table).num_rows == 0
 
 
-def test_static_partition_values_are_given_to_all_rows(spark: SparkSession, client: MetastoreClient) -> None:
+def test_static_partition_values_apply_to_all_rows(spark: SparkSession, client: MetastoreClient) -> None:
     client.create_database("web")
     keys = {"day": "date", "part": "string"}
     client.create_table("web.t", columns={"id": "bigint", "text": "string"}, partition_keys=keys)
@@ -227,22 +227,22 @@ def test_a_job_that_fails_leaves_nothing_and_the_next_attempt_writes_every_row(
     assert tables.hidden(table) == []
 
 
-def slowly(go_on: Path) -> Callable[[Any], Iterator[pa.RecordBatch]]:
-    """Fails in the task of row 0 at once; the others come to their end when `go_on` is a file."""
+def slowly(resume_file: Path) -> Callable[[Any], Iterator[pa.RecordBatch]]:
+    """Fails in the task of row 0 at once; the others finish once `resume_file` exists."""
 
     def run(batches: Any) -> Iterator[pa.RecordBatch]:
 
         for batch in batches:
             if 0 in batch.column(0).to_pylist():
                 raise ValueError("on purpose")
-            while not go_on.exists():
+            while not resume_file.exists():
                 time.sleep(0.02)
             yield batch
 
     return run
 
 
-def test_what_a_task_writes_after_its_job_has_failed_is_removed_by_the_next_batch(
+def test_files_of_a_task_that_outlives_its_failed_job_are_removed_by_the_next_batch(
     spark: SparkSession, client: MetastoreClient, tables: Tables, tmp_path: Path
 ) -> None:
     table = tables.create("t", "plain")

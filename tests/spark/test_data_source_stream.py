@@ -86,7 +86,7 @@ def numbers(count: int) -> list[int]:
     return list(range(count * ROWS_PER_FILE))
 
 
-def test_a_query_goes_on_after_a_restart_and_a_repeated_batch_is_not_written_again(
+def test_a_query_resumes_after_a_restart_and_a_repeated_batch_is_not_written_again(
     warehouse: Warehouse, spark: SparkSession, files: Files, tmp_path: Path
 ) -> None:
     checkpoint, options = tmp_path / "checkpoint", warehouse.options("web.numbers", sink="all")
@@ -105,7 +105,7 @@ def test_a_query_goes_on_after_a_restart_and_a_repeated_batch_is_not_written_aga
     assert warehouse.leftovers("web.numbers") == []
 
 
-def test_a_second_query_is_refused_the_sink_of_the_first(
+def test_a_second_query_cannot_use_the_sink_of_the_first(
     warehouse: Warehouse, spark: SparkSession, files: Files, tmp_path: Path
 ) -> None:
     """Also the same query with a new checkpoint: it would write everything again."""
@@ -117,7 +117,7 @@ def test_a_second_query_is_refused_the_sink_of_the_first(
     assert warehouse.leftovers("web.numbers") == []
 
 
-def test_at_least_once_is_asked_for_by_name_and_repeats_what_spark_repeats(
+def test_at_least_once_is_requested_by_name_and_repeats_what_spark_repeats(
     warehouse: Warehouse, spark: SparkSession, files: Files, tmp_path: Path
 ) -> None:
     options = warehouse.options("web.numbers", delivery="at-least-once")
@@ -129,7 +129,7 @@ def test_at_least_once_is_asked_for_by_name_and_repeats_what_spark_repeats(
     assert warehouse.leftovers("web.numbers") == []
 
 
-def test_a_batch_that_fails_is_written_whole_once_its_cause_is_gone(
+def test_a_batch_that_fails_is_written_completely_once_its_cause_is_gone(
     warehouse: Warehouse, spark: SparkSession, files: Files, tmp_path: Path
 ) -> None:
     checkpoint, options = tmp_path / "checkpoint", warehouse.options("web.numbers")

@@ -101,7 +101,7 @@ def ids(client: MetastoreClient) -> list[int]:
 
 
 @pytest.mark.parametrize("call", ["lock", "add_dynamic_partitions", "commit_txn"])
-def test_a_metastore_that_stays_away_is_no_loss_once_it_is_back(
+def test_a_long_metastore_outage_loses_nothing_once_it_is_over(
     spark: SparkSession, client: MetastoreClient, tables: Tables, call: str
 ) -> None:
     table = tables.create("t", "parts")
@@ -119,7 +119,7 @@ def test_a_metastore_that_stays_away_is_no_loss_once_it_is_back(
     assert not sink.last_batch.is_skipped
 
 
-def test_a_commit_whose_answer_was_lost_is_asked_for_again(
+def test_a_commit_whose_response_was_lost_is_looked_up_again(
     spark: SparkSession, client: MetastoreClient, tables: Tables
 ) -> None:
     table = tables.create("t", "parts")

@@ -1,4 +1,4 @@
-"""How many tasks write, what tells them apart, how many files they make, and how much memory each takes."""
+"""How many tasks write, how they are distinguished, how many files they write, and how much memory each uses."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_many_small_inputs_are_few_files_and_every_input_is_read_by_a_task_of_it
     assert_once(tables.ids(table), list(range(640)))
 
 
-def test_spread_rows_leave_the_settings_of_the_session_alone(
+def test_spreading_rows_does_not_change_the_settings_of_the_session(
     spark: SparkSession, client: MetastoreClient, tables: Tables
 ) -> None:
     spark.conf.set("spark.sql.adaptive.enabled", "false")
@@ -174,7 +174,7 @@ def test_sizes_below_a_mebibyte_are_refused(client: MetastoreClient, name: str) 
         HiveSink(metastore=client, table="web.t", **{name: 100})  # type: ignore[arg-type]
 
 
-def test_an_unknown_option_is_named_with_those_there_are(client: MetastoreClient) -> None:
+def test_an_unknown_option_is_named_with_the_known_ones(client: MetastoreClient) -> None:
     with pytest.raises(ConfigurationError, match=r"'max_writers': known are .*target_file_bytes"):
         HiveSink(metastore=client, table="web.t", max_writers=3)  # type: ignore[call-arg]
 
@@ -290,7 +290,7 @@ def test_a_warehouse_on_this_machines_disk_is_refused_where_executors_run_elsewh
     assert tables.hidden(table) == []
 
 
-def test_a_shared_disk_is_taken_when_the_user_says_so(
+def test_a_shared_disk_is_accepted_when_the_user_declares_it(
     spark: SparkSession, client: MetastoreClient, tables: Tables
 ) -> None:
     """It was refused with no way to say so, and with the advice to use a store that is refused as well."""

@@ -27,16 +27,16 @@ def started_for(demo: Path) -> list[psutil.Process]:
     ]
 
 
-def test_a_year_of_flights_lands_exactly_once_through_a_kill_of_spark(
+def test_a_year_of_flights_is_ingested_exactly_once_through_a_kill_of_spark(
     demo: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(demo)]) == 0
 
-    told, errors = capfd.readouterr()
-    assert "All checks passed" in told
-    assert "FAILED" not in told
-    assert f"{ROWS:,} rows, " in told
-    assert "Killed by kill -9 inside a transaction" in told
+    output, errors = capfd.readouterr()
+    assert "All checks passed" in output
+    assert "FAILED" not in output
+    assert f"{ROWS:,} rows, " in output
+    assert "Killed by kill -9 inside a transaction" in output
     assert "WARN" not in errors.replace("FutureWarning", ""), "what Spark warns of goes into a file"
     assert "WARN" in (demo / "spark.log").read_text()
     assert png_size(demo / "flights.png") == (1600, 1000)
@@ -50,7 +50,7 @@ def png_size(path: Path) -> tuple[int, int]:
     return width, height
 
 
-def test_what_spark_fails_at_is_shown(demo: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_spark_is_shown(demo: Path, capfd: pytest.CaptureFixture[str]) -> None:
     places.input_folder(demo).mkdir(parents=True)
     (places.input_folder(demo) / "flights-01-1.json").write_text('{"row_number": "one"}\n')
     with places.connect(demo) as client:

@@ -1,4 +1,4 @@
-"""What a sink does with a batch that comes again, or from a query that it does not know."""
+"""How a sink handles a repeated batch, and a batch of an unknown query."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def outcomes(batches: list[BatchStats]) -> list[tuple[int, int, bool]]:
 # -- the same query ----------------------------------------------------------------------------------
 
 
-def test_a_batch_that_spark_had_not_noted_as_done_is_skipped_and_told(spark: SparkSession, streams: Streams) -> None:
+def test_a_batch_that_spark_had_not_recorded_as_done_is_skipped_and_reported(
+    spark: SparkSession, streams: Streams
+) -> None:
     stream = streams.add("t")
     streams.input.add_batches(2)
     assert outcomes(streams.run(spark, stream)) == [(0, 40, False), (1, 40, False)]
@@ -85,7 +87,7 @@ def test_on_the_lowest_version_of_spark_a_batch_is_recognised_and_another_under_
     assert_once(streams.ids(stream), list(range(80)))
 
 
-def test_at_least_once_doubles_a_replayed_batch_and_must_be_asked_for_by_name(
+def test_at_least_once_duplicates_a_replayed_batch_and_must_be_requested_by_name(
     spark: SparkSession, streams: Streams
 ) -> None:
     stream = streams.add("t")
@@ -132,10 +134,10 @@ def test_a_batch_that_spark_plans_again_after_it_lost_its_plan_is_refused(
     assert_once(streams.ids(stream), list(range(80)))
 
 
-def test_a_checkpoint_restored_from_an_older_copy_is_refused_and_the_newest_one_goes_on(
+def test_a_checkpoint_restored_from_an_older_copy_is_refused_and_the_newest_one_continues(
     spark: SparkSession, streams: Streams, tmp_path: Path
 ) -> None:
-    """Its next batch has a number that was committed, with rows that were not: they were lost without a word."""
+    """Its next batch has a number that was committed, with rows that were not: they were lost silently."""
     stream = streams.add("t")
     checkpoint, old, newest = Path(streams.checkpoint(stream)), tmp_path / "old", tmp_path / "newest"
     for copy in (old, newest):
@@ -171,7 +173,7 @@ def test_a_position_of_an_older_version_is_of_the_batch_that_was_planned_before_
 
 
 @pytest.mark.parametrize("how", ["one sink", "one name"])
-def test_a_sink_that_is_called_twice_in_a_batch_says_so(spark: SparkSession, streams: Streams, how: str) -> None:
+def test_a_sink_called_twice_in_a_batch_is_an_error(spark: SparkSession, streams: Streams, how: str) -> None:
     """The second half was taken for a repetition and skipped."""
     stream = streams.add("t")
     streams.input.add_batches(1)
@@ -256,7 +258,7 @@ def test_a_used_checkpoint_is_refused_by_a_new_sink_name(spark: SparkSession, st
     streams.assert_all_once()
 
 
-def test_two_sinks_of_a_table_keep_progress_of_their_own(
+def test_two_sinks_of_a_table_keep_separate_progress(
     spark: SparkSession, client: MetastoreClient, tables: Tables
 ) -> None:
     table = tables.create("t")
@@ -278,9 +280,7 @@ def test_exactly_once_is_refused_where_a_batch_cannot_be_identified(
 
 
 @pytest.mark.parametrize("mode", ["complete", "update"])
-def test_an_output_mode_whose_results_would_pile_up_is_refused(
-    spark: SparkSession, streams: Streams, mode: str
-) -> None:
+def test_an_output_mode_that_repeats_results_is_refused(spark: SparkSession, streams: Streams, mode: str) -> None:
     """Every state of the results was appended beside those before it."""
     streams.client.create_table("web.counts", columns={"part": "string", "count": "bigint"})
     sink = HiveSink(metastore=streams.client, table="web.counts")

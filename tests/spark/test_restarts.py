@@ -14,7 +14,7 @@ from tests.spark.restarts import check_restarts
 
 
 @pytest.mark.one_embedded
-def test_three_restarts_in_a_row_lose_and_double_nothing(
+def test_three_restarts_in_a_row_lose_and_duplicate_nothing(
     tmp_path: Path, metastore_uri: str, install_spark: Callable[..., Installation], start_driver: Callable[..., Driver]
 ) -> None:
     starts: dict[str, Any] = {"install_spark": install_spark, "start_driver": start_driver}

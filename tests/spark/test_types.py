@@ -97,7 +97,7 @@ def test_a_value_of_every_type_arrives_as_it_is_and_so_does_its_null(spark_in, z
     assert found == [tuple(value for _, value in VALUES.values()), (None,) * len(VALUES)]
 
 
-def test_a_table_made_from_a_dataframe_takes_its_rows_unchanged(spark):
+def test_a_table_created_from_a_dataframe_takes_its_rows_unchanged(spark):
     chosen = [f"{expression} c{i}" for i, (expression, _) in enumerate(VALUES.values())]
     df = spark.range(1).selectExpr(*chosen)
     [row] = rows(df, columns_of(df.schema))
@@ -255,12 +255,12 @@ def test_columns_and_fields_are_found_by_name_in_any_order_and_case(spark, case_
     ]
 
 
-def test_fields_are_found_whatever_dots_their_names_have(spark):
+def test_fields_are_found_when_their_names_contain_dots(spark):
     df = spark.sql("select named_struct('b.c', 1, 'b', named_struct('c', 2), 'A b-c', 3) s")
     assert rows(df, {"s": "struct<a b-c:int,b:struct<c:int>,b.c:bigint>"}) == [({"a b-c": 3, "b": {"c": 2}, "b.c": 1},)]
 
 
-def test_what_the_dataframe_lacks_is_null_when_asked_for(spark):
+def test_columns_missing_in_the_dataframe_are_null_on_request(spark):
     df = spark.sql("select map('k', named_struct('x', 1)) m")
     columns = {"n": "array<int>", "m": "map<string,struct<y:date,x:int>>"}
     assert rows(df, columns, missing_columns="null") == [(None, [("k", {"y": None, "x": 1})])]
@@ -272,7 +272,7 @@ def test_partition_columns_come_last(spark_in):
     assert written(df, table).to_pylist() == [{"a": 1, "b": dt.datetime(2024, 1, 2), "day": dt.date(2024, 1, 1)}]
 
 
-def test_a_dataframe_in_shape_already_is_not_touched(spark):
+def test_a_dataframe_that_already_fits_is_unchanged(spark):
     df = spark.sql("select 1 a, array(named_struct('x', timestamp_ntz'2024-01-01')) n, map('k', 1.5bd) m")
     selected = plan_columns(df.schema, table_of(columns_of(df.schema))).select(df)
     assert selected.schema == df.schema
@@ -294,7 +294,7 @@ def test_the_selected_schema_is_the_plans_but_for_nullability(spark):
         ("parse_json('1')", "VariantType"),
     ],
 )
-def test_what_cannot_be_carried_is_refused_by_name_before_any_job(spark, expression, name):
+def test_unsupported_types_are_refused_by_name_before_any_job(spark, expression, name):
     df = spark.sql(f"select {expression} x, array({expression}) a")
     with pytest.raises(StreamingConnectionError, match=f"'x': .*{name}.*'a.element': .*{name}"):
         plan_columns(df.schema, table_of({"x": "string", "a": "array<string>"}))
@@ -325,7 +325,7 @@ ON_CONNECT = """
 """
 
 
-def test_a_dataframe_of_spark_connect_is_brought_into_shape_too(install_spark, start_driver, tmp_path):
+def test_a_spark_connect_dataframe_is_converted_too(install_spark, start_driver, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(ON_CONNECT))
     done = start_driver(install_spark(), script, environ={"SPARK_TESTING": "1"}).wait(300)  # a port of its own

@@ -132,7 +132,7 @@ def test_the_metastore_may_be_a_uri(spark: SparkSession, metastore_uri: str, tab
     assert_once(tables.ids(table), list(range(30)))
 
 
-def test_what_cannot_be_written_is_refused_before_a_transaction_is_open(
+def test_invalid_arguments_are_refused_before_a_transaction_is_open(
     spark: SparkSession, client: MetastoreClient, tables: Tables
 ) -> None:
     table = tables.create("t")

@@ -11,7 +11,7 @@ def contents(folder):
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def test_any_name_and_content_comes_back(tmp_path):
+def test_any_name_and_content_survives_the_round_trip(tmp_path):
     names = [
         "plain/bucket_00000",
         "country=a%2Fb%3A é/month=1/bucket_0",

@@ -29,7 +29,7 @@ def test_the_next_address_is_tried_when_the_first_is_dead(real_metastore: RealMe
         assert client.uri == f"{dead},{real_metastore.uri}"
 
 
-def test_a_server_that_never_answers_is_left_for_the_next(real_metastore: RealMetastore) -> None:
+def test_a_server_that_never_answers_is_skipped_for_the_next(real_metastore: RealMetastore) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         silent = f"thrift://127.0.0.1:{mute.getsockname()[1]}"
         began = time.monotonic()
@@ -58,22 +58,22 @@ def test_a_server_lost_between_two_calls_is_replaced_by_the_other(real_metastore
 def test_a_call_that_is_safe_to_repeat_waits_for_the_server_to_come_back(real_metastore: RealMetastore) -> None:
     with FaultyProxy(real_metastore.port) as proxy, connect_metastore(proxy.uri, retry_seconds=20) as client:
         proxy.cut()
-        threading.Timer(0.5, proxy.mend).start()
+        threading.Timer(0.5, proxy.restore).start()
         assert client.get_databases() == ["default"]
 
 
-def test_an_answer_that_does_not_come_in_time_is_told_and_the_next_call_is_not_confused(
+def test_a_response_that_does_not_come_in_time_is_reported_and_does_not_answer_the_next_call(
     real_metastore: RealMetastore,
 ) -> None:
     options: dict[str, Any] = {"retry_seconds": 0.1, "call_timeout_seconds": 1.0}
     with FaultyProxy(real_metastore.port) as proxy, connect_metastore(proxy.uri, **options) as client:
         proxy.arm("open_txns", Fault.ANSWER_LATE)
-        with pytest.raises(MetastoreUnavailable, match="did not answer open_txns within 1 s"):
+        with pytest.raises(MetastoreUnavailable, match="did not respond to open_txns within 1 s"):
             client.open_txns()
         assert client.get_databases() == ["default"]
 
 
-def test_what_may_not_be_repeated_is_sent_once(real_metastore: RealMetastore) -> None:
+def test_calls_that_must_not_be_repeated_are_sent_once(real_metastore: RealMetastore) -> None:
     with FaultyProxy(real_metastore.port) as proxy, connect_metastore(proxy.uri) as client:
         for call, run in (
             ("open_txns", lambda: client.open_txns()),
@@ -81,7 +81,7 @@ def test_what_may_not_be_repeated_is_sent_once(real_metastore: RealMetastore) ->
             ("drop_database", lambda: client.drop_database("web")),
         ):
             proxy.arm(call, Fault.ANSWER_CUT)
-            with pytest.raises(MetastoreUnavailable, match=f"hung up during {call}"):
+            with pytest.raises(MetastoreUnavailable, match=f"closed the connection during {call}"):
                 run()
             assert proxy.calls.count(call) == 1
         proxy.arm("create_database", Fault.ANSWER_CUT)
@@ -99,14 +99,14 @@ def test_a_clone_has_a_connection_of_its_own(real_metastore: RealMetastore) -> N
         assert client.get_databases() == ["default"]
 
 
-def test_a_closed_client_says_so(client: MetastoreClient) -> None:
+def test_a_call_on_a_closed_client_reports_that_it_is_closed(client: MetastoreClient) -> None:
     client.close()
     client.close()
     with pytest.raises(ConnectionMisuse, match="closed"):
         client.get_databases()
 
 
-def test_a_forked_child_opens_a_connection_of_its_own(client: MetastoreClient) -> None:
+def test_a_forked_child_opens_its_own_connection(client: MetastoreClient) -> None:
     child = os.fork()
     if child == 0:
         os._exit(0 if client.get_databases() == ["default"] else 1)
@@ -114,7 +114,7 @@ def test_a_forked_child_opens_a_connection_of_its_own(client: MetastoreClient) -
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_hive_site_xml_says_where_and_how(
+def test_hive_site_xml_configures_the_connection(
     real_metastore: RealMetastore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "hive-site.xml").write_text(
@@ -140,6 +140,6 @@ def test_kerberos_without_its_package_says_what_to_install(real_metastore: RealM
     assert "pip install 'hive-ingest[kerberos]'" in run.stderr
 
 
-def test_an_unknown_option_is_told() -> None:
+def test_an_unknown_option_is_reported() -> None:
     with pytest.raises(ConfigurationError, match="unknown option 'timeout'"):
         connect_metastore("thrift://127.0.0.1:1", timeout=3)

@@ -1,4 +1,4 @@
-"""Each call of a transaction is broken in each way: afterwards rows are what the caller was told.
+"""Each call of a transaction is broken in each way: afterwards the rows match the reported outcome.
 
 Heartbeats of ranges, which come with time, are broken in `test_heartbeat_outages.py`.
 """
@@ -75,7 +75,7 @@ def write(connection: hi.StreamingConnection, number: int) -> None:
 # -- with a sink -------------------------------------------------------------------------------------
 
 
-def test_a_transaction_makes_no_call_that_is_not_broken_here(
+def test_every_call_of_a_transaction_is_broken_in_these_tests(
     proxy: FaultyProxy, direct: MetastoreClient, client: MetastoreClient
 ) -> None:
     with connect(client, sink="numbers", sources=["a"]) as connection:
@@ -87,11 +87,11 @@ def test_a_transaction_makes_no_call_that_is_not_broken_here(
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_call_that_breaks_loses_and_doubles_nothing(
+def test_a_broken_call_loses_and_duplicates_nothing(
     proxy: FaultyProxy, direct: MetastoreClient, client: MetastoreClient, call: str
 ) -> None:
     for number, fault in enumerate(Fault):
-        stream_until_told(client, proxy, number, call, fault)
+        stream_until_known(client, proxy, number, call, fault)
         assert proxy.hit == call, f"{call} was not called"
         assert ids(direct) == list(range(number + 1)), f"after {fault.value}"
     for txn_id in direct.get_valid_txns().open:
@@ -99,8 +99,8 @@ def test_a_call_that_breaks_loses_and_doubles_nothing(
     assert ids(direct) == list(range(len(Fault)))
 
 
-def stream_until_told(client: MetastoreClient, proxy: FaultyProxy, number: int, call: str, fault: Fault) -> None:
-    """One row, once: after an error the sink's progress says whether it is there, as a pipeline asks it."""
+def stream_until_known(client: MetastoreClient, proxy: FaultyProxy, number: int, call: str, fault: Fault) -> None:
+    """One row, once: after an error the sink's progress says whether it is there, as a pipeline would check it."""
     for attempt in range(TRIES):
         connection = connect(client, sink="numbers", sources=["a"])
         if attempt == 0:
@@ -125,7 +125,7 @@ def stream_until_told(client: MetastoreClient, proxy: FaultyProxy, number: int, 
 # -- without one -------------------------------------------------------------------------------------
 
 
-def test_a_commit_that_breaks_is_told_as_committed_and_is(
+def test_a_commit_that_fails_after_its_commit_point_is_reported_as_committed(
     proxy: FaultyProxy, direct: MetastoreClient, client: MetastoreClient
 ) -> None:
     with connect(client) as connection:
@@ -153,7 +153,7 @@ def test_an_abort_that_breaks_leaves_neither_rows_nor_locks(
     assert ids(direct) == []
 
 
-def test_a_wait_for_a_lock_whose_calls_break_ends_when_the_lock_is_free(
+def test_a_wait_for_a_lock_survives_broken_calls(
     proxy: FaultyProxy, direct: MetastoreClient, client: MetastoreClient
 ) -> None:
     with connect(client) as connection:

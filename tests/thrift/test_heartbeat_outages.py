@@ -50,10 +50,10 @@ def lose_contact(proxy: FaultyProxy, seconds: float) -> None:
     """Nothing reaches the metastore for so long."""
     proxy.cut()
     time.sleep(seconds)
-    proxy.mend()
+    proxy.restore()
 
 
-def test_an_outage_within_half_the_time_out_costs_nothing(
+def test_an_outage_within_half_the_timeout_costs_nothing(
     client: MetastoreClient, connection: hi.StreamingConnection, proxy: FaultyProxy
 ) -> None:
     lose_contact(proxy, HALF - 0.5)
@@ -61,18 +61,18 @@ def test_an_outage_within_half_the_time_out_costs_nothing(
     assert ids(client, "default.t") == [1]
 
 
-def test_an_outage_during_a_commit_that_ends_within_half_the_time_out_costs_nothing(
+def test_an_outage_during_a_commit_that_ends_within_half_the_timeout_costs_nothing(
     client: MetastoreClient, connection: hi.StreamingConnection, proxy: FaultyProxy
 ) -> None:
     proxy.cut()
-    end = threading.Timer(HALF - 0.5, proxy.mend)
+    end = threading.Timer(HALF - 0.5, proxy.restore)
     end.start()
     connection.commit_transaction()
     end.join()
     assert ids(client, "default.t") == [1]
 
 
-def test_an_outage_that_ends_before_the_commit_and_within_the_time_out_costs_nothing(
+def test_an_outage_that_ends_before_the_commit_and_within_the_timeout_costs_nothing(
     client: MetastoreClient, connection: hi.StreamingConnection, proxy: FaultyProxy
 ) -> None:
     lose_contact(proxy, SHORT_TIMEOUT_SECONDS * 0.7)
@@ -80,7 +80,7 @@ def test_an_outage_that_ends_before_the_commit_and_within_the_time_out_costs_not
     assert ids(client, "default.t") == [1]
 
 
-def test_an_outage_beyond_the_time_out_aborts_and_says_so(
+def test_an_outage_beyond_the_timeout_aborts_and_reports_it(
     client: MetastoreClient, connection: hi.StreamingConnection, proxy: FaultyProxy
 ) -> None:
     lose_contact(proxy, SHORT_TIMEOUT_SECONDS + HOUSEKEEPING_SECONDS)
@@ -90,7 +90,7 @@ def test_an_outage_beyond_the_time_out_aborts_and_says_so(
     assert client.get_valid_txns().open == ()
 
 
-def test_heartbeats_of_which_some_break_keep_a_transaction_alive_for_longer_than_the_time_out(
+def test_a_transaction_outlives_its_timeout_although_some_heartbeats_fail(
     client: MetastoreClient, connection: hi.StreamingConnection, proxy: FaultyProxy
 ) -> None:
     began = time.monotonic()
@@ -102,7 +102,7 @@ def test_heartbeats_of_which_some_break_keep_a_transaction_alive_for_longer_than
     assert ids(client, "default.t") == [1]
 
 
-def test_a_reader_may_be_slower_than_the_time_out(client: MetastoreClient, connection: hi.StreamingConnection) -> None:
+def test_a_reader_may_be_slower_than_the_timeout(client: MetastoreClient, connection: hi.StreamingConnection) -> None:
     connection.commit_transaction()
     with hi.scan(client, "default.t") as rows:
         time.sleep(SHORT_TIMEOUT_SECONDS + HOUSEKEEPING_SECONDS)

@@ -18,7 +18,7 @@ ROWS = 30
 KILLED_AT = 10
 
 
-def test_a_metastore_killed_in_the_middle_loses_and_doubles_nothing(real_metastore: RealMetastore) -> None:
+def test_a_metastore_killed_halfway_loses_and_duplicates_nothing(real_metastore: RealMetastore) -> None:
     reached = threading.Event()
 
     def restart() -> None:
@@ -37,7 +37,7 @@ def test_a_metastore_killed_in_the_middle_loses_and_doubles_nothing(real_metasto
 
 
 @pytest.mark.parametrize(("fault", "is_committed"), [(Fault.REQUEST_CUT, False), (Fault.ANSWER_CUT, True)])
-def test_a_metastore_killed_in_a_commit_and_away_for_long_is_told_as_unknown_and_the_progress_knows(
+def test_a_metastore_killed_in_a_commit_and_down_for_long_leaves_an_unknown_outcome_that_progress_decides(
     impatient_metastore: RealMetastore, fault: Fault, is_committed: bool
 ) -> None:
     with (

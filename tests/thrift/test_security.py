@@ -1,4 +1,4 @@
-"""TLS, passwords and what a real server is asked: on a Hive 4.0.1 that wants them all."""
+"""TLS, passwords and settings of a real server, on a Hive 4.0.1 that requires them all."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def test_rows_travel_through_tls_and_a_password(secured_metastore: SecuredMetast
             assert other.get_databases() == ["default", "web"]
 
 
-def test_a_wrong_password_is_told_at_connect(secured_metastore: SecuredMetastore) -> None:
+def test_a_wrong_password_is_reported_at_connect(secured_metastore: SecuredMetastore) -> None:
     options = secured_metastore.options() | {"password": "wrong", "retry_seconds": 0.1}
     with pytest.raises(MetastoreError, match=r"refuses SASL PLAIN.*password"):
         connect_metastore(secured_metastore.server.uri, **options)
 
 
-def test_a_certificate_of_somebody_else_is_refused_without_trying_again(
+def test_a_certificate_issued_to_another_host_is_refused_without_a_retry(
     secured_metastore: SecuredMetastore, tmp_path: Path
 ) -> None:
     options = secured_metastore.options() | {"ssl_ca_file": str(make_certificate(tmp_path)[1])}
@@ -40,13 +40,15 @@ def test_a_certificate_of_somebody_else_is_refused_without_trying_again(
     assert not isinstance(caught.value, MetastoreUnavailable)
 
 
-def test_a_file_of_authorities_that_is_none_is_told(secured_metastore: SecuredMetastore, tmp_path: Path) -> None:
+def test_an_invalid_file_of_certificate_authorities_is_reported(
+    secured_metastore: SecuredMetastore, tmp_path: Path
+) -> None:
     options = secured_metastore.options() | {"ssl_ca_file": str(tmp_path / "missing.pem")}
     with pytest.raises(ConfigurationError, match=r"missing\.pem"):
         connect_metastore(secured_metastore.server.uri, **options)
 
 
-def test_plain_talk_to_a_server_that_wants_tls_ends_in_time(secured_metastore: SecuredMetastore) -> None:
+def test_a_plain_connection_to_a_tls_server_ends_in_time(secured_metastore: SecuredMetastore) -> None:
     with pytest.raises(MetastoreUnavailable):
         connect_metastore(secured_metastore.server.uri, connect_timeout_seconds=1, retry_seconds=0.1)
 
@@ -57,12 +59,12 @@ def test_the_password_is_shown_nowhere(secured_metastore: SecuredMetastore) -> N
         assert options["password"] not in f"{client!r} {client.uri} {vars(client)} {client._context.channel.options}"  # type: ignore[attr-defined]
 
 
-def test_the_time_out_is_the_servers_own(secured_metastore: SecuredMetastore) -> None:
+def test_the_timeout_is_the_servers(secured_metastore: SecuredMetastore) -> None:
     with connect_metastore(secured_metastore.server.uri, **secured_metastore.options()) as client:
         assert client.txn_timeout_seconds == TIMEOUT_SECONDS
 
 
-def test_heartbeats_outlive_the_time_out_and_without_them_a_transaction_ends(
+def test_heartbeats_keep_a_transaction_alive_and_without_them_it_times_out(
     secured_metastore: SecuredMetastore,
 ) -> None:
     secured_metastore.server.reset()
@@ -90,7 +92,7 @@ def wait_until_gone(client: MetastoreClient, txn_id: int) -> None:
     raise AssertionError(f"transaction {txn_id} never timed out")
 
 
-def test_a_readers_snapshot_is_remembered_where_the_server_goes_by_it(secured_metastore: SecuredMetastore) -> None:
+def test_a_readers_snapshot_is_recorded_where_the_server_uses_it(secured_metastore: SecuredMetastore) -> None:
     server = secured_metastore.server
     server.reset()
     with connect_metastore(server.uri, **secured_metastore.options()) as client:

@@ -1,4 +1,4 @@
-"""Where versions differ, and what is the same on all of them, asked of real metastores."""
+"""Differences and common behaviour of versions, on real metastores."""
 
 from __future__ import annotations
 
@@ -64,15 +64,15 @@ def test_a_key_and_value_that_does_not_fit_leaves_the_transaction_open(client_40
     assert client_401.get_table("default.t").properties["_meta.offset"] == "42"
 
 
-def test_a_table_that_was_dropped_and_made_again_has_another_id(client: MetastoreClient) -> None:
+def test_a_table_that_was_dropped_and_created_again_has_another_id(client: MetastoreClient) -> None:
     first = client.create_table("default.t", columns={"id": "int"})
     assert client.get_table("default.t").id == first.id != 0
     client.drop_table("default.t")
-    time.sleep(1.1)  # Hive 3 tells them apart by the second
+    time.sleep(1.1)  # Hive 3 distinguishes them by the second of their creation
     assert client.create_table("default.t", columns={"id": "int"}).id != first.id
 
 
-def test_a_failure_inside_the_server_is_told_and_not_tried_for_ever(client: MetastoreClient) -> None:
+def test_a_failure_inside_the_server_is_reported_and_not_retried_forever(client: MetastoreClient) -> None:
     began = time.monotonic()
     with pytest.raises(MetastoreError) as caught:
         client.get_valid_write_ids(["web.t"], _NoSnapshot())  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from hive_ingest.metastore_client.embedded.options import EmbeddedOptions
 from hive_ingest.metastore_client.thrift.options import ThriftOptions
 
 
-def test_an_argument_beats_the_environment_which_beats_the_file_which_beats_hive_site(tmp_path: Path) -> None:
+def test_an_argument_overrides_the_environment_then_the_file_then_hive_site(tmp_path: Path) -> None:
     (tmp_path / "hive-site.xml").write_text(
         "<configuration><property><name>hive.exec.max.dynamic.partitions</name><value>5</value></property>"
         "</configuration>"
@@ -30,7 +30,7 @@ def test_an_argument_beats_the_environment_which_beats_the_file_which_beats_hive
 
 
 @pytest.mark.parametrize("kind", [StreamingSettings, EmbeddedOptions, ThriftOptions])
-def test_an_unknown_name_is_reported_with_its_source_and_those_that_exist(kind: type) -> None:
+def test_an_unknown_name_is_reported_with_its_source_and_the_known_names(kind: type) -> None:
     with pytest.raises(ConfigurationError, match=r"unknown option 'speed' in the arguments.*known are \w+_\w+"):
         kind.load({"speed": 9})  # type: ignore[attr-defined]
 
@@ -47,12 +47,12 @@ def test_an_unknown_name_is_reported_with_its_source_and_those_that_exist(kind: 
         ({"fsync": "perhaps"}, "fsync='perhaps'.*give true or false"),
     ],
 )
-def test_an_invalid_value_is_reported_with_what_is_possible(arguments: dict[str, object], message: str) -> None:
+def test_an_invalid_value_is_reported_with_the_valid_ones(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         StreamingSettings(**arguments)  # type: ignore[arg-type]
 
 
-def test_texts_are_taken_as_what_they_say() -> None:
+def test_option_texts_are_converted_to_their_types() -> None:
     settings = StreamingSettings.load({"writer_threads": "3", "lock_wait_seconds": "1.5", "fsync": " False "})
     assert (settings.writer_threads, settings.lock_wait_seconds, settings.fsync) == (3, 1.5, False)
     assert EmbeddedOptions.load({"txn_timeout_seconds": "300"}) == EmbeddedOptions()

@@ -52,7 +52,7 @@ def _check_default(name: str, value: object) -> None:
         assert shown.replace(",", "") == str(value), name
 
 
-def test_every_test_that_the_guarantees_name_is_there() -> None:
+def test_every_test_that_the_guarantees_name_exists() -> None:
     text = _guarantees()
     sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py"))
     named = set(re.findall(r"`(test_\w+)`", text))
@@ -87,14 +87,14 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_exists() -> None:
     for module in (hive_ingest, hive_ingest.connection, hive_ingest.record_writer, hive_ingest.metastore_client):
         assert len(set(module.__all__)) == len(module.__all__)
         for name in module.__all__:
             assert getattr(module, name) is not None
 
 
-def test_the_root_has_what_users_name() -> None:
+def test_the_root_exports_the_public_names() -> None:
     assert set(hive_ingest.__all__) >= {
         "ArrowWriter",
         "Column",

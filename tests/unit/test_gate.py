@@ -1,4 +1,4 @@
-"""The gate fails for what shows nothing: no tests, tests that were skipped, a process that broke."""
+"""The gate fails without evidence: no tests, skipped tests, a process that crashed."""
 
 from __future__ import annotations
 
@@ -58,19 +58,19 @@ def test_one_run_that_shows_nothing_or_fails_fails_the_stage(run, other: str, wh
     assert why in reason
 
 
-def test_a_choice_of_tests_may_leave_a_run_empty_but_not_all(run) -> None:
+def test_a_selection_of_tests_may_leave_a_run_empty_but_not_every_run(run) -> None:
     other = "def test_other(): pass\n"
     assert run(GOOD, other, arguments=("-k", "good")) == (1, "")
     assert run(GOOD, other, arguments=("-k", "nowhere")) == (0, "failed: no tests were found")
 
 
-def test_stages_wait_for_those_before_them_unless_they_are_beside(gate: ModuleType) -> None:
+def test_stages_wait_for_earlier_ones_unless_they_run_beside_them(gate: ModuleType) -> None:
     one, two, three = gate.Stage("one"), gate.Stage("two", beside=True), gate.Stage("three")
     assert gate._side_by_side([one, two, three]) == [[one, two], [three]]
     assert gate._side_by_side([two, three]) == [[two], [three]]
 
 
-def test_every_test_gates_or_is_in_another_stage(gate: ModuleType) -> None:
+def test_every_test_is_in_the_gate_or_in_another_stage(gate: ModuleType) -> None:
     """No folder of tests is forgotten when one is added."""
     named = {part for stage in gate.STAGES for run in stage.runs for part in run}
     folders = {path.name for path in (Path(__file__).parents[1]).iterdir() if list(path.rglob("test_*.py"))}

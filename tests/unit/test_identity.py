@@ -1,4 +1,4 @@
-"""Who we are is known everywhere, also where the system does not know its user."""
+"""The user has a name everywhere, also if the system does not know the user."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def no_passwd_entry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_passwd_entry")
-def test_a_user_without_a_passwd_entry_goes_by_the_number() -> None:
+def test_a_user_without_a_passwd_entry_is_named_by_uid() -> None:
     assert this_user() == str(os.getuid())
     assert this_host()
     assert ThriftOptions().effective_user == str(os.getuid())
@@ -39,7 +39,7 @@ def test_a_user_without_a_passwd_entry_goes_by_the_number() -> None:
 @pytest.mark.one_embedded
 @pytest.mark.usefixtures("no_passwd_entry")
 def test_a_user_without_a_passwd_entry_can_write_and_read(metastore: MetastoreClient) -> None:
-    """`connect` asked the system for the user's name without a fallback, and ended in a KeyError."""
+    """`connect` requested the user's name from the system without a fallback, which raised KeyError."""
     metastore.create_table("default.t", columns={"id": "int"})
     hi.append(metastore, "default.t", pa.table({"id": pa.array([1], pa.int32())}))
     assert hi.read_table(metastore, "default.t")["id"].to_pylist() == [1]
@@ -54,6 +54,6 @@ def test_a_user_without_a_passwd_entry_can_abort_transactions(
     Shell(monkeypatch, capsys).done("abort", str(txn_id), "--metastore", metastore_uri)
 
 
-def test_nobody_else_asks_the_system_for_the_user() -> None:
+def test_only_one_module_asks_the_system_for_the_user() -> None:
     callers = [path.name for path in PACKAGE.rglob("*.py") if "getpass." in path.read_text("utf-8")]
     assert callers == ["identity.py"]

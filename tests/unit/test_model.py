@@ -1,4 +1,4 @@
-"""The words that every room speaks."""
+"""The values that all packages share."""
 
 import dataclasses
 
@@ -16,19 +16,19 @@ def test_a_table_name_is_read_from_text_in_lower_case():
 
 
 @pytest.mark.parametrize("text", ["", ".alerts", "web.", "a.b.c", "web.al-erts", "web.a b", "web/x.y"])
-def test_a_text_that_is_no_table_name_is_refused(text):
+def test_a_text_that_is_not_a_table_name_is_refused(text):
     with pytest.raises(ConfigurationError):
         TableName.of(text)
 
 
-def test_columns_are_given_as_mapping_or_values_and_kept_in_lower_case():
+def test_columns_are_given_as_a_mapping_or_objects_and_kept_in_lower_case():
     wanted = (Column("id", "int"), Column("msg", "string"))
     assert columns_of({"ID": "INT", "msg": " string "}) == wanted
     assert columns_of([Column("Id", "int"), Column("MSG", "String")]) == wanted
     assert columns_of(None) == ()
 
 
-def test_a_table_answers_what_it_is():
+def test_a_table_knows_its_kind():
     plain = Table(TableName("web", "alerts"), columns_of({"id": "int"}))
     assert (plain.is_partitioned, plain.is_bucketed, plain.is_transactional) == (False, False, False)
     full = dataclasses.replace(

@@ -91,7 +91,7 @@ def test_nested_types_carry_names_and_order():
         "varchar(65536)",
     ],
 )
-def test_a_text_that_is_no_type_is_refused_with_the_text_named(text):
+def test_a_text_that_is_not_a_type_is_refused_with_the_text_named(text):
     with pytest.raises(ConfigurationError) as error:
         parse_type(text)
     assert repr(text) in str(error.value)

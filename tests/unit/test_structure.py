@@ -1,4 +1,4 @@
-"""A package imports another one by its front, never by one of its modules."""
+"""A package imports another one by its front, never by one of its modules; and no module is too long to read."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ FRONTS = {
     "storage",
     "transactions",
 }
+#: Lines.
+LONGEST_MODULE = 450
 
 
 def imports_past_a_front(path: Path) -> list[str]:
@@ -52,3 +54,19 @@ def test_every_front_exports_what_it_imports() -> None:
             for alias in node.names
         }
         assert imported <= exported, package
+
+
+def test_no_module_is_longer_than_the_limit() -> None:
+    lines = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in ROOT.rglob("*.py")}
+    assert {path: count for path, count in lines.items() if count > LONGEST_MODULE} == {}
+
+
+def test_no_two_packages_have_a_class_of_one_name() -> None:
+    """But for the two metastore clients, whose parts have the names of what they do."""
+    packages: dict[str, set[str]] = {}
+    for path in ROOT.rglob("*.py"):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                packages.setdefault(node.name, set()).add("/".join(path.relative_to(ROOT).parts[:-1]))
+    clients = {"metastore_client/embedded", "metastore_client/thrift"}
+    assert {name: found for name, found in packages.items() if len(found) > 1 and found != clients} == {}

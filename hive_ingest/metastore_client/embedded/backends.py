@@ -7,7 +7,6 @@ import logging
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -17,11 +16,10 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.pool import QueuePool
-from sqlalchemy.sql.base import Executable
-from sqlalchemy.sql.ddl import ExecutableDDLElement
 
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client.embedded.options import EmbeddedOptions
+from hive_ingest.metastore_client.embedded.sql import POSTGRESQL, SQLITE, SqlDialect
 from hive_ingest.metastore_client.embedded.uris import MetastoreUri
 
 _log = logging.getLogger(__name__)
@@ -43,14 +41,6 @@ class Failure(enum.Enum):
     REFUSED = "the database refused"
 
 
-@dataclass(frozen=True, slots=True)
-class StatementText:
-    """A statement as text, with the values of its constants."""
-
-    sql: str
-    constants: dict[str, Any]
-
-
 class Backend(ABC):
     """One database product. Knows an address; holds no connection."""
 
@@ -63,9 +53,11 @@ class Backend(ABC):
     prepare_empty: ClassVar[str | None] = None
     #: A new connection may help when one is lost.
     can_reconnect: ClassVar[bool] = False
-    _texts: ClassVar[dict[Executable, StatementText]]
+    #: Of the statements in the modules of this package.
+    dialect: ClassVar[SqlDialect]
+    #: Of CREATE TABLE and CREATE INDEX.
+    ddl_dialect: ClassVar[DefaultDialect]
 
-    dialect: DefaultDialect
     driver_error: type[Exception]
 
     def __init__(self, uri: MetastoreUri, options: EmbeddedOptions) -> None:
@@ -101,16 +93,6 @@ class Backend(ABC):
     @abstractmethod
     def _new_engine(self, **arguments: Any) -> Engine: ...
 
-    def text_of(self, statement: Executable) -> StatementText:
-        """Made once for each process: statements are constants of their modules."""
-        found = self._texts.get(statement)
-        if found is None:
-            compiled = statement.compile(dialect=self.dialect)  # type: ignore[attr-defined]
-            binds = {} if isinstance(statement, ExecutableDDLElement) else compiled.binds
-            constants = {name: bind.value for name, bind in binds.items() if not bind.required}
-            found = self._texts[statement] = StatementText(str(compiled), constants)
-        return found
-
 
 class SqliteBackend(Backend):
     """One file in WAL mode; a commit is on the disk when it answers."""
@@ -119,8 +101,9 @@ class SqliteBackend(Backend):
     begin = "BEGIN IMMEDIATE"
     list_tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
     prepare_empty = "PRAGMA journal_mode=WAL"  # stays with the file
+    dialect = SQLITE
+    ddl_dialect = SQLiteDialect_pysqlite()
     driver_error = sqlite3.Error
-    _texts: ClassVar[dict[Executable, StatementText]] = {}
 
     def __init__(self, uri: MetastoreUri, options: EmbeddedOptions) -> None:
         super().__init__(uri, options)
@@ -129,7 +112,6 @@ class SqliteBackend(Backend):
                 f"this Python has SQLite {sqlite3.sqlite_version}, and a metastore needs 3.38: "
                 "use a newer Python, or a PostgreSQL metastore"
             )
-        self.dialect = SQLiteDialect_pysqlite(paramstyle="named")
 
     @property
     def busy_advice(self) -> str:
@@ -200,13 +182,13 @@ class PostgresBackend(Backend):
     lock_schema = "SELECT pg_advisory_xact_lock(7166543121)"  # any number, the same for every version of ours
     durability_query = "SELECT name, setting FROM pg_catalog.pg_settings WHERE name IN ('fsync', 'full_page_writes')"
     can_reconnect = True
-    _texts: ClassVar[dict[Executable, StatementText]] = {}
+    dialect = POSTGRESQL
+    ddl_dialect = PGDialect_psycopg()  # type: ignore[no-untyped-call]
 
     def __init__(self, uri: MetastoreUri, options: EmbeddedOptions) -> None:
         super().__init__(uri, options)
         self._psycopg = _import_psycopg()
         self.driver_error = self._psycopg.Error
-        self.dialect = PGDialect_psycopg(dbapi=self._psycopg)  # type: ignore[no-untyped-call]
 
     @property
     def busy_advice(self) -> str:

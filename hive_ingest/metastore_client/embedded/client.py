@@ -24,12 +24,12 @@ from hive_ingest.metastore_client.embedded.tables import Tables
 from hive_ingest.metastore_client.embedded.transactions import Transactions
 from hive_ingest.metastore_client.embedded.uris import MetastoreUri, check_warehouse, parse_uri
 from hive_ingest.metastore_client.embedded.write_ids import WriteIds
-from hive_ingest.metastore_client.forwarding import by
-from hive_ingest.metastore_client.locations import normal_location
+from hive_ingest.metastore_client.forwarding import ForwardingClient, by
+from hive_ingest.metastore_client.locations import local_path, normal_location
 from hive_ingest.model import TableName, TxnId, WriteId
 
 
-class EmbeddedMetastoreClient:
+class EmbeddedMetastoreClient(ForwardingClient):
     """A client of an embedded metastore; made by `connect_metastore`.
 
     Many processes may share one metastore, and many threads one client. After a fork the child's calls open
@@ -48,48 +48,6 @@ class EmbeddedMetastoreClient:
         self._tables = Tables(context, self._locks)
         self._partitions = Partitions(context, self._locks, self._tables)
 
-    # -- the catalog -------------------------------------------------------------------------------
-
-    create_database = by("_databases", Databases.create_database)
-    get_database = by("_databases", Databases.get_database)
-    get_databases = by("_databases", Databases.get_databases)
-    alter_database = by("_databases", Databases.alter_database)
-    drop_database = by("_databases", Databases.drop_database)
-    create_table = by("_tables", Tables.create_table)
-    get_table = by("_tables", Tables.get_table)
-    get_tables = by("_tables", Tables.get_tables)
-    alter_table = by("_tables", Tables.alter_table)
-    add_column = by("_tables", Tables.add_column)
-    drop_table = by("_tables", Tables.drop_table)
-    add_partitions = by("_partitions", Partitions.add_partitions)
-    get_partition = by("_partitions", Partitions.get_partition)
-    get_partitions_by_names = by("_partitions", Partitions.get_partitions_by_names)
-    list_partitions = by("_partitions", Partitions.list_partitions)
-    list_partition_names = by("_partitions", Partitions.list_partition_names)
-    get_partitions_by_filter = by("_partitions", Partitions.get_partitions_by_filter)
-    alter_partition = by("_partitions", Partitions.alter_partition)
-    drop_partition = by("_partitions", Partitions.drop_partition)
-
-    # -- the transaction manager -------------------------------------------------------------------
-
-    open_txns = by("_transactions", Transactions.open_txns)
-    heartbeat_txn_range = by("_transactions", Transactions.heartbeat_txn_range)
-    add_dynamic_partitions = by("_transactions", Transactions.add_dynamic_partitions)
-    abort_txn = by("_transactions", Transactions.abort_txn)
-    abort_txns = by("_transactions", Transactions.abort_txns)
-    commit_txn = by("_commits", Commits.commit_txn)
-    allocate_table_write_ids = by("_write_ids", WriteIds.allocate_table_write_ids)
-    get_max_allocated_write_id = by("_write_ids", WriteIds.get_max_allocated_write_id)
-    raise_write_ids = by("_write_ids", WriteIds.raise_write_ids)
-    get_valid_write_ids = by("_write_ids", WriteIds.get_valid_write_ids)
-    get_valid_txns = by("_snapshots", Snapshots.get_valid_txns)
-    get_open_txns_info = by("_snapshots", Snapshots.get_open_txns_info)
-    add_write_ids_to_min_history = by("_snapshots", Snapshots.add_write_ids_to_min_history)
-    lock = by("_locks", Locks.lock)
-    check_lock = by("_locks", Locks.check_lock)
-    unlock = by("_locks", Locks.unlock)
-    heartbeat = by("_locks", Locks.heartbeat)
-    show_locks = by("_locks", Locks.show_locks)
     run_housekeeping = by("_housekeeping", Housekeeping.run)
 
     # -- about itself ------------------------------------------------------------------------------
@@ -100,13 +58,13 @@ class EmbeddedMetastoreClient:
 
         Args:
             uri: Of SQLite or PostgreSQL.
-            warehouse: Where databases lie that have no location. None stands for the folder that the metastore was
-                made with; in a new one, for `warehouse` beside the SQLite file.
+            warehouse: Where databases lie that have no location: for a new metastore, or to be compared with that of
+                an existing one. None stands for that; in a new one, for `warehouse` beside the SQLite file.
             options: Limits.
             create: Whether a missing SQLite file, or the tables in an empty PostgreSQL database, may be made.
 
         Raises:
-            ConfigurationError: An invalid address or warehouse.
+            ConfigurationError: An invalid address or warehouse, or one that is not the metastore's.
             MetastoreError: There is no metastore, and `create` is false.
             MetastoreSchemaError: The database is not a metastore of ours, or of a newer version.
             MetastoreUnavailable: No connection.
@@ -125,7 +83,10 @@ class EmbeddedMetastoreClient:
             open_schema(sessions, functools.partial(_new_warehouse, address, given) if create else None)
             if backend.durability_query:
                 backend.check_durability(sessions.execute_sql(backend.durability_query))
-            return cls(sessions, given or default_location(sessions), options)
+            warehouse = default_location(sessions)
+            if given is not None:
+                _check_same_warehouse(address, warehouse, given)
+            return cls(sessions, warehouse, options)
         except BaseException:
             sessions.close()
             raise
@@ -202,6 +163,17 @@ class EmbeddedMetastoreClient:
 
     def __repr__(self) -> str:
         return f"EmbeddedMetastoreClient({self.uri!r}, warehouse={self.warehouse!r})"
+
+
+def _check_same_warehouse(address: MetastoreUri, warehouse: str, given: str) -> None:
+    """Raises ConfigurationError."""
+    its_path, given_path = local_path(warehouse), local_path(given)
+    is_same_folder = its_path is not None and given_path is not None and its_path.resolve() == given_path.resolve()
+    if warehouse != given and not is_same_folder:
+        raise ConfigurationError(
+            f"the metastore {address} has the warehouse {warehouse!r}, and warehouse={given!r} was given: leave it "
+            "out, or give the database or table that is to lie elsewhere a location of its own"
+        )
 
 
 def _new_warehouse(address: MetastoreUri, given: str | None) -> str:

@@ -3,19 +3,12 @@
 Source: Hive 4's `TxnHandler.commitTxn`, `checkForWriteConflict` and `updateKeyValueAssociatedWithTxn`.
 """
 
-# ruff: noqa: SIM300 - columns are written in capitals, and so taken for constants
-
 from __future__ import annotations
 
-from sqlalchemy import and_, bindparam, delete, exists, insert, select, update
-
 from hive_ingest.errors import InvalidOperation, TxnAborted
-from hive_ingest.metastore_client.embedded import schema as t
 from hive_ingest.metastore_client.embedded.context import Context
 from hive_ingest.metastore_client.embedded.sessions import Session
-from hive_ingest.metastore_client.embedded.sql import now_ms, one_of
 from hive_ingest.metastore_client.embedded.transactions import (
-    COMPONENTS_OF_TXN,
     STATE,
     WAS_COMMITTED,
     not_open,
@@ -26,94 +19,54 @@ from hive_ingest.model import CommitKeyValue, TxnId, TxnState, TxnType
 #: HIVE-20538 lets a commit change only parameters that begin so (`TxnStore.TXN_KEY_START`).
 KEY_VALUE_PREFIX = "_meta"
 
-_COMPACTION_LETTER = "c"
-_CONFLICTING = ("u", "d")
-
-_TXN = t.TXNS.c
-_THIS_TXN = _TXN.TXN_ID == bindparam("txn_id")
-_COMPONENT = t.TXN_COMPONENTS.c
-_IS_CONFLICTING = one_of(_COMPONENT.TC_OPERATION_TYPE, *_CONFLICTING)
-
-_COMMIT = (
-    update(t.TXNS)
-    .where(_THIS_TXN, _TXN.TXN_STATE == TxnState.OPEN.value)
-    .values(TXN_STATE=TxnState.COMMITTED.value, TXN_ENDED=now_ms())
-    .returning(_TXN.TXN_TYPE)
-)
-_HAS_UPDATES = select(exists().where(COMPONENTS_OF_TXN, _IS_CONFLICTING))
-# DISTINCT: add_dynamic_partitions may have been repeated after a lost answer.
-_DISTINCT_COMPONENTS = (
-    select(
-        _COMPONENT.TC_TXNID, _COMPONENT.TC_DATABASE, _COMPONENT.TC_TABLE, _COMPONENT.TC_PARTITION, _COMPONENT.TC_WRITEID
-    )
-    .where(COMPONENTS_OF_TXN, _COMPONENT.TC_OPERATION_TYPE != _COMPACTION_LETTER)
-    .distinct()
-    .subquery()
-)
-_COMPLETE_COMPONENTS = insert(t.COMPLETED_TXN_COMPONENTS).from_select(
-    ["CTC_TXNID", "CTC_DATABASE", "CTC_TABLE", "CTC_PARTITION", "CTC_WRITEID", "CTC_TIMESTAMP", "CTC_UPDATE_DELETE"],
-    select(_DISTINCT_COMPONENTS, now_ms(), bindparam("update_delete")),
-)
-_DELETE_COMPONENTS = delete(t.TXN_COMPONENTS).where(COMPONENTS_OF_TXN)
+_COMMIT = """
+    UPDATE TXNS SET TXN_STATE = 'c', TXN_ENDED = NOW_MS()
+    WHERE TXN_ID = :txn_id AND TXN_STATE = 'o'
+    RETURNING TXN_TYPE
+"""
+_HAS_UPDATES = """
+    SELECT EXISTS (SELECT 1 FROM TXN_COMPONENTS WHERE TC_TXNID = :txn_id AND TC_OPERATION_TYPE IN ('u', 'd'))
+"""
+# DISTINCT: add_dynamic_partitions may have been repeated after a lost answer. 'c' is a compaction's, which writes
+# nothing new.
+_COMPLETE_COMPONENTS = """
+    INSERT INTO COMPLETED_TXN_COMPONENTS
+        (CTC_TXNID, CTC_DATABASE, CTC_TABLE, CTC_PARTITION, CTC_WRITEID, CTC_TIMESTAMP, CTC_UPDATE_DELETE)
+    SELECT TC_TXNID, TC_DATABASE, TC_TABLE, TC_PARTITION, TC_WRITEID, NOW_MS(), :update_delete
+    FROM (
+        SELECT DISTINCT TC_TXNID, TC_DATABASE, TC_TABLE, TC_PARTITION, TC_WRITEID FROM TXN_COMPONENTS
+        WHERE TC_TXNID = :txn_id AND TC_OPERATION_TYPE <> 'c'
+    ) AS written
+"""
+_DELETE_COMPONENTS = "DELETE FROM TXN_COMPONENTS WHERE TC_TXNID = :txn_id"
 
 # -- write-set conflicts -----------------------------------------------------------------------------
 
-_LOCK_TXN_IDS = select(t.NEXT_TXN_ID.c.NTXN_NEXT).with_for_update()
-_INSERT_WRITE_SET = insert(t.WRITE_SET).from_select(
-    ["WS_DATABASE", "WS_TABLE", "WS_PARTITION", "WS_TXNID", "WS_COMMIT_ID", "WS_OPERATION_TYPE"],
-    select(
-        _COMPONENT.TC_DATABASE,
-        _COMPONENT.TC_TABLE,
-        _COMPONENT.TC_PARTITION,
-        _COMPONENT.TC_TXNID,
-        bindparam("commit_id"),
-        _COMPONENT.TC_OPERATION_TYPE,
-    )
-    .where(COMPONENTS_OF_TXN, _IS_CONFLICTING)
-    .distinct(),
-)
-_WRITTEN = t.WRITE_SET.c
+_LOCK_TXN_IDS = "SELECT NTXN_NEXT FROM NEXT_TXN_ID FOR UPDATE"
+_INSERT_WRITE_SET = """
+    INSERT INTO WRITE_SET (WS_DATABASE, WS_TABLE, WS_PARTITION, WS_TXNID, WS_COMMIT_ID, WS_OPERATION_TYPE)
+    SELECT DISTINCT TC_DATABASE, TC_TABLE, TC_PARTITION, TC_TXNID, CAST(:commit_id AS BIGINT), TC_OPERATION_TYPE
+    FROM TXN_COMPONENTS WHERE TC_TXNID = :txn_id AND TC_OPERATION_TYPE IN ('u', 'd')
+"""
 # Two transactions overlap when the one was opened before the other committed: txn id <= the other's commit id.
-_CONFLICT = (
-    select(
-        _WRITTEN.WS_DATABASE,
-        _WRITTEN.WS_TABLE,
-        _WRITTEN.WS_PARTITION,
-        _WRITTEN.WS_TXNID,
-        _WRITTEN.WS_COMMIT_ID,
-        _COMPONENT.TC_OPERATION_TYPE,
-        _WRITTEN.WS_OPERATION_TYPE,
-    )
-    .join(
-        t.TXN_COMPONENTS,
-        and_(
-            _COMPONENT.TC_DATABASE == _WRITTEN.WS_DATABASE,
-            _COMPONENT.TC_TABLE == _WRITTEN.WS_TABLE,
-            _COMPONENT.TC_PARTITION.is_not_distinct_from(_WRITTEN.WS_PARTITION),
-        ),
-    )
-    .where(
-        COMPONENTS_OF_TXN,
-        _IS_CONFLICTING,
-        one_of(_WRITTEN.WS_OPERATION_TYPE, *_CONFLICTING),
-        _WRITTEN.WS_TXNID != bindparam("txn_id"),
-        _WRITTEN.WS_COMMIT_ID >= bindparam("txn_id"),
-    )
-    .order_by(_WRITTEN.WS_COMMIT_ID)
-    .limit(1)
-)
-_OVERTAKEN = (
-    update(t.TXNS)
-    .where(_THIS_TXN)
-    .values(TXN_STATE=TxnState.ABORTED.value, TXN_META_INFO=bindparam("reason"), TXN_ENDED=now_ms())
-)
+_CONFLICT = """
+    SELECT WS_DATABASE, WS_TABLE, WS_PARTITION, WS_TXNID, WS_COMMIT_ID, TC_OPERATION_TYPE, WS_OPERATION_TYPE
+    FROM WRITE_SET
+    JOIN TXN_COMPONENTS
+        ON TC_DATABASE = WS_DATABASE AND TC_TABLE = WS_TABLE AND TC_PARTITION IS NOT DISTINCT FROM WS_PARTITION
+    WHERE TC_TXNID = :txn_id AND TC_OPERATION_TYPE IN ('u', 'd') AND WS_OPERATION_TYPE IN ('u', 'd')
+        AND WS_TXNID <> :txn_id AND WS_COMMIT_ID >= :txn_id
+    ORDER BY WS_COMMIT_ID
+    LIMIT 1
+"""
+_OVERTAKEN = """
+    UPDATE TXNS SET TXN_STATE = 'a', TXN_META_INFO = :reason, TXN_ENDED = NOW_MS() WHERE TXN_ID = :txn_id
+"""
 # An alter_table replaces all parameters: without its row lock this UPDATE might meet neither the old nor the new one.
-_LOCK_TABLE = select(t.TBLS.c.TBL_ID).where(t.TBLS.c.TBL_ID == bindparam("table_id")).with_for_update()
-_SET_PARAMETER = (
-    update(t.TABLE_PARAMS)
-    .where(t.TABLE_PARAMS.c.TBL_ID == bindparam("table_id"), t.TABLE_PARAMS.c.PARAM_KEY == bindparam("key"))
-    .values(PARAM_VALUE=bindparam("new_value"))
-)
+_LOCK_TABLE = "SELECT TBL_ID FROM TBLS WHERE TBL_ID = :table_id FOR UPDATE"
+_SET_PARAMETER = """
+    UPDATE TABLE_PARAMS SET PARAM_VALUE = :new_value WHERE TBL_ID = :table_id AND PARAM_KEY = :key
+"""
 
 
 class Commits:

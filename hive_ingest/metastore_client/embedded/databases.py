@@ -1,17 +1,12 @@
 """The catalog's databases."""
 
-# ruff: noqa: SIM300 - columns are written in capitals, and so taken for constants
-
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 
-from sqlalchemy import bindparam, delete, insert, select, update
-
 from hive_ingest.errors import AlreadyExists, InvalidOperation
 from hive_ingest.metastore_client.ddl_locks import exclusive_lock, on_database
-from hive_ingest.metastore_client.embedded import schema as t
 from hive_ingest.metastore_client.embedded.context import Context
 from hive_ingest.metastore_client.embedded.folder_tasks import plan_removal_if_empty
 from hive_ingest.metastore_client.embedded.folders import make_folders
@@ -23,24 +18,15 @@ from hive_ingest.metastore_client.locations import normal_location
 from hive_ingest.metastore_client.table_checks import database_name
 from hive_ingest.model import DEFAULT_DATABASE, Database, LockId, TableName
 
-_DB = t.DBS.c
-_GET = select(_DB.DB_NAME, _DB.DB_LOCATION_URI, _DB.DB_COMMENT, _DB.DB_PARAMS).where(
-    _DB.DB_NAME == bindparam("database")
-)
-_NAMES = select(_DB.DB_NAME).order_by(_DB.DB_NAME)
-_INSERT = insert(t.DBS).values(
-    DB_NAME=bindparam("database"),
-    DB_LOCATION_URI=bindparam("location"),
-    DB_COMMENT=bindparam("comment"),
-    DB_PARAMS=bindparam("params"),
-)
-_UPDATE = (
-    update(t.DBS)
-    .where(_DB.DB_NAME == bindparam("database"))
-    .values(DB_COMMENT=bindparam("comment"), DB_PARAMS=bindparam("params"))
-)
-_DELETE = delete(t.DBS).where(_DB.DB_NAME == bindparam("database"))
-_TABLES_OF = select(t.TBLS.c.TBL_NAME).where(t.TBLS.c.DB_NAME == bindparam("database")).order_by(t.TBLS.c.TBL_NAME)
+_GET = "SELECT DB_NAME, DB_LOCATION_URI, DB_COMMENT, DB_PARAMS FROM DBS WHERE DB_NAME = :database"
+_NAMES = "SELECT DB_NAME FROM DBS ORDER BY DB_NAME"
+_INSERT = """
+    INSERT INTO DBS (DB_NAME, DB_LOCATION_URI, DB_COMMENT, DB_PARAMS)
+    VALUES (:database, :location, :comment, :params)
+"""
+_UPDATE = "UPDATE DBS SET DB_COMMENT = :comment, DB_PARAMS = :params WHERE DB_NAME = :database"
+_DELETE = "DELETE FROM DBS WHERE DB_NAME = :database"
+_TABLES_OF = "SELECT TBL_NAME FROM TBLS WHERE DB_NAME = :database ORDER BY TBL_NAME"
 
 
 class Databases:
@@ -69,7 +55,7 @@ class Databases:
             if found is not None:
                 if if_not_exists:
                     return _database(found)
-                raise AlreadyExists(f"database {lower!r} is there already: use it, or pass if_not_exists=True")
+                raise AlreadyExists(f"database {lower!r} already exists: use it, or pass if_not_exists=True")
             make_folders([where])
             session.execute(_INSERT, database=lower, **row)
             return Database(lower, where, comment, dict(properties or {}))

@@ -3,13 +3,11 @@
 A dropped table or partition goes out of the catalog together with a row of FOLDER_TASKS. Then its folder gets a
 hidden name beside it, so that nothing made later in its place can show its rows; then it is removed; last, the
 components of its aborted transactions are forgotten. A renamed table's folder is moved in the same way, under the
-EXCLUSIVE lock of the rename.
+EXCLUSIVE lock of the rename, which is kept until then.
 
 Each step can be repeated, by whoever comes by: the process itself, housekeeping, one that waits for a lock, and
 whoever makes something in that place.
 """
-
-# ruff: noqa: SIM300 - columns are written in capitals, and so taken for constants
 
 from __future__ import annotations
 
@@ -18,69 +16,50 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import bindparam, delete, insert, select, update
-
 from hive_ingest.errors import StreamingError
-from hive_ingest.metastore_client.embedded import schema as t
 from hive_ingest.metastore_client.embedded.folders import is_same_or_inside, rename_folder
 from hive_ingest.metastore_client.embedded.migrations import GET_METASTORE_ID
 from hive_ingest.metastore_client.embedded.sessions import Row, Session, Sessions
 from hive_ingest.metastore_client.locations import local_path
-from hive_ingest.model import TableName, TxnState
+from hive_ingest.model import LockId, TableName
 from hive_ingest.storage import LocalStore
 
 _log = logging.getLogger(__name__)
 
 _REMOVE, _MOVE, _TRASH, _REMOVE_IF_EMPTY = "remove", "move", "trash", "remove if empty"
 
-_TASK = t.FOLDER_TASKS.c
-_FIELDS = (
-    _TASK.FT_ID,
-    _TASK.FT_KIND,
-    _TASK.FT_SOURCE,
-    _TASK.FT_TARGET,
-    _TASK.FT_DATABASE,
-    _TASK.FT_TABLE,
-    _TASK.FT_PARTITION,
-    _TASK.FT_NEXT_WRITE_ID,
-    _TASK.FT_LOCK_ID,
-)
-_THIS = _TASK.FT_ID == bindparam("task")
-_ALL = select(*_FIELDS).order_by(_TASK.FT_ID)
-_GET = select(*_FIELDS).where(_THIS).with_for_update()
-_INSERT = insert(t.FOLDER_TASKS).values(
-    FT_KIND=bindparam("kind"),
-    FT_SOURCE=bindparam("source"),
-    FT_TARGET=bindparam("target"),
-    FT_DATABASE=bindparam("database"),
-    FT_TABLE=bindparam("table"),
-    FT_PARTITION=bindparam("partition"),
-    FT_NEXT_WRITE_ID=bindparam("next_write_id"),
-    FT_LOCK_ID=bindparam("lock_id"),
-)
-_SET_SOURCE = update(t.FOLDER_TASKS).where(_THIS).values(FT_KIND=bindparam("kind"), FT_SOURCE=bindparam("source"))
-_DELETE = delete(t.FOLDER_TASKS).where(_THIS)
-_RELEASE = delete(t.HIVE_LOCKS).where(t.HIVE_LOCKS.c.HL_LOCK_EXT_ID == bindparam("lock_id"))
-_LOCATIONS = select(t.DBS.c.DB_LOCATION_URI).union(select(t.TBLS.c.LOCATION))
+_FROM_TASKS = """
+    SELECT FT_ID, FT_KIND, FT_SOURCE, FT_TARGET, FT_DATABASE, FT_TABLE, FT_PARTITION, FT_NEXT_WRITE_ID, FT_LOCK_ID
+    FROM FOLDER_TASKS
+"""
+_ALL = f"{_FROM_TASKS} ORDER BY FT_ID"
+_GET = f"{_FROM_TASKS} WHERE FT_ID = :task FOR UPDATE"
+_INSERT = """
+    INSERT INTO FOLDER_TASKS
+        (FT_KIND, FT_SOURCE, FT_TARGET, FT_DATABASE, FT_TABLE, FT_PARTITION, FT_NEXT_WRITE_ID, FT_LOCK_ID)
+    VALUES (:kind, :source, :target, :database, :table, :partition, :next_write_id, :lock_id)
+"""
+_SET_SOURCE = "UPDATE FOLDER_TASKS SET FT_KIND = :kind, FT_SOURCE = :source WHERE FT_ID = :task"
+_DELETE = "DELETE FROM FOLDER_TASKS WHERE FT_ID = :task"
+_RELEASE = "DELETE FROM HIVE_LOCKS WHERE HL_LOCK_EXT_ID = :lock_id"
+_EXPLAIN_LOCK = "UPDATE HIVE_LOCKS SET HL_AGENT_INFO = :agent_info WHERE HL_LOCK_EXT_ID = :lock_id"
+_MOVE_UNDER = "SELECT FT_SOURCE, FT_TARGET FROM FOLDER_TASKS WHERE FT_LOCK_ID = :lock_id"
+_LOCATIONS = "SELECT DB_LOCATION_URI FROM DBS UNION SELECT LOCATION FROM TBLS"
 # A table of the same name may have been made since: only write ids of the one that was dropped are forgotten.
-_COMPONENT, _COMPLETED = t.TXN_COMPONENTS.c, t.COMPLETED_TXN_COMPONENTS.c
-_ABORTED_TXNS = select(t.TXNS.c.TXN_ID).where(t.TXNS.c.TXN_STATE == TxnState.ABORTED.value)
 _FORGET = (
-    delete(t.TXN_COMPONENTS).where(
-        _COMPONENT.TC_DATABASE == bindparam("database"),
-        _COMPONENT.TC_TABLE == bindparam("table"),
-        _COMPONENT.TC_WRITEID < bindparam("next_write_id"),
-        _COMPONENT.TC_TXNID.in_(_ABORTED_TXNS),
-    ),
-    delete(t.COMPLETED_TXN_COMPONENTS).where(
-        _COMPLETED.CTC_DATABASE == bindparam("database"),
-        _COMPLETED.CTC_TABLE == bindparam("table"),
-        _COMPLETED.CTC_WRITEID < bindparam("next_write_id"),
-    ),
+    """
+    DELETE FROM TXN_COMPONENTS
+    WHERE TC_DATABASE = :database AND TC_TABLE = :table AND TC_WRITEID < :next_write_id
+        AND TC_TXNID IN (SELECT TXN_ID FROM TXNS WHERE TXN_STATE = 'a')
+    """,
+    """
+    DELETE FROM COMPLETED_TXN_COMPONENTS
+    WHERE CTC_DATABASE = :database AND CTC_TABLE = :table AND CTC_WRITEID < :next_write_id
+    """,
 )
 _FORGET_PARTITION = (
-    _FORGET[0].where(_COMPONENT.TC_PARTITION == bindparam("partition")),
-    _FORGET[1].where(_COMPLETED.CTC_PARTITION == bindparam("partition")),
+    f"{_FORGET[0]} AND TC_PARTITION = :partition",
+    f"{_FORGET[1]} AND CTC_PARTITION = :partition",
 )
 
 
@@ -111,6 +90,19 @@ def plan_move(session: Session, source: str, target: str, lock_id: int) -> None:
 def _row(kind: str, source: str, **fields: Any) -> dict[str, Any]:
     nothing = dict.fromkeys(("target", "database", "table", "partition", "next_write_id", "lock_id"))
     return {**nothing, "kind": kind, "source": source, **fields}
+
+
+def keeps_lock(session: Session, lock_id: LockId) -> bool:
+    """Whether the folder of a rename is still to be moved: until then its lock keeps readers and writers out.
+
+    Whoever waits for the lock tries the move again, and finds in the lock what is in the way.
+    """
+    move = session.row(_MOVE_UNDER, lock_id=lock_id)
+    if move is None:
+        return False
+    info = f"hive-ingest: a rename is not finished, {move[0]} is still to be moved to {move[1]}: make both writable"
+    session.execute(_EXPLAIN_LOCK, lock_id=lock_id, agent_info=info)
+    return True
 
 
 def follow_move(session: Session, old: str, new: str) -> None:

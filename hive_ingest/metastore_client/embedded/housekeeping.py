@@ -4,27 +4,19 @@ Sources: Hive 4's `PerformTimeoutsFunction`, `CleanEmptyAbortedAndCommittedTxns`
 TXN_TO_WRITE_ID, the rule min(Z, A, N) of HIVE-18747.
 """
 
-# ruff: noqa: SIM300 - columns are written in capitals, and so taken for constants
-
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
 from dataclasses import dataclass
 
-from sqlalchemy import and_, bindparam, delete, exists, func, or_, select, union_all, update
-
 from hive_ingest.errors import MetastoreUnavailable
 from hive_ingest.identity import this_host
-from hive_ingest.metastore_client.embedded import schema as t
 from hive_ingest.metastore_client.embedded.context import TIMED_OUT, Context
-from hive_ingest.metastore_client.embedded.migrations import HOUSEKEEPER
 from hive_ingest.metastore_client.embedded.sessions import Session
-from hive_ingest.metastore_client.embedded.sql import id_in, now_ms
 from hive_ingest.metastore_client.embedded.transactions import release
-from hive_ingest.model import TxnId, TxnState
+from hive_ingest.model import TxnId
 
 _log = logging.getLogger(__name__)
 
@@ -33,74 +25,69 @@ LEASE_SECONDS = 60.0
 #: Transactions that one SQL transaction times out or forgets, so that others get their turn.
 BATCH_SIZE = 1_000
 
-_TXN = t.TXNS.c
-_LEASE = t.HOUSEKEEPING_LEASE.c
-
 # A time further ahead than any interval was written under another clock: it does not count.
-_IS_FREE = or_(_LEASE.HKL_EXPIRES <= now_ms(), _LEASE.HKL_EXPIRES > now_ms() + bindparam("lease_ms"))
-_IS_DUE = or_(_LEASE.HKL_DUE <= now_ms(), _LEASE.HKL_DUE > now_ms() + bindparam("interval_ms"))
-_TAKE_LEASE = (
-    update(t.HOUSEKEEPING_LEASE)
-    .where(_LEASE.HKL_NAME == HOUSEKEEPER, _IS_FREE)
-    .values(
-        HKL_HOLDER=bindparam("holder"),
-        HKL_EXPIRES=now_ms() + bindparam("lease_ms"),
-        HKL_DUE=now_ms() + bindparam("interval_ms"),
-    )
-    .returning(_LEASE.HKL_NAME)
-)
-_TAKE_LEASE_IF_DUE = _TAKE_LEASE.where(_IS_DUE)
-_GIVE_LEASE_BACK = (
-    update(t.HOUSEKEEPING_LEASE)
-    .where(_LEASE.HKL_NAME == HOUSEKEEPER, _LEASE.HKL_HOLDER == bindparam("holder"))
-    .values(HKL_EXPIRES=0)
-)
+_TAKE_LEASE = """
+    UPDATE HOUSEKEEPING_LEASE
+    SET HKL_HOLDER = :holder, HKL_EXPIRES = NOW_MS() + :lease_ms, HKL_DUE = NOW_MS() + :interval_ms
+    WHERE HKL_NAME = 'housekeeper' AND (HKL_EXPIRES <= NOW_MS() OR HKL_EXPIRES > NOW_MS() + :lease_ms)
+    RETURNING HKL_NAME
+"""
+_TAKE_LEASE_IF_DUE = """
+    UPDATE HOUSEKEEPING_LEASE
+    SET HKL_HOLDER = :holder, HKL_EXPIRES = NOW_MS() + :lease_ms, HKL_DUE = NOW_MS() + :interval_ms
+    WHERE HKL_NAME = 'housekeeper' AND (HKL_EXPIRES <= NOW_MS() OR HKL_EXPIRES > NOW_MS() + :lease_ms)
+        AND (HKL_DUE <= NOW_MS() OR HKL_DUE > NOW_MS() + :interval_ms)
+    RETURNING HKL_NAME
+"""
+_GIVE_LEASE_BACK = """
+    UPDATE HOUSEKEEPING_LEASE SET HKL_EXPIRES = 0 WHERE HKL_NAME = 'housekeeper' AND HKL_HOLDER = :holder
+"""
 
-_IS_SILENT = and_(_TXN.TXN_STATE == TxnState.OPEN.value, _TXN.TXN_LAST_HEARTBEAT < now_ms() - bindparam("timeout_ms"))
-_SILENT = select(_TXN.TXN_ID).where(_IS_SILENT).order_by(_TXN.TXN_ID).limit(BATCH_SIZE)
+_SILENT = f"""
+    SELECT TXN_ID FROM TXNS
+    WHERE TXN_STATE = 'o' AND TXN_LAST_HEARTBEAT < NOW_MS() - :timeout_ms
+    ORDER BY TXN_ID
+    LIMIT {BATCH_SIZE}
+"""
 # Silence is tested again on the row itself: a heartbeat may have come since the batch was read.
-_TIME_OUT = (
-    update(t.TXNS)
-    .where(id_in(_TXN.TXN_ID, "txn_ids"), _IS_SILENT)
-    .values(TXN_STATE=TxnState.ABORTED.value, TXN_META_INFO=TIMED_OUT, TXN_ENDED=now_ms())
-    .returning(_TXN.TXN_ID)
-)
-_TIME_OUT_LOCKS = delete(t.HIVE_LOCKS).where(
-    t.HIVE_LOCKS.c.HL_TXNID == 0, t.HIVE_LOCKS.c.HL_LAST_HEARTBEAT < now_ms() - bindparam("timeout_ms")
-)
+_TIME_OUT = f"""
+    UPDATE TXNS SET TXN_STATE = 'a', TXN_META_INFO = '{TIMED_OUT}', TXN_ENDED = NOW_MS()
+    WHERE TXN_ID IN ID_LIST(:txn_ids) AND TXN_STATE = 'o' AND TXN_LAST_HEARTBEAT < NOW_MS() - :timeout_ms
+    RETURNING TXN_ID
+"""
+# The lock of a rename is kept until the table's folder is moved.
+_TIME_OUT_LOCKS = """
+    DELETE FROM HIVE_LOCKS
+    WHERE HL_TXNID = 0 AND HL_LAST_HEARTBEAT < NOW_MS() - :timeout_ms
+        AND HL_LOCK_EXT_ID NOT IN (SELECT FT_LOCK_ID FROM FOLDER_TASKS WHERE FT_LOCK_ID IS NOT NULL)
+"""
 
 # An aborted transaction with components may have files under its write id. Forgotten, it would count as committed.
-_WROTE_NOTHING = ~exists().where(t.TXN_COMPONENTS.c.TC_TXNID == _TXN.TXN_ID)
-_FORGETTABLE = (
-    select(_TXN.TXN_ID)
-    .where(
-        or_(
-            and_(
-                _TXN.TXN_STATE == TxnState.COMMITTED.value,
-                _TXN.TXN_ENDED < now_ms() - bindparam("committed_retention_ms"),
-            ),
-            and_(
-                _TXN.TXN_STATE == TxnState.ABORTED.value,
-                _TXN.TXN_ENDED < now_ms() - bindparam("aborted_retention_ms"),
-                _WROTE_NOTHING,
-            ),
-        )
-    )
-    .limit(BATCH_SIZE)
-)
-_FORGET = delete(t.TXNS).where(id_in(_TXN.TXN_ID, "txn_ids"))
+_FORGETTABLE = f"""
+    SELECT TXN_ID FROM TXNS
+    WHERE TXN_STATE = 'c' AND TXN_ENDED < NOW_MS() - :committed_retention_ms
+        OR TXN_STATE = 'a' AND TXN_ENDED < NOW_MS() - :aborted_retention_ms
+            AND NOT EXISTS (SELECT 1 FROM TXN_COMPONENTS WHERE TC_TXNID = TXN_ID)
+    LIMIT {BATCH_SIZE}
+"""
+_FORGET = "DELETE FROM TXNS WHERE TXN_ID IN ID_LIST(:txn_ids)"
 
-_Z_OLDEST_SNAPSHOT = select(func.min(t.MIN_HISTORY_LEVEL.c.MHL_MIN_OPEN_TXNID).label("id"))
-_A_LOWEST_ABORTED = select(func.min(_TXN.TXN_ID)).where(_TXN.TXN_STATE == TxnState.ABORTED.value)
-_N_NEXT_TXN = select(t.NEXT_TXN_ID.c.NTXN_NEXT)
-_LOWER_BOUND = select(func.min(union_all(_Z_OLDEST_SNAPSHOT, _A_LOWEST_ABORTED, _N_NEXT_TXN).subquery().c.id))
-_PRUNE_WRITE_IDS = delete(t.TXN_TO_WRITE_ID).where(t.TXN_TO_WRITE_ID.c.T2W_TXNID < bindparam("low"))
-
-_MIN_OPEN = union_all(
-    select(func.min(_TXN.TXN_ID).label("id")).where(_TXN.TXN_STATE == TxnState.OPEN.value), _N_NEXT_TXN
-)
-_LOWEST_OPEN = select(func.min(_MIN_OPEN.subquery().c.id))
-_PRUNE_WRITE_SET = delete(t.WRITE_SET).where(t.WRITE_SET.c.WS_COMMIT_ID < bindparam("low"))
+# min(Z, A, N): the oldest snapshot's lowest open transaction, the lowest aborted one, the next one.
+_LOWER_BOUND = """
+    SELECT min(bound) FROM (
+        SELECT min(MHL_MIN_OPEN_TXNID) AS bound FROM MIN_HISTORY_LEVEL
+        UNION ALL SELECT min(TXN_ID) FROM TXNS WHERE TXN_STATE = 'a'
+        UNION ALL SELECT NTXN_NEXT FROM NEXT_TXN_ID
+    ) AS bounds
+"""
+_PRUNE_WRITE_IDS = "DELETE FROM TXN_TO_WRITE_ID WHERE T2W_TXNID < :low"
+_LOWEST_OPEN = """
+    SELECT min(bound) FROM (
+        SELECT min(TXN_ID) AS bound FROM TXNS WHERE TXN_STATE = 'o'
+        UNION ALL SELECT NTXN_NEXT FROM NEXT_TXN_ID
+    ) AS bounds
+"""
+_PRUNE_WRITE_SET = "DELETE FROM WRITE_SET WHERE WS_COMMIT_ID < :low"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +166,7 @@ class Housekeeping:
         silent = [row[0] for row in session.rows(_SILENT, timeout_ms=self._timeout_ms)]
         if not silent:
             return []
-        rows = session.rows(_TIME_OUT, txn_ids=json.dumps(silent), timeout_ms=self._timeout_ms)
+        rows = session.rows(_TIME_OUT, txn_ids=silent, timeout_ms=self._timeout_ms)
         timed_out = [TxnId(row[0]) for row in rows]
         if timed_out:
             release(session, timed_out)
@@ -193,7 +180,7 @@ class Housekeeping:
 
         def work(session: Session) -> int:
             ids = [row[0] for row in session.rows(_FORGETTABLE, **retention)]
-            return session.execute(_FORGET, txn_ids=json.dumps(ids)) if ids else 0
+            return session.execute(_FORGET, txn_ids=ids) if ids else 0
 
         forgotten = 0
         while count := self._db.run(work):

@@ -3,57 +3,42 @@
 The one would read and remove the files of the other.
 """
 
-# ruff: noqa: SIM300 - columns are written in capitals, and so taken for constants
-
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from sqlalchemy import bindparam, func, or_, select
-from sqlalchemy.sql.expression import ColumnElement
-
 from hive_ingest.errors import InvalidOperation
-from hive_ingest.metastore_client.embedded import schema as t
 from hive_ingest.metastore_client.embedded.sessions import Session
-from hive_ingest.metastore_client.embedded.sql import text_in
 from hive_ingest.metastore_client.locations import local_path
 from hive_ingest.model import TableName
 
-_TBL, _PART, _DB = t.TBLS.c, t.PARTITIONS.c, t.DBS.c
-
-
-def _below(column: ColumnElement[str]) -> ColumnElement[bool]:
-    return func.substr(column, 1, bindparam("length")) == bindparam("prefix")
-
-
-_OTHER_TABLES = (
-    select(_TBL.DB_NAME, _TBL.TBL_NAME, _TBL.LOCATION)
-    .where(_TBL.TBL_ID != bindparam("table_id"), or_(text_in(_TBL.LOCATION, "here_and_above"), _below(_TBL.LOCATION)))
-    .limit(1)
-)
-_OTHER_PARTITIONS = (
-    select(_TBL.DB_NAME, _TBL.TBL_NAME, _PART.LOCATION)
-    .join(t.TBLS, _TBL.TBL_ID == _PART.TBL_ID)
-    .where(
-        _PART.TBL_ID != bindparam("table_id"), or_(text_in(_PART.LOCATION, "here_and_above"), _below(_PART.LOCATION))
+_OTHER_TABLES = """
+    SELECT DB_NAME, TBL_NAME, LOCATION FROM TBLS
+    WHERE TBL_ID <> :table_id AND (LOCATION IN TEXT_LIST(:here_and_above) OR substr(LOCATION, 1, :length) = :prefix)
+    LIMIT 1
+"""
+_OTHER_PARTITIONS = """
+    SELECT DB_NAME, TBL_NAME, PARTITIONS.LOCATION
+    FROM PARTITIONS JOIN TBLS ON TBLS.TBL_ID = PARTITIONS.TBL_ID
+    WHERE PARTITIONS.TBL_ID <> :table_id AND (
+        PARTITIONS.LOCATION IN TEXT_LIST(:here_and_above) OR substr(PARTITIONS.LOCATION, 1, :length) = :prefix
     )
-    .limit(1)
-)
-_DATABASES = (
-    select(_DB.DB_NAME, _DB.DB_LOCATION_URI)
-    .where(or_(_DB.DB_LOCATION_URI == bindparam("location"), _below(_DB.DB_LOCATION_URI)))
-    .limit(1)
-)
-_PARTITIONS_AT = select(_PART.PART_NAME, _PART.LOCATION).where(text_in(_PART.LOCATION, "locations")).limit(1)
+    LIMIT 1
+"""
+_DATABASES = """
+    SELECT DB_NAME, DB_LOCATION_URI FROM DBS
+    WHERE DB_LOCATION_URI = :location OR substr(DB_LOCATION_URI, 1, :length) = :prefix
+    LIMIT 1
+"""
+_PARTITIONS_AT = "SELECT PART_NAME, LOCATION FROM PARTITIONS WHERE LOCATION IN TEXT_LIST(:locations) LIMIT 1"
 
 
 def refuse_overlap(session: Session, name: TableName, location: str, *, table_id: int = 0) -> None:
     """Of a table, new or (by its id) renamed. Raises InvalidOperation."""
     for place in _spellings(location):
         parameters = {
-            "here_and_above": json.dumps([place, *_above(place)]),
+            "here_and_above": [place, *_above(place)],
             "length": len(place) + 1,
             "prefix": place + "/",
         }
@@ -68,7 +53,7 @@ def refuse_overlap(session: Session, name: TableName, location: str, *, table_id
 
 def refuse_shared_partitions(session: Session, name: TableName, locations: Sequence[str]) -> None:
     """Of new partitions, which lie in their table's folder and so in no other's. Raises InvalidOperation."""
-    found = session.row(_PARTITIONS_AT, locations=json.dumps(list(locations)))
+    found = session.row(_PARTITIONS_AT, locations=locations)
     if found is not None:
         raise _overlap(name, found[1], f"the partition {found[0]}", found[1])
 

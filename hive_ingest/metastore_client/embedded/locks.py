@@ -12,22 +12,17 @@ lies in it, and never for its own transaction. Sources: Hive 4's `CheckLockFunct
 `InsertTxnComponentsCommand`.
 """
 
-# ruff: noqa: SIM300 - columns are written in capitals, and so taken for constants
-
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import and_, bindparam, case, delete, insert, not_, or_, select, update
-
 from hive_ingest.errors import ConfigurationError, NoSuchLock, TxnOpen
 from hive_ingest.identity import this_host, this_user
-from hive_ingest.metastore_client.embedded import schema as t
 from hive_ingest.metastore_client.embedded.context import Context
+from hive_ingest.metastore_client.embedded.folder_tasks import keeps_lock
 from hive_ingest.metastore_client.embedded.housekeeping import Housekeeping
 from hive_ingest.metastore_client.embedded.sessions import Row, Session
-from hive_ingest.metastore_client.embedded.sql import now_ms, one_of
 from hive_ingest.metastore_client.embedded.transactions import (
     INSERT_COMPONENT,
     OPERATION_LETTERS,
@@ -53,115 +48,73 @@ from hive_ingest.model import (
 #: Letters of HL_LOCK_TYPE (Hive: `LockTypeUtil`) and HL_LOCK_STATE (Hive: `LockInfo`).
 _LETTERS = {LockType.SHARED_READ: "r", LockType.SHARED_WRITE: "w", LockType.EXCL_WRITE: "x", LockType.EXCLUSIVE: "e"}
 _TYPES = {letter: lock_type for lock_type, letter in _LETTERS.items()}
-_READ, _WRITE, _EXCL_WRITE, _EXCLUSIVE = "r", "w", "x", "e"
-_ACQUIRED, _WAITING = "a", "w"
+_ACQUIRED = "a"
 
-_LOCK = t.HIVE_LOCKS.c
-_THIS_LOCK = _LOCK.HL_LOCK_EXT_ID == bindparam("lock_id")
-_OF_TXN = t.TXN_TO_WRITE_ID.c.T2W_TXNID == bindparam("txn_id")
-
-_TAKE_LOCK_ID = (
-    update(t.NEXT_LOCK_ID).values(NL_NEXT=t.NEXT_LOCK_ID.c.NL_NEXT + 1).returning(t.NEXT_LOCK_ID.c.NL_NEXT - 1)
-)
-_WRITE_IDS_OF_TXN = select(
-    t.TXN_TO_WRITE_ID.c.T2W_DATABASE, t.TXN_TO_WRITE_ID.c.T2W_TABLE, t.TXN_TO_WRITE_ID.c.T2W_WRITEID
-).where(_OF_TXN)
-_INSERT_LOCK = insert(t.HIVE_LOCKS).values(
-    HL_LOCK_EXT_ID=bindparam("lock_id"),
-    HL_LOCK_INT_ID=bindparam("internal_id"),
-    HL_TXNID=bindparam("txn_id"),
-    HL_DB=bindparam("database"),
-    HL_TABLE=bindparam("table"),
-    HL_PARTITION=bindparam("partition"),
-    HL_LOCK_STATE=_WAITING,
-    HL_LOCK_TYPE=bindparam("type"),
-    HL_LAST_HEARTBEAT=case((bindparam("txn_id") == 0, now_ms()), else_=0),
-    HL_USER=bindparam("user"),
-    HL_HOST=bindparam("host"),
-    HL_AGENT_INFO=bindparam("agent_info"),
-)
+_TAKE_LOCK_ID = "UPDATE NEXT_LOCK_ID SET NL_NEXT = NL_NEXT + 1 RETURNING NL_NEXT - 1"
+_WRITE_IDS_OF_TXN = "SELECT T2W_DATABASE, T2W_TABLE, T2W_WRITEID FROM TXN_TO_WRITE_ID WHERE T2W_TXNID = :txn_id"
+_INSERT_LOCK = """
+    INSERT INTO HIVE_LOCKS
+        (HL_LOCK_EXT_ID, HL_LOCK_INT_ID, HL_TXNID, HL_DB, HL_TABLE, HL_PARTITION, HL_LOCK_STATE, HL_LOCK_TYPE,
+        HL_LAST_HEARTBEAT, HL_USER, HL_HOST, HL_AGENT_INFO)
+    VALUES (:lock_id, :internal_id, CAST(:txn_id AS BIGINT), :database, :table, :partition, 'w', :type,
+        CASE WHEN CAST(:txn_id AS BIGINT) = 0 THEN NOW_MS() ELSE 0 END, :user, :host, :agent_info)
+"""
 
 # -- the matrix --------------------------------------------------------------------------------------
 
-_EX = t.HIVE_LOCKS.alias("EX").c  # there before
-_REQ = t.HIVE_LOCKS.alias("REQ").c  # asked for now
-_OVERLAP = and_(
-    _EX.HL_DB == _REQ.HL_DB,
-    or_(
-        _EX.HL_TABLE.is_(None),
-        _REQ.HL_TABLE.is_(None),
-        and_(
-            _EX.HL_TABLE == _REQ.HL_TABLE,
-            or_(_EX.HL_PARTITION.is_(None), _REQ.HL_PARTITION.is_(None), _EX.HL_PARTITION == _REQ.HL_PARTITION),
-        ),
-    ),
-)
-_ASKS = _REQ.HL_LOCK_TYPE
-_HOLDS = _EX.HL_LOCK_TYPE
-_INCOMPATIBLE = or_(
-    # SHARED_READ on a database only keeps it from being dropped, whatever happens to its tables.
-    and_(_ASKS == _READ, _HOLDS == _EXCLUSIVE, not_(and_(_EX.HL_TABLE.is_not(None), _REQ.HL_TABLE.is_(None)))),
-    and_(_ASKS == _WRITE, one_of(_HOLDS, _EXCL_WRITE, _EXCLUSIVE)),
-    and_(_ASKS == _EXCL_WRITE, _HOLDS != _READ),
-    and_(_ASKS == _EXCLUSIVE, not_(and_(_HOLDS == _READ, _EX.HL_TABLE.is_(None), _REQ.HL_TABLE.is_not(None)))),
-)
-_BLOCKER = (
-    select(_EX.HL_LOCK_EXT_ID, _EX.HL_LOCK_INT_ID, _REQ.HL_LOCK_INT_ID)
-    .where(
-        _REQ.HL_LOCK_EXT_ID == bindparam("lock_id"),
-        _EX.HL_LOCK_EXT_ID < bindparam("lock_id"),
-        _OVERLAP,
-        or_(_REQ.HL_TXNID == 0, _EX.HL_TXNID != _REQ.HL_TXNID),
-        _INCOMPATIBLE,
-    )
-    .order_by(_EX.HL_LOCK_EXT_ID, _EX.HL_LOCK_INT_ID)
-    .limit(1)
-)
-_ACQUIRE = (
-    update(t.HIVE_LOCKS)
-    .where(_THIS_LOCK)
-    .values(HL_LOCK_STATE=_ACQUIRED, HL_ACQUIRED_AT=now_ms(), HL_BLOCKEDBY_EXT_ID=None, HL_BLOCKEDBY_INT_ID=None)
-)
-_NOTE_BLOCKER = (
-    update(t.HIVE_LOCKS)
-    .where(_THIS_LOCK, _LOCK.HL_LOCK_INT_ID == bindparam("internal_id"))
-    .values(HL_BLOCKEDBY_EXT_ID=bindparam("by"), HL_BLOCKEDBY_INT_ID=bindparam("by_internal"))
-)
+# `ex` was there before `req`, which is asked for now.
+_BLOCKER = """
+    SELECT ex.HL_LOCK_EXT_ID, ex.HL_LOCK_INT_ID, req.HL_LOCK_INT_ID
+    FROM HIVE_LOCKS AS ex, HIVE_LOCKS AS req
+    WHERE req.HL_LOCK_EXT_ID = :lock_id AND ex.HL_LOCK_EXT_ID < :lock_id
+        AND ex.HL_DB = req.HL_DB
+        AND (
+            ex.HL_TABLE IS NULL OR req.HL_TABLE IS NULL
+            OR ex.HL_TABLE = req.HL_TABLE
+            AND (ex.HL_PARTITION IS NULL OR req.HL_PARTITION IS NULL OR ex.HL_PARTITION = req.HL_PARTITION)
+        )
+        AND (req.HL_TXNID = 0 OR ex.HL_TXNID <> req.HL_TXNID)
+        AND CASE req.HL_LOCK_TYPE
+            -- SHARED_READ on a database only keeps it from being dropped, whatever happens to its tables.
+            WHEN 'r' THEN ex.HL_LOCK_TYPE = 'e' AND NOT (ex.HL_TABLE IS NOT NULL AND req.HL_TABLE IS NULL)
+            WHEN 'w' THEN ex.HL_LOCK_TYPE IN ('x', 'e')
+            WHEN 'x' THEN ex.HL_LOCK_TYPE <> 'r'
+            WHEN 'e' THEN NOT (ex.HL_LOCK_TYPE = 'r' AND ex.HL_TABLE IS NULL AND req.HL_TABLE IS NOT NULL)
+        END
+    ORDER BY ex.HL_LOCK_EXT_ID, ex.HL_LOCK_INT_ID
+    LIMIT 1
+"""
+_ACQUIRE = """
+    UPDATE HIVE_LOCKS
+    SET HL_LOCK_STATE = 'a', HL_ACQUIRED_AT = NOW_MS(), HL_BLOCKEDBY_EXT_ID = NULL, HL_BLOCKEDBY_INT_ID = NULL
+    WHERE HL_LOCK_EXT_ID = :lock_id
+"""
+_NOTE_BLOCKER = """
+    UPDATE HIVE_LOCKS SET HL_BLOCKEDBY_EXT_ID = :by, HL_BLOCKEDBY_INT_ID = :by_internal
+    WHERE HL_LOCK_EXT_ID = :lock_id AND HL_LOCK_INT_ID = :internal_id
+"""
 
 # -- later calls -------------------------------------------------------------------------------------
 
-_GET_LOCK = select(_LOCK.HL_TXNID, _LOCK.HL_LOCK_STATE).where(_THIS_LOCK).limit(1)
-_BEAT_LOCK = (
-    update(t.HIVE_LOCKS)
-    .where(_THIS_LOCK, _LOCK.HL_TXNID == 0)
-    .values(HL_LAST_HEARTBEAT=now_ms())
-    .returning(_LOCK.HL_LOCK_EXT_ID)
-)
-_BEAT_TXN = update(t.TXNS).where(t.TXNS.c.TXN_ID == bindparam("txn_id")).values(TXN_LAST_HEARTBEAT=now_ms())
+_GET_LOCK = "SELECT HL_TXNID, HL_LOCK_STATE FROM HIVE_LOCKS WHERE HL_LOCK_EXT_ID = :lock_id LIMIT 1"
+_BEAT_LOCK = """
+    UPDATE HIVE_LOCKS SET HL_LAST_HEARTBEAT = NOW_MS()
+    WHERE HL_LOCK_EXT_ID = :lock_id AND HL_TXNID = 0
+    RETURNING HL_LOCK_EXT_ID
+"""
+_BEAT_TXN = "UPDATE TXNS SET TXN_LAST_HEARTBEAT = NOW_MS() WHERE TXN_ID = :txn_id"
 # Inside a transaction only a waiting request can be given up; what is held ends with the transaction.
-_UNLOCK = delete(t.HIVE_LOCKS).where(_THIS_LOCK, or_(_LOCK.HL_TXNID == 0, _LOCK.HL_LOCK_STATE == _WAITING))
-_SHOW = (
-    select(
-        _LOCK.HL_LOCK_EXT_ID,
-        _LOCK.HL_LOCK_INT_ID,
-        _LOCK.HL_DB,
-        _LOCK.HL_TABLE,
-        _LOCK.HL_PARTITION,
-        _LOCK.HL_LOCK_STATE,
-        _LOCK.HL_LOCK_TYPE,
-        _LOCK.HL_TXNID,
-        case((_LOCK.HL_TXNID == 0, _LOCK.HL_LAST_HEARTBEAT), else_=t.TXNS.c.TXN_LAST_HEARTBEAT),
-        _LOCK.HL_ACQUIRED_AT,
-        _LOCK.HL_USER,
-        _LOCK.HL_HOST,
-        _LOCK.HL_AGENT_INFO,
-        _LOCK.HL_BLOCKEDBY_EXT_ID,
-        _LOCK.HL_BLOCKEDBY_INT_ID,
-    )
-    .select_from(t.HIVE_LOCKS.outerjoin(t.TXNS, t.TXNS.c.TXN_ID == _LOCK.HL_TXNID))
-    .order_by(_LOCK.HL_LOCK_EXT_ID, _LOCK.HL_LOCK_INT_ID)
-)
-_SHOW_TABLE = _SHOW.where(_LOCK.HL_DB == bindparam("database"), _LOCK.HL_TABLE == bindparam("table"))
+_UNLOCK = "DELETE FROM HIVE_LOCKS WHERE HL_LOCK_EXT_ID = :lock_id AND (HL_TXNID = 0 OR HL_LOCK_STATE = 'w')"
+_FROM_LOCKS = """
+    SELECT HL_LOCK_EXT_ID, HL_LOCK_INT_ID, HL_DB, HL_TABLE, HL_PARTITION, HL_LOCK_STATE, HL_LOCK_TYPE, HL_TXNID,
+        CASE WHEN HL_TXNID = 0 THEN HL_LAST_HEARTBEAT ELSE TXN_LAST_HEARTBEAT END,
+        HL_ACQUIRED_AT, HL_USER, HL_HOST, HL_AGENT_INFO, HL_BLOCKEDBY_EXT_ID, HL_BLOCKEDBY_INT_ID
+    FROM HIVE_LOCKS LEFT JOIN TXNS ON TXN_ID = HL_TXNID
+"""
+_SHOW = f"{_FROM_LOCKS} ORDER BY HL_LOCK_EXT_ID, HL_LOCK_INT_ID"
+_SHOW_TABLE = f"""
+    {_FROM_LOCKS} WHERE HL_DB = :database AND HL_TABLE = :table ORDER BY HL_LOCK_EXT_ID, HL_LOCK_INT_ID
+"""
 
 
 class Locks:
@@ -197,9 +150,14 @@ class Locks:
         return response
 
     def unlock(self, lock_id: LockId) -> None:
-        """Release a lock outside a transaction, or give up one that is WAITING. Idempotent. Raises TxnOpen."""
+        """Release a lock outside a transaction, or give up one that is WAITING. Idempotent. Raises TxnOpen.
+
+        The lock of a rename stays until the table's folder is moved.
+        """
 
         def work(session: Session) -> None:
+            if keeps_lock(session, lock_id):
+                return
             if session.execute(_UNLOCK, lock_id=lock_id) == 0:
                 row = session.row(_GET_LOCK, lock_id=lock_id)
                 if row is not None:

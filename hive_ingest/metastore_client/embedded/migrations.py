@@ -5,14 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
-from sqlalchemy import Executable, bindparam, insert, select, update
+from sqlalchemy import Table
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from hive_ingest.errors import MetastoreError, MetastoreSchemaError
 from hive_ingest.metastore_client.embedded import schema as t
 from hive_ingest.metastore_client.embedded.backends import Backend
 from hive_ingest.metastore_client.embedded.sessions import Row, Session, Sessions
-from hive_ingest.model import DEFAULT_DATABASE
 
 #: Every table of version 1. A later step names the ones that it adds; this list does not change.
 _VERSION_1_TABLES = (
@@ -37,47 +36,48 @@ _VERSION_1_TABLES = (
     t.PARTITIONS,
 )
 
-HOUSEKEEPER = "housekeeper"
-
-_CREATE: list[Executable] = [CreateTable(table) for table in _VERSION_1_TABLES]
-_INDEX: list[Executable] = [
-    CreateIndex(index, if_not_exists=True)
-    for table in _VERSION_1_TABLES
-    for index in sorted(table.indexes, key=lambda i: str(i.name))
-]
 # Ids start at 1; 0 means "none" to Hive.
-_FIRST_IDS: list[Executable] = [
-    insert(t.NEXT_TXN_ID).values(NTXN_NEXT=1),
-    insert(t.NEXT_LOCK_ID).values(NL_NEXT=1),
-    insert(t.NEXT_COMPACTION_QUEUE_ID).values(NCQ_NEXT=1),
-    insert(t.HOUSEKEEPING_LEASE).values(HKL_NAME=HOUSEKEEPER, HKL_HOLDER="", HKL_EXPIRES=0, HKL_DUE=0),
-    insert(t.SCHEMA_VERSION).values(VERSION=0),
-]
-_VERSION_2: list[Executable] = [
-    CreateTable(t.METASTORE_ID),
-    CreateTable(t.FOLDER_TASKS),
-    *(CreateIndex(index, if_not_exists=True) for index in t.PARTITIONS.indexes),
-]
-_INSERT_METASTORE_ID = insert(t.METASTORE_ID).values(MI_UUID=bindparam("uuid"))
-GET_METASTORE_ID = select(t.METASTORE_ID.c.MI_UUID)
-_INSERT_DATABASE = insert(t.DBS)
-_GET_VERSION = select(t.SCHEMA_VERSION.c.VERSION)
-_SET_VERSION = update(t.SCHEMA_VERSION)
+_FIRST_ROWS = (
+    "INSERT INTO NEXT_TXN_ID (NTXN_NEXT) VALUES (1)",
+    "INSERT INTO NEXT_LOCK_ID (NL_NEXT) VALUES (1)",
+    "INSERT INTO NEXT_COMPACTION_QUEUE_ID (NCQ_NEXT) VALUES (1)",
+    "INSERT INTO HOUSEKEEPING_LEASE (HKL_NAME, HKL_HOLDER, HKL_EXPIRES, HKL_DUE) VALUES ('housekeeper', '', 0, 0)",
+    "INSERT INTO HIVE_INGEST_SCHEMA (VERSION) VALUES (0)",
+)
+_INSERT_DEFAULT_DATABASE = """
+    INSERT INTO DBS (DB_NAME, DB_LOCATION_URI, DB_COMMENT, DB_PARAMS)
+    VALUES ('default', :warehouse, 'Default Hive database', '{}')
+"""
+_INSERT_METASTORE_ID = "INSERT INTO HIVE_INGEST_METASTORE_ID (MI_UUID) VALUES (:uuid)"
+GET_METASTORE_ID = "SELECT MI_UUID FROM HIVE_INGEST_METASTORE_ID"
+_GET_VERSION = "SELECT VERSION FROM HIVE_INGEST_SCHEMA"
+_SET_VERSION = "UPDATE HIVE_INGEST_SCHEMA SET VERSION = :version"
 
 
 def _version_1(session: Session, warehouse: str) -> None:
-    for statement in (*_CREATE, *_INDEX, *_FIRST_IDS):
+    _create_tables(session, *_VERSION_1_TABLES)
+    for table in _VERSION_1_TABLES:
+        _create_indexes(session, table)
+    for statement in _FIRST_ROWS:
         session.execute(statement)
-    comment = "Default Hive database"
-    row = {"DB_NAME": DEFAULT_DATABASE, "DB_LOCATION_URI": warehouse, "DB_COMMENT": comment, "DB_PARAMS": "{}"}
-    session.execute(_INSERT_DATABASE, **row)
+    session.execute(_INSERT_DEFAULT_DATABASE, warehouse=warehouse)
 
 
 def _version_2(session: Session, warehouse: str) -> None:
     """An identity, folders that are still to be moved or removed, and an index to find overlapping locations by."""
-    for statement in _VERSION_2:
-        session.execute(statement)
+    _create_tables(session, t.METASTORE_ID, t.FOLDER_TASKS)
+    _create_indexes(session, t.PARTITIONS)
     session.execute(_INSERT_METASTORE_ID, uuid=str(uuid.uuid4()))
+
+
+def _create_tables(session: Session, *tables: Table) -> None:
+    for table in tables:
+        session.execute_ddl(CreateTable(table))
+
+
+def _create_indexes(session: Session, table: Table) -> None:
+    for index in sorted(table.indexes, key=lambda index: str(index.name)):
+        session.execute_ddl(CreateIndex(index, if_not_exists=True))
 
 
 MIGRATIONS: Mapping[int, Callable[[Session, str], None]] = {1: _version_1, 2: _version_2}
@@ -108,10 +108,7 @@ def open_schema(sessions: Sessions, new_warehouse: Callable[[], str] | None) -> 
 
 def no_metastore(found: str) -> MetastoreError:
     """The error for an address at which there is nothing yet."""
-    return MetastoreError(
-        f"no metastore: {found}. Correct the address, or make one there (connect_metastore(…, create=True), or "
-        "hive-ingest create-table --create-metastore)"
-    )
+    return MetastoreError(f"no metastore: {found}. Correct the address, or create one there with create=True")
 
 
 def _table_names(rows: Sequence[Row]) -> set[str]:
@@ -138,4 +135,4 @@ def _migrate(session: Session, backend: Backend, new_warehouse: Callable[[], str
     warehouse = new_warehouse() if version is None and new_warehouse else ""
     for step in range((version or 0) + 1, LATEST_VERSION + 1):
         MIGRATIONS[step](session, warehouse)
-        session.execute(_SET_VERSION, VERSION=step)
+        session.execute(_SET_VERSION, version=step)

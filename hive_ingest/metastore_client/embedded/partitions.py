@@ -1,26 +1,19 @@
 """The catalog's partitions."""
 
-# ruff: noqa: SIM300 - columns are written in capitals, and so taken for constants
-
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from sqlalchemy import and_, bindparam, delete, insert, select, update
 
 from hive_ingest.acid import partition_name
 from hive_ingest.errors import AlreadyExists, InvalidOperation, NoSuchObject
 from hive_ingest.metastore_client.ddl_locks import exclusive_lock, on_table
-from hive_ingest.metastore_client.embedded import schema as t
 from hive_ingest.metastore_client.embedded.context import Context
 from hive_ingest.metastore_client.embedded.folder_tasks import clear_place, plan_removal
 from hive_ingest.metastore_client.embedded.folders import is_inside, make_folders, refuse_acid_files
 from hive_ingest.metastore_client.embedded.location_checks import refuse_shared_partitions
 from hive_ingest.metastore_client.embedded.locks import Locks, require_lock
 from hive_ingest.metastore_client.embedded.sessions import Row, Session
-from hive_ingest.metastore_client.embedded.sql import now_ms, text_in
 from hive_ingest.metastore_client.embedded.tables import (
     Tables,
     columns_from_json,
@@ -32,27 +25,21 @@ from hive_ingest.metastore_client.partition_filter import parse_filter
 from hive_ingest.metastore_client.table_checks import MANAGED
 from hive_ingest.model import DEFAULT_PARTITION_NAME, LockId, Partition, Table, TableName
 
-_PART = t.PARTITIONS.c
-_OF_TABLE = _PART.TBL_ID == bindparam("table_id")
-_THIS = and_(_OF_TABLE, _PART.PART_NAME == bindparam("partition"))
-_FIELDS = (_PART.PART_VALUES, _PART.LOCATION, _PART.COLUMNS, _PART.PARAMS, _PART.CREATE_TIME)
-_GET = select(*_FIELDS).where(_THIS)
-_LIST = select(*_FIELDS).where(_OF_TABLE).order_by(_PART.PART_NAME)
-_LIST_SOME = _LIST.limit(bindparam("max_parts"))
-_BY_NAMES = select(*_FIELDS).where(_OF_TABLE, text_in(_PART.PART_NAME, "names")).order_by(_PART.PART_NAME)
-_NAMES = select(_PART.PART_NAME).where(_OF_TABLE).order_by(_PART.PART_NAME)
-_NAMES_SOME = _NAMES.limit(bindparam("max_parts"))
-_INSERT = insert(t.PARTITIONS).values(
-    TBL_ID=bindparam("table_id"),
-    PART_NAME=bindparam("partition"),
-    PART_VALUES=bindparam("part_values"),
-    LOCATION=bindparam("location"),
-    COLUMNS=bindparam("columns"),
-    PARAMS=bindparam("params"),
-    CREATE_TIME=now_ms() // 1000,
-)
-_UPDATE = update(t.PARTITIONS).where(_THIS).values(COLUMNS=bindparam("columns"), PARAMS=bindparam("params"))
-_DELETE = delete(t.PARTITIONS).where(_THIS)
+_FROM_PARTITIONS = "SELECT PART_VALUES, LOCATION, COLUMNS, PARAMS, CREATE_TIME FROM PARTITIONS"
+_GET = f"{_FROM_PARTITIONS} WHERE TBL_ID = :table_id AND PART_NAME = :partition"
+_LIST = f"{_FROM_PARTITIONS} WHERE TBL_ID = :table_id ORDER BY PART_NAME"
+_LIST_SOME = f"{_LIST} LIMIT :max_parts"
+_BY_NAMES = f"{_FROM_PARTITIONS} WHERE TBL_ID = :table_id AND PART_NAME IN TEXT_LIST(:names) ORDER BY PART_NAME"
+_NAMES = "SELECT PART_NAME FROM PARTITIONS WHERE TBL_ID = :table_id ORDER BY PART_NAME"
+_NAMES_SOME = f"{_NAMES} LIMIT :max_parts"
+_INSERT = """
+    INSERT INTO PARTITIONS (TBL_ID, PART_NAME, PART_VALUES, LOCATION, COLUMNS, PARAMS, CREATE_TIME)
+    VALUES (:table_id, :partition, :part_values, :location, :columns, :params, NOW_MS() / 1000)
+"""
+_UPDATE = """
+    UPDATE PARTITIONS SET COLUMNS = :columns, PARAMS = :params WHERE TBL_ID = :table_id AND PART_NAME = :partition
+"""
+_DELETE = "DELETE FROM PARTITIONS WHERE TBL_ID = :table_id AND PART_NAME = :partition"
 
 
 class Partitions:
@@ -85,7 +72,7 @@ class Partitions:
     def get_partitions_by_names(self, table: str | TableName, names: Sequence[str]) -> list[Partition]:
         """Those of `names` ("k=v/…", escaped) that exist, sorted by name."""
         found = self._tables.get_table(table)
-        rows = self._db.query(_BY_NAMES, table_id=found.id, names=json.dumps(list(names)))
+        rows = self._db.query(_BY_NAMES, table_id=found.id, names=names)
         return [_partition(found, row) for row in rows]
 
     def list_partitions(self, table: str | TableName, *, max_parts: int = -1) -> list[Partition]:
@@ -97,7 +84,7 @@ class Partitions:
         """All, or the first `max_parts`, sorted."""
         return [row[0] for row in self._some(_NAMES, _NAMES_SOME, self._tables.get_table(table), max_parts)]
 
-    def _some(self, everything: Any, some: Any, table: Table, max_parts: int) -> Sequence[Row]:
+    def _some(self, everything: str, some: str, table: Table, max_parts: int) -> Sequence[Row]:
         if max_parts < 0:
             return self._db.query(everything, table_id=table.id)
         return self._db.query(some, table_id=table.id, max_parts=max_parts)
@@ -153,7 +140,7 @@ def _add(session: Session, name: TableName, values: Sequence[Sequence[str]], if_
     wanted = {_name(table, each): tuple(value or DEFAULT_PARTITION_NAME for value in each) for each in values}
     if len(wanted) < len(values) and not if_not_exists:
         raise AlreadyExists(f"{name}: the same partition is named twice in one call")
-    rows = session.rows(_BY_NAMES, table_id=table.id, names=json.dumps(list(wanted)))
+    rows = session.rows(_BY_NAMES, table_id=table.id, names=wanted)
     present = {_name(table, partition.values): partition for partition in (_partition(table, row) for row in rows)}
     if present and not if_not_exists:
         raise AlreadyExists(f"{name} has the partition {min(present)!r} already: use it, or pass if_not_exists=True")
@@ -177,7 +164,7 @@ def _add(session: Session, name: TableName, values: Sequence[Sequence[str]], if_
             for partition in new
         ],
     )
-    rows = session.rows(_BY_NAMES, table_id=table.id, names=json.dumps(list(wanted)))
+    rows = session.rows(_BY_NAMES, table_id=table.id, names=wanted)
     return [_partition(table, row) for row in rows]
 
 

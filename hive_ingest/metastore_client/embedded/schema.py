@@ -35,7 +35,7 @@ NEXT_TXN_ID = _table("NEXT_TXN_ID", _int("NTXN_NEXT"))
 TXNS = _table(
     "TXNS",
     _int("TXN_ID", key=True),
-    _char("TXN_STATE"),
+    _char("TXN_STATE"),  # o: open, a: aborted, c: committed
     _int("TXN_STARTED"),
     _int("TXN_LAST_HEARTBEAT"),
     _text("TXN_USER"),
@@ -62,7 +62,7 @@ TXN_COMPONENTS = _table(
     _text("TC_DATABASE"),
     _text("TC_TABLE", null=True),
     _text("TC_PARTITION", null=True),
-    _char("TC_OPERATION_TYPE"),
+    _char("TC_OPERATION_TYPE"),  # i: insert, u: update, d: delete, c: compact
     _int("TC_WRITEID", null=True),
     Index("TC_TXNID_INDEX", "TC_TXNID"),
 )
@@ -121,8 +121,8 @@ HIVE_LOCKS = _table(
     _text("HL_DB"),
     _text("HL_TABLE", null=True),
     _text("HL_PARTITION", null=True),
-    _char("HL_LOCK_STATE"),
-    _char("HL_LOCK_TYPE"),
+    _char("HL_LOCK_STATE"),  # a: acquired, w: waiting
+    _char("HL_LOCK_TYPE"),  # r: shared read, w: shared write, x: excl write, e: exclusive
     _int("HL_LAST_HEARTBEAT"),  # 0 inside a transaction, whose own heartbeat counts
     _int("HL_ACQUIRED_AT", null=True),
     _text("HL_USER"),

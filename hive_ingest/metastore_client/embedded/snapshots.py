@@ -4,35 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import select
-
 from hive_ingest.acid import ValidTxnList, ValidWriteIdList
-from hive_ingest.metastore_client.embedded import schema as t
 from hive_ingest.metastore_client.embedded.context import Context, abort_reason
-from hive_ingest.metastore_client.embedded.sql import one_of
 from hive_ingest.model import OpenTxnsInfo, TxnId, TxnInfo, TxnState, TxnType
 
-_TXN = t.TXNS.c
-_NOT_COMMITTED = one_of(_TXN.TXN_STATE, TxnState.OPEN.value, TxnState.ABORTED.value)
 # The join keeps the high-water mark when nothing is open; one statement, or an id could be in neither.
-_FROM = t.NEXT_TXN_ID.outerjoin(t.TXNS, _NOT_COMMITTED)
-_SNAPSHOT = select(t.NEXT_TXN_ID.c.NTXN_NEXT - 1, _TXN.TXN_ID, _TXN.TXN_STATE).select_from(_FROM).order_by(_TXN.TXN_ID)
-_INFO = (
-    select(
-        t.NEXT_TXN_ID.c.NTXN_NEXT - 1,
-        _TXN.TXN_ID,
-        _TXN.TXN_STATE,
-        _TXN.TXN_USER,
-        _TXN.TXN_HOST,
-        _TXN.TXN_AGENT_INFO,
-        _TXN.TXN_STARTED,
-        _TXN.TXN_LAST_HEARTBEAT,
-        _TXN.TXN_TYPE,
-        _TXN.TXN_META_INFO,
-    )
-    .select_from(_FROM)
-    .order_by(_TXN.TXN_ID)
-)
+_SNAPSHOT = """
+    SELECT NTXN_NEXT - 1, TXN_ID, TXN_STATE
+    FROM NEXT_TXN_ID LEFT JOIN TXNS ON TXN_STATE IN ('o', 'a')
+    ORDER BY TXN_ID
+"""
+_INFO = """
+    SELECT NTXN_NEXT - 1, TXN_ID, TXN_STATE, TXN_USER, TXN_HOST, TXN_AGENT_INFO, TXN_STARTED, TXN_LAST_HEARTBEAT,
+        TXN_TYPE, TXN_META_INFO
+    FROM NEXT_TXN_ID LEFT JOIN TXNS ON TXN_STATE IN ('o', 'a')
+    ORDER BY TXN_ID
+"""
 
 
 class Snapshots:

@@ -1,7 +1,5 @@
 """The catalog's tables."""
 
-# ruff: noqa: SIM300 - columns are written in capitals, and so taken for constants
-
 from __future__ import annotations
 
 import json
@@ -10,12 +8,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Delete, Update, and_, bindparam, delete, insert, select, update
-from sqlalchemy import Table as SqlTable
-
 from hive_ingest.errors import AlreadyExists, NoSuchObject, UnsupportedFeature
 from hive_ingest.metastore_client.ddl_locks import exclusive_lock, needs_exclusive_lock, on_table
-from hive_ingest.metastore_client.embedded import schema as t
 from hive_ingest.metastore_client.embedded.context import Context
 from hive_ingest.metastore_client.embedded.folder_tasks import (
     clear_name,
@@ -24,129 +18,73 @@ from hive_ingest.metastore_client.embedded.folder_tasks import (
     plan_move,
     plan_removal,
 )
-from hive_ingest.metastore_client.embedded.folders import make_folders, refuse_acid_files, require_free
+from hive_ingest.metastore_client.embedded.folders import make_folders, refuse_acid_files, require_free, require_movable
 from hive_ingest.metastore_client.embedded.location_checks import refuse_overlap
 from hive_ingest.metastore_client.embedded.locks import Locks, require_lock
 from hive_ingest.metastore_client.embedded.lookups import matching, no_such_database, own_location
 from hive_ingest.metastore_client.embedded.sessions import Row, Session
-from hive_ingest.metastore_client.embedded.sql import now_ms
 from hive_ingest.metastore_client.embedded.write_ids import abort_writers
 from hive_ingest.metastore_client.locations import local_path
-from hive_ingest.metastore_client.table_checks import MANAGED, check_change, new_table
+from hive_ingest.metastore_client.table_checks import MANAGED, check_change, check_existing, new_table
 from hive_ingest.model import Column, LockId, Table, TableName, columns_of
 
-_TBL = t.TBLS.c
-_THIS_TABLE = and_(_TBL.DB_NAME == bindparam("database"), _TBL.TBL_NAME == bindparam("table"))
-_THIS_ID = _TBL.TBL_ID == bindparam("table_id")
-_FIELDS = (
-    _TBL.TBL_ID,
-    _TBL.TBL_TYPE,
-    _TBL.OWNER,
-    _TBL.CREATE_TIME,
-    _TBL.LOCATION,
-    _TBL.COLUMNS,
-    _TBL.PARTITION_KEYS,
-    _TBL.BUCKET_COLUMNS,
-    _TBL.NUM_BUCKETS,
-    _TBL.SORT_COLUMNS,
-    _TBL.INPUT_FORMAT,
-    _TBL.OUTPUT_FORMAT,
-    _TBL.SERDE,
-)
 # One row for each property, so that a table and its properties are of the same moment.
-_GET = (
-    select(*_FIELDS, t.TABLE_PARAMS.c.PARAM_KEY, t.TABLE_PARAMS.c.PARAM_VALUE)
-    .select_from(t.TBLS.outerjoin(t.TABLE_PARAMS, t.TABLE_PARAMS.c.TBL_ID == _TBL.TBL_ID))
-    .where(_THIS_TABLE)
-)
-_LOCK = select(_TBL.TBL_ID).where(_THIS_TABLE).with_for_update()
-_NAMES = select(_TBL.TBL_NAME).where(_TBL.DB_NAME == bindparam("database")).order_by(_TBL.TBL_NAME)
-_DB_LOCATION = select(t.DBS.c.DB_LOCATION_URI).where(t.DBS.c.DB_NAME == bindparam("database")).with_for_update()
-_INSERT = (
-    insert(t.TBLS)
-    .values(
-        DB_NAME=bindparam("database"),
-        TBL_NAME=bindparam("table"),
-        TBL_TYPE=bindparam("table_type"),
-        OWNER=bindparam("owner"),
-        CREATE_TIME=now_ms() // 1000,
-        LOCATION=bindparam("location"),
-        COLUMNS=bindparam("columns"),
-        PARTITION_KEYS=bindparam("partition_keys"),
-        BUCKET_COLUMNS=bindparam("bucket_columns"),
-        NUM_BUCKETS=bindparam("num_buckets"),
-        SORT_COLUMNS=bindparam("sort_columns"),
-        INPUT_FORMAT=bindparam("input_format"),
-        OUTPUT_FORMAT=bindparam("output_format"),
-        SERDE=bindparam("serde"),
-    )
-    .returning(_TBL.TBL_ID, _TBL.CREATE_TIME)
-)
-_UPDATE = (
-    update(t.TBLS)
-    .where(_THIS_ID)
-    .values(
-        DB_NAME=bindparam("database"),
-        TBL_NAME=bindparam("table"),
-        OWNER=bindparam("owner"),
-        LOCATION=bindparam("location"),
-        COLUMNS=bindparam("columns"),
-        SORT_COLUMNS=bindparam("sort_columns"),
-        INPUT_FORMAT=bindparam("input_format"),
-        OUTPUT_FORMAT=bindparam("output_format"),
-        SERDE=bindparam("serde"),
-    )
-)
-_DELETE = delete(t.TBLS).where(_THIS_ID)
-_INSERT_PROPERTY = insert(t.TABLE_PARAMS).values(
-    TBL_ID=bindparam("table_id"), PARAM_KEY=bindparam("key"), PARAM_VALUE=bindparam("new_value")
-)
-_DELETE_PROPERTIES = delete(t.TABLE_PARAMS).where(t.TABLE_PARAMS.c.TBL_ID == bindparam("table_id"))
-_DELETE_PARTITIONS = delete(t.PARTITIONS).where(t.PARTITIONS.c.TBL_ID == bindparam("table_id"))
-_PARTITION_LOCATIONS = select(t.PARTITIONS.c.PART_NAME, t.PARTITIONS.c.LOCATION).where(
-    t.PARTITIONS.c.TBL_ID == bindparam("table_id")
-)
-_MOVE_PARTITION = (
-    update(t.PARTITIONS)
-    .where(t.PARTITIONS.c.TBL_ID == bindparam("table_id"), t.PARTITIONS.c.PART_NAME == bindparam("partition"))
-    .values(LOCATION=bindparam("location"))
-)
+_GET = """
+    SELECT TBLS.TBL_ID, TBL_TYPE, OWNER, CREATE_TIME, LOCATION, COLUMNS, PARTITION_KEYS, BUCKET_COLUMNS, NUM_BUCKETS,
+        SORT_COLUMNS, INPUT_FORMAT, OUTPUT_FORMAT, SERDE, PARAM_KEY, PARAM_VALUE
+    FROM TBLS LEFT JOIN TABLE_PARAMS ON TABLE_PARAMS.TBL_ID = TBLS.TBL_ID
+    WHERE DB_NAME = :database AND TBL_NAME = :table
+"""
+_LOCK = "SELECT TBL_ID FROM TBLS WHERE DB_NAME = :database AND TBL_NAME = :table FOR UPDATE"
+_NAMES = "SELECT TBL_NAME FROM TBLS WHERE DB_NAME = :database ORDER BY TBL_NAME"
+_DB_LOCATION = "SELECT DB_LOCATION_URI FROM DBS WHERE DB_NAME = :database FOR UPDATE"
+_INSERT = """
+    INSERT INTO TBLS
+        (DB_NAME, TBL_NAME, TBL_TYPE, OWNER, CREATE_TIME, LOCATION, COLUMNS, PARTITION_KEYS, BUCKET_COLUMNS,
+        NUM_BUCKETS, SORT_COLUMNS, INPUT_FORMAT, OUTPUT_FORMAT, SERDE)
+    VALUES (:database, :table, :table_type, :owner, NOW_MS() / 1000, :location, :columns, :partition_keys,
+        :bucket_columns, :num_buckets, :sort_columns, :input_format, :output_format, :serde)
+    RETURNING TBL_ID, CREATE_TIME
+"""
+# What an ALTER TABLE cannot change is left out: the type, the partition keys and the buckets.
+_UPDATE = """
+    UPDATE TBLS
+    SET DB_NAME = :database, TBL_NAME = :table, OWNER = :owner, LOCATION = :location, COLUMNS = :columns,
+        SORT_COLUMNS = :sort_columns, INPUT_FORMAT = :input_format, OUTPUT_FORMAT = :output_format, SERDE = :serde
+    WHERE TBL_ID = :table_id
+"""
+_DELETE = "DELETE FROM TBLS WHERE TBL_ID = :table_id"
+_INSERT_PROPERTY = "INSERT INTO TABLE_PARAMS (TBL_ID, PARAM_KEY, PARAM_VALUE) VALUES (:table_id, :key, :new_value)"
+_DELETE_PROPERTIES = "DELETE FROM TABLE_PARAMS WHERE TBL_ID = :table_id"
+_DELETE_PARTITIONS = "DELETE FROM PARTITIONS WHERE TBL_ID = :table_id"
+_PARTITION_LOCATIONS = "SELECT PART_NAME, LOCATION FROM PARTITIONS WHERE TBL_ID = :table_id"
+_MOVE_PARTITION = "UPDATE PARTITIONS SET LOCATION = :location WHERE TBL_ID = :table_id AND PART_NAME = :partition"
 
 # -- what the transaction manager knows about a table (Hive: AcidEventListener) ------------------------
 
-_DELETE_COMPACTIONS = delete(t.COMPACTION_QUEUE).where(
-    t.COMPACTION_QUEUE.c.CQ_DATABASE == bindparam("database"), t.COMPACTION_QUEUE.c.CQ_TABLE == bindparam("table")
-)
-_NAMED = (
-    (t.TXN_COMPONENTS, "TC_DATABASE", "TC_TABLE"),
-    (t.COMPLETED_TXN_COMPONENTS, "CTC_DATABASE", "CTC_TABLE"),
-    (t.WRITE_SET, "WS_DATABASE", "WS_TABLE"),
-    (t.TXN_TO_WRITE_ID, "T2W_DATABASE", "T2W_TABLE"),
-    (t.NEXT_WRITE_ID, "NWI_DATABASE", "NWI_TABLE"),
-    (t.HIVE_LOCKS, "HL_DB", "HL_TABLE"),
-    (t.COMPACTION_QUEUE, "CQ_DATABASE", "CQ_TABLE"),
-    (t.COMPLETED_COMPACTIONS, "CC_DATABASE", "CC_TABLE"),
-    (t.FOLDER_TASKS, "FT_DATABASE", "FT_TABLE"),
-)
-
-
-def _rename_in(table: SqlTable, database_column: str, table_column: str) -> Update:
-    return (
-        update(table)
-        .where(table.c[database_column] == bindparam("database"), table.c[table_column] == bindparam("table"))
-        .values({database_column: bindparam("new_database"), table_column: bindparam("new_table")})
+_DELETE_COMPACTIONS = "DELETE FROM COMPACTION_QUEUE WHERE CQ_DATABASE = :database AND CQ_TABLE = :table"
+_RENAME = tuple(
+    f"""
+    UPDATE {sql_table} SET {database} = :new_database, {table} = :new_table
+    WHERE {database} = :database AND {table} = :table
+    """
+    for sql_table, database, table in (
+        ("TXN_COMPONENTS", "TC_DATABASE", "TC_TABLE"),
+        ("COMPLETED_TXN_COMPONENTS", "CTC_DATABASE", "CTC_TABLE"),
+        ("WRITE_SET", "WS_DATABASE", "WS_TABLE"),
+        ("TXN_TO_WRITE_ID", "T2W_DATABASE", "T2W_TABLE"),
+        ("NEXT_WRITE_ID", "NWI_DATABASE", "NWI_TABLE"),
+        ("HIVE_LOCKS", "HL_DB", "HL_TABLE"),
+        ("COMPACTION_QUEUE", "CQ_DATABASE", "CQ_TABLE"),
+        ("COMPLETED_COMPACTIONS", "CC_DATABASE", "CC_TABLE"),
+        ("FOLDER_TASKS", "FT_DATABASE", "FT_TABLE"),
     )
-
-
-def _clear_in(table: SqlTable, database_column: str, table_column: str) -> Delete:
-    return delete(table).where(
-        table.c[database_column] == bindparam("database"), table.c[table_column] == bindparam("table")
-    )
-
-
-_RENAME = tuple(_rename_in(*named) for named in _NAMED)
+)
 # What a dropped table of the new name left.
-_CLEAR_WRITE_IDS = tuple(_clear_in(*named) for named in _NAMED if named[0] in (t.TXN_TO_WRITE_ID, t.NEXT_WRITE_ID))
+_CLEAR_WRITE_IDS = (
+    "DELETE FROM TXN_TO_WRITE_ID WHERE T2W_DATABASE = :database AND T2W_TABLE = :table",
+    "DELETE FROM NEXT_WRITE_ID WHERE NWI_DATABASE = :database AND NWI_TABLE = :table",
+)
 
 
 class Tables:
@@ -156,35 +94,16 @@ class Tables:
         self._context, self._locks = context, locks
         self._db = context.sessions
 
-    def create_table(
-        self,
-        table: str | TableName,
-        *,
-        columns: Mapping[str, str] | Sequence[Column],
-        partition_keys: Mapping[str, str] | Sequence[Column] | None = None,
-        bucket_columns: Sequence[str] = (),
-        num_buckets: int = -1,
-        properties: Mapping[str, str] | None = None,
-        location: str | None = None,
-        owner: str = "",
-        if_not_exists: bool = False,
-    ) -> Table:
+    def create_table(self, table: str | TableName, *, if_not_exists: bool = False, **definition: Any) -> Table:
         """A managed ORC table, transactional unless `properties` say otherwise (`EXTERNAL=TRUE` makes it external).
 
-        Raises AlreadyExists, NoSuchObject (the database), InvalidOperation (a column twice, a bad type, bad buckets, a
-        location that is another table's or holds ACID files), StreamingIOFailure, UnsupportedFeature (a type of Hive
-        that is not supported here).
+        Raises AlreadyExists (with `if_not_exists` too, where columns, partition keys or buckets differ), NoSuchObject
+        (the database), InvalidOperation (a column twice, a bad type, bad buckets, a location that is another table's or
+        holds ACID files), StreamingIOFailure, UnsupportedFeature (a type of Hive that is not supported here).
         """
-        new = new_table(
-            table,
-            columns=columns,
-            partition_keys=partition_keys,
-            bucket_columns=bucket_columns,
-            num_buckets=num_buckets,
-            properties=properties,
-            location=own_location(self._db, location) if location else "",
-            owner=owner,
-        )
+        new = new_table(table, **definition)
+        if new.location:
+            new = replace(new, location=own_location(self._db, new.location))
         return self._db.run(lambda session: _create(session, new, if_not_exists))
 
     def get_table(self, table: str | TableName) -> Table:
@@ -200,8 +119,9 @@ class Tables:
         """Replace columns, properties, owner; rename when `new.name` differs. Returns what is stored.
 
         A rename, and any change of columns but adding some at the end, happens under an EXCLUSIVE lock. A rename moves
-        the folder when it has the table's own name. Raises NoSuchObject, LockTimeout, AlreadyExists (the new name),
-        InvalidOperation (partition keys, buckets, location, or no longer transactional).
+        the folder when it has the table's own name; if that fails after all, the lock stays until it is done. Raises
+        NoSuchObject, LockTimeout, AlreadyExists (the new name), InvalidOperation (partition keys, buckets, location, or
+        no longer transactional), StreamingIOFailure (the folder cannot be moved).
         """
         name = TableName.of(table)
         if not needs_exclusive_lock(self.get_table(name), new):
@@ -267,15 +187,17 @@ def _create(session: Session, new: Table, if_not_exists: bool) -> Table:
     found = session.rows(_GET, **of_table)
     if found:
         if if_not_exists:
-            return _table(new.name, found)
-        raise AlreadyExists(f"table {new.name} is there already: use it, or pass if_not_exists=True")
+            existing = _table(new.name, found)
+            check_existing(existing, new)
+            return existing
+        raise AlreadyExists(f"table {new.name} already exists: use it, or pass if_not_exists=True")
     location = new.location or f"{parent.rstrip('/')}/{new.name.table}"
     refuse_overlap(session, new.name, location)
     clear_place(session, [location])
     if new.is_transactional:
         refuse_acid_files(location, f"table {new.name}")
     make_folders([location], inside=None if new.location else parent)
-    table_id, created = session.rows(_INSERT, **_texts(replace(new, location=location)))[0]
+    table_id, created = session.rows(_INSERT, **_all_fields(replace(new, location=location)))[0]
     _write_properties(session, table_id, new.properties)
     return replace(new, location=location, id=table_id, create_time_seconds=created)
 
@@ -296,7 +218,7 @@ def _alter(session: Session, name: TableName, new: Table, lock_id: LockId | None
         abort_writers(session, name, f"table {name} was renamed, or its columns replaced, while it was open")
     if new.name != name:
         changed = replace(changed, location=_rename(session, old, new.name))
-    session.execute(_UPDATE, table_id=old.id, **_texts(changed))
+    session.execute(_UPDATE, table_id=old.id, **_changeable(changed))
     session.execute(_DELETE_PROPERTIES, table_id=old.id)
     _write_properties(session, old.id, changed.properties)
     if changed.location != old.location and lock_id is not None:
@@ -310,7 +232,7 @@ def _rename(session: Session, old: Table, new: TableName) -> str:
     if parent is None:
         raise no_such_database(new.database)
     if session.row(_LOCK, database=new.database, table=new.table) is not None:
-        raise AlreadyExists(f"table {new} is there already: drop it, or choose another name")
+        raise AlreadyExists(f"table {new} already exists: drop it, or choose another name")
     clear_name(session, new)  # before the write ids of the old table count as those of the new name
     for statement in _CLEAR_WRITE_IDS:
         session.execute(statement, database=new.database, table=new.table)
@@ -327,6 +249,7 @@ def _rename(session: Session, old: Table, new: TableName) -> str:
     refuse_overlap(session, new, location, table_id=old.id)
     clear_place(session, [location])
     require_free(location, f"table {new}")
+    require_movable(old.location, location)
     follow_move(session, old.location, location)
     moved = [
         {"table_id": old.id, "partition": partition, "location": location + where[len(old.location) :]}
@@ -342,18 +265,25 @@ def _write_properties(session: Session, table_id: int, properties: Mapping[str, 
     session.execute_many(_INSERT_PROPERTY, rows)
 
 
-def _texts(table: Table) -> dict[str, Any]:
-    """A table's fields as parameters."""
+def _all_fields(table: Table) -> dict[str, Any]:
+    """A table's fields as parameters of _INSERT."""
     return {
-        "database": table.name.database,
-        "table": table.name.table,
+        **_changeable(table),
         "table_type": table.table_type,
-        "owner": table.owner,
-        "location": table.location,
-        "columns": columns_to_json(table.columns),
         "partition_keys": columns_to_json(table.partition_keys),
         "bucket_columns": json.dumps(table.bucket_columns),
         "num_buckets": table.num_buckets,
+    }
+
+
+def _changeable(table: Table) -> dict[str, Any]:
+    """What an ALTER TABLE may change, as parameters of _UPDATE."""
+    return {
+        "database": table.name.database,
+        "table": table.name.table,
+        "owner": table.owner,
+        "location": table.location,
+        "columns": columns_to_json(table.columns),
         "sort_columns": json.dumps(table.sort_columns),
         "input_format": table.input_format,
         "output_format": table.output_format,

@@ -1,20 +1,13 @@
 """Transactions: opened, kept alive, committed, aborted. Source: Hive 4's `TxnHandler`."""
 
-# ruff: noqa: SIM300 - columns are written in capitals, and so taken for constants
-
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-
-from sqlalchemy import bindparam, delete, exists, func, insert, select, update
 
 from hive_ingest.errors import ConfigurationError, InvalidTransactionState, NoSuchTxn, TooManyOpenTxns, TxnAborted
 from hive_ingest.identity import this_host, this_user
-from hive_ingest.metastore_client.embedded import schema as t
 from hive_ingest.metastore_client.embedded.context import Context, abort_reason
 from hive_ingest.metastore_client.embedded.sessions import Row, Session
-from hive_ingest.metastore_client.embedded.sql import id_in, now_ms
 from hive_ingest.model import (
     DataOperationType,
     HeartbeatTxnRange,
@@ -33,77 +26,54 @@ OPERATION_LETTERS = {
     DataOperationType.UPDATE: "u",
     DataOperationType.DELETE: "d",
 }
-_TXN = t.TXNS.c
-_THIS_TXN = _TXN.TXN_ID == bindparam("txn_id")
-_THESE_TXNS = id_in(_TXN.TXN_ID, "txn_ids")
-_IS_OPEN = _TXN.TXN_STATE == _OPEN
 
 # -- open --------------------------------------------------------------------------------------------
 
-_TAKE_TXN_IDS = (
-    update(t.NEXT_TXN_ID)
-    .values(NTXN_NEXT=t.NEXT_TXN_ID.c.NTXN_NEXT + bindparam("count"))
-    .returning(t.NEXT_TXN_ID.c.NTXN_NEXT)
-)
-_OPEN_TXNS = select(func.count(), func.min(_TXN.TXN_ID)).where(_IS_OPEN)
-_INSERT_TXN = insert(t.TXNS).values(
-    TXN_ID=bindparam("txn_id"),
-    TXN_STATE=_OPEN,
-    TXN_STARTED=now_ms(),
-    TXN_LAST_HEARTBEAT=now_ms(),
-    TXN_USER=bindparam("user"),
-    TXN_HOST=bindparam("host"),
-    TXN_AGENT_INFO=bindparam("agent_info"),
-    TXN_TYPE=bindparam("txn_type"),
-)
-_INSERT_MIN_HISTORY = insert(t.MIN_HISTORY_LEVEL).values(
-    MHL_TXNID=bindparam("txn_id"), MHL_MIN_OPEN_TXNID=bindparam("min_open")
-)
+_TAKE_TXN_IDS = "UPDATE NEXT_TXN_ID SET NTXN_NEXT = NTXN_NEXT + :count RETURNING NTXN_NEXT"
+_OPEN_TXNS = "SELECT count(*), min(TXN_ID) FROM TXNS WHERE TXN_STATE = 'o'"
+_INSERT_TXN = """
+    INSERT INTO TXNS
+        (TXN_ID, TXN_STATE, TXN_STARTED, TXN_LAST_HEARTBEAT, TXN_USER, TXN_HOST, TXN_AGENT_INFO, TXN_TYPE)
+    VALUES (:txn_id, 'o', NOW_MS(), NOW_MS(), :user, :host, :agent_info, :txn_type)
+"""
+_INSERT_MIN_HISTORY = "INSERT INTO MIN_HISTORY_LEVEL (MHL_TXNID, MHL_MIN_OPEN_TXNID) VALUES (:txn_id, :min_open)"
 
 # -- state -------------------------------------------------------------------------------------------
 
-STATE = select(_TXN.TXN_STATE, _TXN.TXN_TYPE, _TXN.TXN_META_INFO, _TXN.TXN_LAST_HEARTBEAT).where(_THIS_TXN)
-_STATE_LOCKED = STATE.with_for_update()
-WAS_COMMITTED = select(exists().where(t.COMPLETED_TXN_COMPONENTS.c.CTC_TXNID == bindparam("txn_id")))
-_HEARTBEAT = update(t.TXNS).where(_THIS_TXN, _IS_OPEN).values(TXN_LAST_HEARTBEAT=now_ms()).returning(_TXN.TXN_ID)
-_HEARTBEAT_RANGE = (
-    update(t.TXNS)
-    .where(_TXN.TXN_ID.between(bindparam("low"), bindparam("high")), _IS_OPEN)
-    .values(TXN_LAST_HEARTBEAT=now_ms())
-    .returning(_TXN.TXN_ID)
-)
-_ABORTED_IN_RANGE = select(_TXN.TXN_ID).where(
-    _TXN.TXN_ID.between(bindparam("low"), bindparam("high")), _TXN.TXN_STATE == _ABORTED
-)
+STATE = "SELECT TXN_STATE, TXN_TYPE, TXN_META_INFO, TXN_LAST_HEARTBEAT FROM TXNS WHERE TXN_ID = :txn_id"
+_STATE_LOCKED = f"{STATE} FOR UPDATE"
+WAS_COMMITTED = "SELECT EXISTS (SELECT 1 FROM COMPLETED_TXN_COMPONENTS WHERE CTC_TXNID = :txn_id)"
+_HEARTBEAT = """
+    UPDATE TXNS SET TXN_LAST_HEARTBEAT = NOW_MS()
+    WHERE TXN_ID = :txn_id AND TXN_STATE = 'o'
+    RETURNING TXN_ID
+"""
+_HEARTBEAT_RANGE = """
+    UPDATE TXNS SET TXN_LAST_HEARTBEAT = NOW_MS()
+    WHERE TXN_ID BETWEEN :low AND :high AND TXN_STATE = 'o'
+    RETURNING TXN_ID
+"""
+_ABORTED_IN_RANGE = "SELECT TXN_ID FROM TXNS WHERE TXN_ID BETWEEN :low AND :high AND TXN_STATE = 'a'"
 
 # -- end ---------------------------------------------------------------------------------------------
 
-ABORT = (
-    update(t.TXNS)
-    .where(_THESE_TXNS, _IS_OPEN)
-    .values(TXN_STATE=_ABORTED, TXN_META_INFO=bindparam("reason"), TXN_ENDED=now_ms())
-    .returning(_TXN.TXN_ID)
-)
-_DELETE_LOCKS = delete(t.HIVE_LOCKS).where(id_in(t.HIVE_LOCKS.c.HL_TXNID, "txn_ids"))
-_DELETE_MIN_HISTORY = delete(t.MIN_HISTORY_LEVEL).where(id_in(t.MIN_HISTORY_LEVEL.c.MHL_TXNID, "txn_ids"))
+_ABORT = """
+    UPDATE TXNS SET TXN_STATE = 'a', TXN_META_INFO = :reason, TXN_ENDED = NOW_MS()
+    WHERE TXN_ID IN ID_LIST(:txn_ids) AND TXN_STATE = 'o'
+    RETURNING TXN_ID
+"""
+_DELETE_LOCKS = "DELETE FROM HIVE_LOCKS WHERE HL_TXNID IN ID_LIST(:txn_ids)"
+_DELETE_MIN_HISTORY = "DELETE FROM MIN_HISTORY_LEVEL WHERE MHL_TXNID IN ID_LIST(:txn_ids)"
 
-_COMPONENT = t.TXN_COMPONENTS.c
-COMPONENTS_OF_TXN = _COMPONENT.TC_TXNID == bindparam("txn_id")
-INSERT_COMPONENT = insert(t.TXN_COMPONENTS).values(
-    TC_TXNID=bindparam("txn_id"),
-    TC_DATABASE=bindparam("database"),
-    TC_TABLE=bindparam("table"),
-    TC_PARTITION=bindparam("partition"),
-    TC_OPERATION_TYPE=bindparam("operation"),
-    TC_WRITEID=bindparam("write_id"),
-)
+INSERT_COMPONENT = """
+    INSERT INTO TXN_COMPONENTS (TC_TXNID, TC_DATABASE, TC_TABLE, TC_PARTITION, TC_OPERATION_TYPE, TC_WRITEID)
+    VALUES (:txn_id, :database, :table, :partition, :operation, :write_id)
+"""
 # The lock request of a dynamic partition write leaves a row without a partition; from now on the names are known.
-_DELETE_MARKER = delete(t.TXN_COMPONENTS).where(
-    COMPONENTS_OF_TXN,
-    _COMPONENT.TC_DATABASE == bindparam("database"),
-    _COMPONENT.TC_TABLE == bindparam("table"),
-    _COMPONENT.TC_PARTITION.is_(None),
-)
+_DELETE_MARKER = """
+    DELETE FROM TXN_COMPONENTS
+    WHERE TC_TXNID = :txn_id AND TC_DATABASE = :database AND TC_TABLE = :table AND TC_PARTITION IS NULL
+"""
 
 
 def require_open(session: Session, txn_id: TxnId) -> TxnType:
@@ -136,7 +106,7 @@ def not_open(session: Session, txn_id: TxnId, row: Row | None) -> NoSuchTxn | Tx
 
 def abort(session: Session, txn_ids: Sequence[int], reason: str) -> list[int]:
     """Abort those that are open; their locks go only together with that change (HIVE-9563)."""
-    aborted = [row[0] for row in session.rows(ABORT, txn_ids=json.dumps(list(txn_ids)), reason=reason)]
+    aborted = [row[0] for row in session.rows(_ABORT, txn_ids=txn_ids, reason=reason)]
     if aborted:
         release(session, aborted)
     return aborted
@@ -144,9 +114,8 @@ def abort(session: Session, txn_ids: Sequence[int], reason: str) -> list[int]:
 
 def release(session: Session, txn_ids: Sequence[int]) -> None:
     """Delete the locks and the history level of transactions that have ended."""
-    ids = json.dumps(list(txn_ids))
-    session.execute(_DELETE_LOCKS, txn_ids=ids)
-    session.execute(_DELETE_MIN_HISTORY, txn_ids=ids)
+    session.execute(_DELETE_LOCKS, txn_ids=txn_ids)
+    session.execute(_DELETE_MIN_HISTORY, txn_ids=txn_ids)
 
 
 class Transactions:

@@ -3,107 +3,77 @@
 Source: Hive 4's `TxnHandler.allocateTableWriteIds` and `getValidWriteIdsForTable`.
 """
 
-# ruff: noqa: SIM300 - columns are written in capitals, and so taken for constants
-
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from typing import Any
-
-from sqlalchemy import CompoundSelect, Select, and_, bindparam, exists, insert, null, select, true, union_all, update
 
 from hive_ingest.acid import ValidTxnList, ValidWriteIdList
-from hive_ingest.metastore_client.embedded import schema as t
 from hive_ingest.metastore_client.embedded.context import Context
 from hive_ingest.metastore_client.embedded.sessions import Row, Session
 from hive_ingest.metastore_client.embedded.snapshots import Snapshots
-from hive_ingest.metastore_client.embedded.sql import id_in, one_of
 from hive_ingest.metastore_client.embedded.transactions import STATE, abort, not_open, read_only
 from hive_ingest.model import TableName, TxnId, TxnState, TxnToWriteId, TxnType, WriteId
 
-_TXN = t.TXNS.c
-_WRITE = t.TXN_TO_WRITE_ID.c
-_NEXT = t.NEXT_WRITE_ID.c
-_THIS_TABLE = and_(_NEXT.NWI_DATABASE == bindparam("database"), _NEXT.NWI_TABLE == bindparam("table"))
-
-_STATES = select(_TXN.TXN_ID, _TXN.TXN_STATE, _TXN.TXN_TYPE).where(id_in(_TXN.TXN_ID, "txn_ids"))
-_ALLOCATED = select(_WRITE.T2W_TXNID, _WRITE.T2W_WRITEID).where(
-    _WRITE.T2W_DATABASE == bindparam("database"),
-    _WRITE.T2W_TABLE == bindparam("table"),
-    id_in(_WRITE.T2W_TXNID, "txn_ids"),
-)
-_TAKE_WRITE_IDS = (
-    update(t.NEXT_WRITE_ID)
-    .where(_THIS_TABLE)
-    .values(NWI_NEXT=_NEXT.NWI_NEXT + bindparam("count"))
-    .returning(_NEXT.NWI_NEXT)
-)
-# Two first allocations at once: the second one fails on the primary key, and is made again by Database.run.
-_FIRST_WRITE_IDS = insert(t.NEXT_WRITE_ID).values(
-    NWI_DATABASE=bindparam("database"), NWI_TABLE=bindparam("table"), NWI_NEXT=bindparam("next")
-)
-_LOCK_NEXT = select(_NEXT.NWI_NEXT).where(_THIS_TABLE).with_for_update()
-_RAISE = (
-    update(t.NEXT_WRITE_ID)
-    .where(_THIS_TABLE, _NEXT.NWI_NEXT < bindparam("at_least"))
-    .values(NWI_NEXT=bindparam("at_least"))
-)
+_STATES = "SELECT TXN_ID, TXN_STATE, TXN_TYPE FROM TXNS WHERE TXN_ID IN ID_LIST(:txn_ids)"
+_ALLOCATED = """
+    SELECT T2W_TXNID, T2W_WRITEID FROM TXN_TO_WRITE_ID
+    WHERE T2W_DATABASE = :database AND T2W_TABLE = :table AND T2W_TXNID IN ID_LIST(:txn_ids)
+"""
+_TAKE_WRITE_IDS = """
+    UPDATE NEXT_WRITE_ID SET NWI_NEXT = NWI_NEXT + :count
+    WHERE NWI_DATABASE = :database AND NWI_TABLE = :table
+    RETURNING NWI_NEXT
+"""
+# Two first allocations at once: the second one fails on the primary key, and is made again by Sessions.run.
+_FIRST_WRITE_IDS = "INSERT INTO NEXT_WRITE_ID (NWI_DATABASE, NWI_TABLE, NWI_NEXT) VALUES (:database, :table, :next)"
+_LOCK_NEXT = "SELECT NWI_NEXT FROM NEXT_WRITE_ID WHERE NWI_DATABASE = :database AND NWI_TABLE = :table FOR UPDATE"
+_RAISE = """
+    UPDATE NEXT_WRITE_ID SET NWI_NEXT = :at_least
+    WHERE NWI_DATABASE = :database AND NWI_TABLE = :table AND NWI_NEXT < :at_least
+"""
 # Whoever holds a lock on the table was granted it beside the EXCLUSIVE one: it is at work elsewhere in the table.
-_WRITERS_WITHOUT_LOCK = (
-    select(_WRITE.T2W_TXNID)
-    .join(t.TXNS, _TXN.TXN_ID == _WRITE.T2W_TXNID)
-    .where(
-        _WRITE.T2W_DATABASE == bindparam("database"),
-        _WRITE.T2W_TABLE == bindparam("table"),
-        _TXN.TXN_STATE == TxnState.OPEN.value,
-        ~exists().where(
-            t.HIVE_LOCKS.c.HL_TXNID == _WRITE.T2W_TXNID,
-            t.HIVE_LOCKS.c.HL_DB == bindparam("database"),
-            t.HIVE_LOCKS.c.HL_TABLE == bindparam("table"),
-            t.HIVE_LOCKS.c.HL_LOCK_STATE == "a",
-        ),
+_WRITERS_WITHOUT_LOCK = """
+    SELECT T2W_TXNID
+    FROM TXN_TO_WRITE_ID JOIN TXNS ON TXN_ID = T2W_TXNID
+    WHERE T2W_DATABASE = :database AND T2W_TABLE = :table AND TXN_STATE = 'o' AND NOT EXISTS (
+        SELECT 1 FROM HIVE_LOCKS
+        WHERE HL_TXNID = T2W_TXNID AND HL_DB = :database AND HL_TABLE = :table AND HL_LOCK_STATE = 'a'
     )
-)
-_INSERT_WRITE_ID = insert(t.TXN_TO_WRITE_ID).values(
-    T2W_TXNID=bindparam("txn_id"),
-    T2W_DATABASE=bindparam("database"),
-    T2W_TABLE=bindparam("table"),
-    T2W_WRITEID=bindparam("write_id"),
-)
+"""
+_INSERT_WRITE_ID = """
+    INSERT INTO TXN_TO_WRITE_ID (T2W_TXNID, T2W_DATABASE, T2W_TABLE, T2W_WRITEID)
+    VALUES (:txn_id, :database, :table, :write_id)
+"""
 
+# -- snapshots: the table's next write id, beside each one that is not committed (or beside nulls), in one statement --
 
-_OF_TABLE = and_(_WRITE.T2W_DATABASE == bindparam("database"), _WRITE.T2W_TABLE == bindparam("table"))
-_NOT_COMMITTED_NOW = (
-    select(_WRITE.T2W_WRITEID, _WRITE.T2W_TXNID, _TXN.TXN_STATE)
-    .join(t.TXNS, _TXN.TXN_ID == _WRITE.T2W_TXNID)
-    .where(_OF_TABLE, one_of(_TXN.TXN_STATE, TxnState.OPEN.value, TxnState.ABORTED.value))
-)
+# The high-water mark is NEXT_WRITE_ID's. Hive takes the highest id left in TXN_TO_WRITE_ID, which loses a committed
+# id when its row has been pruned and that of a lower id, of a later and aborted transaction, has not.
+_SNAPSHOT_NOW = """
+    SELECT NWI_NEXT, T2W_WRITEID, TXN_STATE
+    FROM NEXT_WRITE_ID
+    LEFT JOIN (
+        SELECT T2W_WRITEID, TXN_STATE
+        FROM TXN_TO_WRITE_ID JOIN TXNS ON TXN_ID = T2W_TXNID
+        WHERE T2W_DATABASE = :database AND T2W_TABLE = :table AND TXN_STATE IN ('o', 'a')
+    ) AS uncommitted ON TRUE
+    WHERE NWI_DATABASE = :database AND NWI_TABLE = :table
+    ORDER BY T2W_WRITEID
+"""
 # By the snapshot's own exceptions, not by what TXNS says now; and what was allocated after it.
-_WRITE_ID_OF_TXN = select(_WRITE.T2W_WRITEID, _WRITE.T2W_TXNID, null().label("TXN_STATE")).where(_OF_TABLE)
-_NOT_COMMITTED_THEN = union_all(
-    _WRITE_ID_OF_TXN.where(id_in(_WRITE.T2W_TXNID, "exceptions")),
-    _WRITE_ID_OF_TXN.where(_WRITE.T2W_TXNID > bindparam("high")),
-)
-
-
-def _with_next(write_ids: Select[Any] | CompoundSelect[Any]) -> Select[Any]:
-    """The table's next write id, beside each of `write_ids` (or beside nulls), in one statement.
-
-    The high-water mark is NEXT_WRITE_ID's. Hive takes the highest id left in TXN_TO_WRITE_ID, which loses a committed
-    id when its row has been pruned and that of a lower id, of a later and aborted transaction, has not.
-    """
-    found = write_ids.subquery()
-    return (
-        select(_NEXT.NWI_NEXT, found.c.T2W_WRITEID, found.c.T2W_TXNID, found.c.TXN_STATE)
-        .select_from(t.NEXT_WRITE_ID.outerjoin(found, true()))
-        .where(_THIS_TABLE)
-        .order_by(found.c.T2W_WRITEID)
-    )
-
-
-_SNAPSHOT_NOW = _with_next(_NOT_COMMITTED_NOW)
-_SNAPSHOT_THEN = _with_next(_NOT_COMMITTED_THEN)
+_SNAPSHOT_THEN = """
+    SELECT NWI_NEXT, T2W_WRITEID, T2W_TXNID
+    FROM NEXT_WRITE_ID
+    LEFT JOIN (
+        SELECT T2W_WRITEID, T2W_TXNID FROM TXN_TO_WRITE_ID
+        WHERE T2W_DATABASE = :database AND T2W_TABLE = :table AND T2W_TXNID IN ID_LIST(:exceptions)
+        UNION ALL
+        SELECT T2W_WRITEID, T2W_TXNID FROM TXN_TO_WRITE_ID
+        WHERE T2W_DATABASE = :database AND T2W_TABLE = :table AND T2W_TXNID > :high
+    ) AS uncommitted ON TRUE
+    WHERE NWI_DATABASE = :database AND NWI_TABLE = :table
+    ORDER BY T2W_WRITEID
+"""
 
 
 class WriteIds:
@@ -153,7 +123,7 @@ class WriteIds:
 
     def _valid_now(self, name: TableName) -> ValidWriteIdList:
         rows = self._db.query(_SNAPSHOT_NOW, database=name.database, table=name.table)
-        found = [(write_id, state) for _, write_id, _, state in rows if write_id is not None]
+        found = [(write_id, state) for _, write_id, state in rows if write_id is not None]
         return _write_id_list(
             name,
             rows[0][0] - 1 if rows else 0,
@@ -162,10 +132,10 @@ class WriteIds:
         )
 
     def _valid_then(self, name: TableName, valid: ValidTxnList) -> ValidWriteIdList:
-        exceptions = json.dumps([*valid.open, *valid.aborted])
+        exceptions = [*valid.open, *valid.aborted]
         of_table = {"database": name.database, "table": name.table}
         rows = self._db.query(_SNAPSHOT_THEN, exceptions=exceptions, high=valid.high_water_mark, **of_table)
-        found = [(write_id, TxnId(txn)) for _, write_id, txn, _ in rows if write_id is not None]
+        found = [(write_id, TxnId(txn)) for _, write_id, txn in rows if write_id is not None]
         high_water_mark = rows[0][0] - 1 if rows else 0
         # Ids that were allocated after the snapshot end the list instead of lengthening it.
         while found and found[-1][0] == high_water_mark and found[-1][1] > valid.high_water_mark:
@@ -203,9 +173,8 @@ def _write_id_list(
 
 def _allocate(session: Session, name: TableName, txn_ids: Sequence[TxnId]) -> list[TxnToWriteId]:
     of_table = {"database": name.database, "table": name.table}
-    ids = json.dumps(txn_ids)
-    _require_writable(session, txn_ids, session.rows(_STATES, txn_ids=ids))
-    found = session.rows(_ALLOCATED, txn_ids=ids, **of_table)
+    _require_writable(session, txn_ids, session.rows(_STATES, txn_ids=txn_ids))
+    found = session.rows(_ALLOCATED, txn_ids=txn_ids, **of_table)
     allocated: dict[TxnId, int] = {row[0]: row[1] for row in found}
     missing = [txn_id for txn_id in txn_ids if txn_id not in allocated]
     if missing:

@@ -1,4 +1,4 @@
-"""A real Hive Metastore over Thrift: a MetastoreClient that connects, fails over and repeats as is safe."""
+"""A MetastoreClient for a real Hive Metastore over Thrift."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from hive_ingest.metastore_client.forwarding import by
+from hive_ingest.metastore_client.forwarding import ForwardingClient, by
 from hive_ingest.metastore_client.thrift.addresses import parse_addresses
 from hive_ingest.metastore_client.thrift.channel import Channel
 from hive_ingest.metastore_client.thrift.databases import Databases
@@ -20,68 +20,27 @@ from hive_ingest.metastore_client.thrift.tables import Tables
 from hive_ingest.metastore_client.thrift.transactions import Transactions
 
 
-class ThriftMetastoreClient:
-    """One client of a real metastore; made by `connect_metastore`.
+class ThriftMetastoreClient(ForwardingClient):
+    """A client of a real metastore, created by `connect_metastore`.
 
-    Many threads may share it. After a fork the child's calls open connections of their own.
+    Threads may share it. After a fork the child's calls open new connections.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._transactions = Transactions(context)
+        self._transactions = transactions = Transactions(context)
+        self._commits = self._write_ids = self._snapshots = transactions
         self._notifications = Notifications(context)
-        self._locks = Locks(context, self._transactions)
+        self._locks = Locks(context, transactions)
         self._databases = Databases(context, self._locks)
         self._tables = Tables(context, self._locks, self._databases)
         self._partitions = Partitions(context, self._locks, self._tables)
 
-    # -- the catalog -------------------------------------------------------------------------------
-
-    create_database = by("_databases", Databases.create_database)
-    get_database = by("_databases", Databases.get_database)
-    get_databases = by("_databases", Databases.get_databases)
-    alter_database = by("_databases", Databases.alter_database)
-    drop_database = by("_databases", Databases.drop_database)
-    create_table = by("_tables", Tables.create_table)
-    get_table = by("_tables", Tables.get_table)
-    get_tables = by("_tables", Tables.get_tables)
-    alter_table = by("_tables", Tables.alter_table)
-    add_column = by("_tables", Tables.add_column)
-    drop_table = by("_tables", Tables.drop_table)
-    add_partitions = by("_partitions", Partitions.add_partitions)
-    get_partition = by("_partitions", Partitions.get_partition)
-    get_partitions_by_names = by("_partitions", Partitions.get_partitions_by_names)
-    list_partitions = by("_partitions", Partitions.list_partitions)
-    list_partition_names = by("_partitions", Partitions.list_partition_names)
-    get_partitions_by_filter = by("_partitions", Partitions.get_partitions_by_filter)
-    alter_partition = by("_partitions", Partitions.alter_partition)
-    drop_partition = by("_partitions", Partitions.drop_partition)
-
-    # -- the transaction manager -------------------------------------------------------------------
-
-    open_txns = by("_transactions", Transactions.open_txns)
-    allocate_table_write_ids = by("_transactions", Transactions.allocate_table_write_ids)
-    get_max_allocated_write_id = by("_transactions", Transactions.get_max_allocated_write_id)
-    raise_write_ids = by("_transactions", Transactions.raise_write_ids)
-    add_dynamic_partitions = by("_transactions", Transactions.add_dynamic_partitions)
-    commit_txn = by("_transactions", Transactions.commit_txn)
-    abort_txn = by("_transactions", Transactions.abort_txn)
-    abort_txns = by("_transactions", Transactions.abort_txns)
-    heartbeat_txn_range = by("_transactions", Transactions.heartbeat_txn_range)
-    get_open_txns_info = by("_transactions", Transactions.get_open_txns_info)
-    get_valid_txns = by("_transactions", Transactions.get_valid_txns)
-    get_valid_write_ids = by("_transactions", Transactions.get_valid_write_ids)
-    add_write_ids_to_min_history = by("_transactions", Transactions.add_write_ids_to_min_history)
-    lock = by("_locks", Locks.lock)
-    check_lock = by("_locks", Locks.check_lock)
-    unlock = by("_locks", Locks.unlock)
-    heartbeat = by("_locks", Locks.heartbeat)
-    show_locks = by("_locks", Locks.show_locks)
     add_write_notification_log = by("_notifications", Notifications.add_write_notification_log)
 
     @property
     def wants_write_notifications(self) -> bool:
-        """Whether the server has `hive.metastore.dml.events` on; asked of it once. Version 3 has no such call."""
+        """Whether the server has `hive.metastore.dml.events` on, requested once. Version 3 has no such call."""
         return self._notifications.wants_write_notifications
 
     # -- about itself ------------------------------------------------------------------------------
@@ -92,7 +51,7 @@ class ThriftMetastoreClient:
         addresses = parse_addresses(uris_of_hive_site() if uri == "thrift://" else uri)
         client = cls(Context(Channel(addresses, ThriftOptions.load(arguments)), warehouse))
         try:
-            client._context.txn_timeout_seconds  # noqa: B018 - asked for early, while the address is at hand
+            client._context.txn_timeout_seconds  # noqa: B018 - connect early, where the caller passes the URI
         except BaseException:
             client.close()
             raise
@@ -100,12 +59,12 @@ class ThriftMetastoreClient:
 
     @property
     def uri(self) -> str:
-        """The addresses, as they were given."""
+        """The URI that was passed."""
         return ",".join(map(str, self._context.channel.addresses))
 
     @property
     def metastore_id(self) -> str:
-        """The UUID of the metastore's database, asked of the server once."""
+        """The UUID of the metastore's database, requested once."""
         return self._context.metastore_id
 
     @property
@@ -115,7 +74,7 @@ class ThriftMetastoreClient:
 
     @property
     def keeps_min_history(self) -> bool:
-        """True for servers of version 3. Later servers do not report it, so it is taken for false."""
+        """True for servers of version 3. Later servers do not report it, so it is assumed to be false."""
         return self._context.channel.version.always_keeps_history_level
 
     @property
@@ -125,16 +84,16 @@ class ThriftMetastoreClient:
 
     @property
     def txn_timeout_seconds(self) -> float:
-        """How long a transaction lives without a heartbeat (`hive.txn.timeout`), asked of the server once."""
+        """How long a transaction lives without a heartbeat (`hive.txn.timeout`), requested once."""
         return self._context.txn_timeout_seconds
 
     def clone(self) -> Self:
-        """Another client of the same metastore, closed on its own; it connects at its first call."""
+        """Another client of the same metastore, which is closed separately. It connects at its first call."""
         channel = self._context.channel
         return type(self)(replace(self._context, channel=Channel(channel.addresses, channel.options)))
 
     def close(self) -> None:
-        """Idempotent. Every later call raises ConnectionMisuse."""
+        """Close the client. Idempotent. Every later call raises ConnectionMisuse."""
         self._context.channel.close()
 
     def __enter__(self) -> Self:

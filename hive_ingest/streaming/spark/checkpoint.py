@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from hive_ingest.errors import ConfigurationError
-from hive_ingest.storage import FileStore, io_errors, open_store
+from hive_ingest.storage import Location, io_errors
 
 NO_BATCH = -1
 
@@ -86,45 +86,44 @@ class Checkpoint:
         Raises:
             StreamingIOFailure: It cannot be read.
         """
-        store, root = open_store(self.location)
-        path = f"{root}/offsets/{batch_id}"
-        return BatchPlan.parse(_read(store, path).decode()) if store.exists(path) else None
+        entry = Location.of(self.location) / "offsets" / str(batch_id)
+        return BatchPlan.parse(_read(entry).decode()) if entry.exists() else None
 
 
 def read_checkpoint(location: str) -> Checkpoint:
-    """Read the folder that was given to Spark as `checkpointLocation`, a path or a URI (see `open_store`).
+    """Read the folder that was given to Spark as `checkpointLocation`, a path or a URI (see `Location.of`).
 
     Raises:
         ConfigurationError: It is not a checkpoint.
         StreamingIOFailure: It cannot be read.
     """
-    store, path = open_store(location)
-    query_id = _query_id(store, location, f"{path}/metadata")
-    committed, planned = (_last_batch(store, f"{path}/{log}") for log in ("commits", "offsets"))
+    root = Location.of(location)
+    query_id = _query_id(location, root / "metadata")
+    committed, planned = (_last_batch(root / log) for log in ("commits", "offsets"))
     return Checkpoint(location, query_id, committed, planned)
 
 
-def _query_id(store: FileStore, location: str, path: str) -> str:
-    if not store.exists(path):
+def _query_id(checkpoint: str, file: Location) -> str:
+    if not file.exists():
         raise ConfigurationError(
-            f"{location!r} is not the checkpoint of a streaming query: there is no {path!r}. Give the folder that the "
-            "query has as checkpointLocation, and start the query once if it is new"
+            f"{checkpoint!r} is not the checkpoint of a streaming query: there is no {str(file)!r}. Give the folder "
+            "that the query has as checkpointLocation, and start the query once if it is new"
         )
     try:
-        match json.loads(_read(store, path)):
+        match json.loads(_read(file)):
             case {"id": str(query_id)} if query_id:
                 return query_id
     except ValueError:
         pass
-    raise ConfigurationError(f"{path!r} does not name a streaming query: give another folder, or the query's id")
+    raise ConfigurationError(f"{str(file)!r} does not name a streaming query: give another folder, or the query's id")
 
 
-def _read(store: FileStore, path: str) -> bytes:
-    with io_errors("read", path), store.open_input(path) as file:
-        return bytes(file.read())
+def _read(file: Location) -> bytes:
+    with io_errors("read", str(file)), file.open_input() as source:
+        return bytes(source.read())
 
 
-def _last_batch(store: FileStore, folder: str) -> int:
+def _last_batch(folder: Location) -> int:
     """Beside batches lie checksums and temporary files, all with other characters than digits in their names."""
-    names = [entry.name for entry in store.list(folder, missing_ok=True) if not entry.is_folder]
+    names = [entry.name for entry in folder.list(missing_ok=True) if not entry.is_folder]
     return max((int(name) for name in names if name.isascii() and name.isdigit()), default=NO_BATCH)

@@ -18,7 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from hive_ingest.connection import StreamingConnection, check_table, existing_table, progress_table_name
+from hive_ingest.connection import StreamingConnection, check_streamable, existing_table, progress_table_name
 from hive_ingest.errors import ConfigurationError, UnsupportedFeature
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.record_writer import ArrowWriter, RecordSchema
@@ -27,7 +27,7 @@ from hive_ingest.streaming.spark.running_query import read_micro_batch
 from hive_ingest.streaming.spark.session import BATCH_ID, QUERY_ID
 from hive_ingest.streaming.spark.short_errors import short_errors
 from hive_ingest.streaming.spark.source_options import StreamOptions, WriteOptions
-from hive_ingest.streaming.spark.staged_rows import Job, StagedFile, StagedRows
+from hive_ingest.streaming.spark.staged_rows import Job, StagedArrowFile, StagedRows
 from hive_ingest.streaming.spark.types import plan_columns
 
 try:
@@ -47,7 +47,7 @@ _AGENT_INFO = "hive-ingest spark data source"
 class TaskMessage(WriterCommitMessage):
     """What a task has staged; `file` is None when it had no row. `query_id` is None in a batch write."""
 
-    file: StagedFile | None
+    file: StagedArrowFile | None
     query_id: str | None = None
 
 
@@ -64,12 +64,12 @@ class TaskWriter:
         """Everything that can be wrong with the table or the DataFrame, said before the first row."""
         with options.connect_metastore() as client:
             table = existing_table(client, options.table)
-        check_table(table)
+        check_streamable(table)
         plan_columns(schema, table, missing_columns=options.missing_columns)
         _refuse_instants_as_keys(schema)
         return cls(StagedRows.of(table), RecordSchema(table.columns, table.partition_keys), options.missing_columns)
 
-    def stage(self, job: Job, batches: Iterable[pa.RecordBatch]) -> StagedFile | None:
+    def stage(self, job: Job, batches: Iterable[pa.RecordBatch]) -> StagedArrowFile | None:
         """Raises SerializationError for a row that the table cannot hold, StreamingIOFailure."""
         return self.rows.write(job, self.schema.arrow, self._shaped(batches))
 
@@ -165,7 +165,9 @@ class HiveStreamWriter(DataSourceStreamArrowWriter):
         # Not before the commit: until then this batch may be somebody else's too.
         self._task.rows.remove_finished(Job.of_query(query_id, batchId), self._options.staged_retention_seconds)
 
-    def _commit_once(self, client: MetastoreClient, sink: str, batch: MicroBatch, files: Sequence[StagedFile]) -> None:
+    def _commit_once(
+        self, client: MetastoreClient, sink: str, batch: MicroBatch, files: Sequence[StagedArrowFile]
+    ) -> None:
         with _connect(client, self._options, sink=sink, sources=(SPARK_SOURCE,)) as connection:
             connection.begin_transaction()
             if not is_new_batch(connection, batch, sink):
@@ -174,7 +176,7 @@ class HiveStreamWriter(DataSourceStreamArrowWriter):
             _write_staged(connection, self._task.rows, files)
             connection.commit_transaction(positions={SPARK_SOURCE: SparkPosition.after(batch).to_json()})
 
-    def _commit_at_least_once(self, client: MetastoreClient, files: Sequence[StagedFile]) -> None:
+    def _commit_at_least_once(self, client: MetastoreClient, files: Sequence[StagedArrowFile]) -> None:
         with _connect(client, self._options) as connection, connection.transaction():
             _write_staged(connection, self._task.rows, files)
 
@@ -224,7 +226,7 @@ def _connect(
     )
 
 
-def _write_staged(connection: StreamingConnection, rows: StagedRows, files: Iterable[StagedFile]) -> None:
+def _write_staged(connection: StreamingConnection, rows: StagedRows, files: Iterable[StagedArrowFile]) -> None:
     """In the order of the tasks; what is in memory is bounded by `max_buffer_bytes`."""
     for file in files:
         for batch in rows.read(file):
@@ -236,7 +238,7 @@ def _messages(messages: Iterable[WriterCommitMessage | None]) -> Iterator[TaskMe
     return (message for message in messages if isinstance(message, TaskMessage))
 
 
-def _files(messages: Iterable[WriterCommitMessage | None]) -> list[StagedFile]:
+def _files(messages: Iterable[WriterCommitMessage | None]) -> list[StagedArrowFile]:
     return [message.file for message in _messages(messages) if message.file is not None]
 
 

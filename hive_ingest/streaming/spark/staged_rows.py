@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from hive_ingest.errors import CorruptFile, StreamingError, StreamingIOFailure
 from hive_ingest.model import Table
-from hive_ingest.storage import FileEntry, FileStore, Location, open_store
+from hive_ingest.storage import Location
 from hive_ingest.transactions import STAGING_FOLDER, list_staging
 
 _log = logging.getLogger(__name__)
@@ -60,82 +60,80 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class StagedFile:
-    """A complete file. `path` is in the store of the table's location; the commit finds exactly `rows` in it."""
+class StagedArrowFile:
+    """A complete file, in which the commit finds exactly `rows`. Can be pickled."""
 
-    path: str
+    location: Location
     rows: int
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class StagedRows:
-    """The staged files of one table. Can be pickled."""
+    """The staged files of one table, whose folder is `location`. Can be pickled."""
 
-    location: str
+    location: Location
 
     @classmethod
     def of(cls, table: Table) -> Self:
-        return cls(table.location)
+        return cls(Location.of(table.location))
 
     def make_folder(self, job: Job | None = None) -> None:
         """Before the first task, where the metastore is: an executor that does not find it shares no location."""
-        store, folder = self._open()
-        store.make_folder(f"{folder}/{job.folder}" if job and job.folder else folder)
+        (self._folder / job.folder if job and job.folder else self._folder).make_folder()
 
-    def write(self, job: Job, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> StagedFile | None:
+    def write(self, job: Job, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> StagedArrowFile | None:
         """All rows of a task; None when there are none. After an error there is no file. Raises StreamingIOFailure."""
-        store, folder = self._open()
         rows = (batch for batch in batches if batch.num_rows)
         first = next(rows, None)
         if first is None:
             return None
-        path = f"{folder}/{job.new_name()}"
+        file = self._folder / job.new_name()
         try:
-            return _write_file(store, path, schema, itertools.chain([first], rows))
+            return _write_file(file, schema, itertools.chain([first], rows))
         except BaseException:
-            _quietly(lambda store: store.delete_file(path), self.location)
+            _quietly(file.delete_file, self.location)
             raise
 
-    def read(self, file: StagedFile) -> Iterator[pa.RecordBatch]:
+    def read(self, file: StagedArrowFile) -> Iterator[pa.RecordBatch]:
         """Its batches, one at a time in memory. Raises StreamingIOFailure (it is gone) or CorruptFile."""
-        store, _ = self._open()
         found = 0
-        for batch in _read_batches(store, file.path):
+        for batch in _read_batches(file.location):
             found += batch.num_rows
             yield batch
         if found != file.rows:
-            raise CorruptFile(f"{file.path!r} holds {found} rows, its task wrote {file.rows}: run the job again")
+            raise CorruptFile(
+                f"{str(file.location)!r} holds {found} rows, its task wrote {file.rows}: run the job again"
+            )
 
-    def remove(self, files: Iterable[StagedFile]) -> None:
+    def remove(self, files: Iterable[StagedArrowFile]) -> None:
         """Never raises: what stays goes by its age."""
-        _quietly(lambda store: [store.delete_file(file.path) for file in files], self.location)
+        _quietly(lambda: _delete_files(files), self.location)
 
     def remove_finished(self, job: Job, retention_seconds: float) -> None:
         """What else is left of this job and its earlier batches, and whatever is older than that. Never raises."""
-        _quietly(lambda store: self._remove_finished(job, retention_seconds), self.location)
+        _quietly(lambda: self._remove_finished(job, retention_seconds), self.location)
 
     def _remove_finished(self, job: Job, retention_seconds: float) -> None:
-        store, _ = self._open()
         oldest = time.time() - retention_seconds
-        for entry in list_staging(Location.of(self.location)):
+        for entry in list_staging(self.location):
             name = _NAME.fullmatch(entry.name)
             if name is None:
                 continue
             is_finished = name["job"] == job.id and int(name["batch"]) <= job.batch
             if is_finished or int(name["seconds"]) < oldest:
-                _remove_entry(store, entry)
+                _remove_entry(self._folder / entry.name, is_folder=entry.is_folder)
 
-    def _open(self) -> tuple[FileStore, str]:
-        store, root = open_store(self.location)
-        return store, f"{root}/{STAGING_FOLDER}"
+    @property
+    def _folder(self) -> Location:
+        return self.location / STAGING_FOLDER
 
 
-def _write_file(store: FileStore, path: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> StagedFile:
+def _write_file(location: Location, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> StagedArrowFile:
     count = 0
     # Not synced: a machine that stops before the commit repeats the job.
     with (
-        store.create(path, sync=False) as file,
+        location.create(sync=False) as file,
         pa.PythonFile(file, mode="w") as sink,
         pa.BufferedOutputStream(sink, _BUFFER_BYTES) as buffered,
     ):
@@ -144,37 +142,42 @@ def _write_file(store: FileStore, path: str, schema: pa.Schema, batches: Iterabl
                 writer.write_batch(batch)
                 count += batch.num_rows
         size = int(buffered.tell())
-    return StagedFile(path, count, size)
+    return StagedArrowFile(location, count, size)
 
 
-def _read_batches(store: FileStore, path: str) -> Iterator[pa.RecordBatch]:
-    if not store.exists(path):
+def _read_batches(file: Location) -> Iterator[pa.RecordBatch]:
+    if not file.exists():
         raise StreamingIOFailure(
-            f"the staged rows {path!r} are not there: another run of the same job has ended and removed them, or the "
-            "location is not shared by all machines. Run the job again"
+            f"the staged rows {str(file)!r} are not there: another run of the same job has ended and removed them, or "
+            "the location is not shared by all machines. Run the job again"
         )
     try:
-        with store.open_input(path) as source, pa.ipc.open_stream(source) as reader:
+        with file.open_input() as source, pa.ipc.open_stream(source) as reader:
             yield from reader
     except (pa.ArrowException, OSError) as error:
-        raise CorruptFile(f"the staged rows {path!r} cannot be read: {error}. Run the job again") from error
+        raise CorruptFile(f"the staged rows {str(file)!r} cannot be read: {error}. Run the job again") from error
 
 
-def _remove_entry(store: FileStore, entry: FileEntry) -> None:
-    if not entry.is_folder:
-        store.delete_file(entry.path)
+def _delete_files(files: Iterable[StagedArrowFile]) -> None:
+    for file in files:
+        file.location.delete_file()
+
+
+def _remove_entry(entry: Location, *, is_folder: bool) -> None:
+    if not is_folder:
+        entry.delete_file()
         return
     for attempt in range(_REMOVALS):
         try:
-            store.delete_folder(entry.path)
+            entry.delete_folder()
             return
         except StreamingIOFailure:  # a task has just put a file into it
             if attempt == _REMOVALS - 1:
                 raise
 
 
-def _quietly(action: Callable[[FileStore], object], location: str) -> None:
+def _quietly(action: Callable[[], None], location: Location) -> None:
     try:
-        action(open_store(location)[0])
+        action()
     except StreamingError as error:
         _log.warning("staged rows in %s were not removed: %s", location, error)

@@ -42,7 +42,7 @@ def test_a_repeated_append_writes_its_rows_once(ms: MetastoreClient) -> None:
     assert hi.append(ms, "web.t", rows(2), sink="nightly", source="orders", position=2) is None
 
 
-def test_two_sources_of_a_sink_have_positions_of_their_own(ms: MetastoreClient) -> None:
+def test_two_sources_of_a_sink_have_separate_positions(ms: MetastoreClient) -> None:
     for source in "ab":
         assert hi.append(ms, "web.t", rows(1), sink="nightly", source=source, position=7) is not None
     assert ids(ms) == [1, 1]

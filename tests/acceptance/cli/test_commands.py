@@ -40,8 +40,8 @@ def alerts(shell: Shell) -> Shell:
     shell.done(
         *("create-table", "--create-metastore", "web.alerts", "--create-database"),
         *("--column", "id:int", "--column", "msg:string", "--column", "at:timestamp"),
-        *("--partition", "continent:string", "--partition", "country:string"),
-        *("--bucket-by", "id", "--buckets", "4", "--property", "orc.compress=ZLIB"),
+        *("--partition-key", "continent:string", "--partition-key", "country:string"),
+        *("--bucket-column", "id", "--num-buckets", "4", "--property", "orc.compress=ZLIB"),
     )
     return shell
 
@@ -64,7 +64,7 @@ def records(path: Path, count: int, start: int = 0) -> Path:
 # -- create-table ------------------------------------------------------------------------------------
 
 
-def test_create_table_makes_what_it_is_told(client: MetastoreClient) -> None:
+def test_create_table_creates_what_it_is_given(client: MetastoreClient) -> None:
     table = client.get_table("web.alerts")
     assert [(c.name, c.type) for c in table.columns] == [("id", "int"), ("msg", "string"), ("at", "timestamp")]
     assert [key.name for key in table.partition_keys] == ["continent", "country"]
@@ -75,7 +75,7 @@ def test_create_table_makes_what_it_is_told(client: MetastoreClient) -> None:
 
 @pytest.mark.only_on(["sqlite", "postgres", "hive313"], because="Hive 4 keeps a managed table in its database's folder")
 def test_create_table_takes_a_location_and_types_with_colons(shell: Shell, tmp_path: Path) -> None:
-    told = shell.done(
+    output = shell.done(
         "create-table",
         "--create-metastore",
         "default.t",
@@ -84,17 +84,25 @@ def test_create_table_takes_a_location_and_types_with_colons(shell: Shell, tmp_p
         "--location",
         tmp_path / "elsewhere",
     )
-    assert told.out == f"default.t at file:{tmp_path}/elsewhere\n"
+    assert output.out == f"default.t at file:{tmp_path}/elsewhere\n"
 
 
-def test_create_table_again_is_an_error_unless_it_is_said_to_be_fine(alerts: Shell) -> None:
+def test_create_table_again_is_an_error_unless_it_is_allowed(alerts: Shell) -> None:
     again = alerts("create-table", "--create-metastore", "web.alerts", "--column", "id:int")
     assert (again.code, again.out) == (1, "")
     assert again.err.startswith("error: ")
-    alerts.done("create-table", "--create-metastore", "web.alerts", "--column", "id:int", "--if-not-exists")
+    assert "--if-not-exists" in again.err
+    assert "=True" not in again.err
+    same = ("--column", "id:int", "--column", "msg:string", "--column", "at:timestamp")
+    keys = ("--partition-key", "continent:string", "--partition-key", "country:string")
+    buckets = ("--bucket-column", "id", "--num-buckets", "4")
+    alerts.done("create-table", "web.alerts", "--if-not-exists", *same, *keys, *buckets)
+    other = alerts("create-table", "web.alerts", "--if-not-exists", "--column", "id:bigint", *keys, *buckets)
+    assert (other.code, other.out) == (1, "")
+    assert "to be created with --if-not-exists: its column 'id' is int, not bigint" in other.err
 
 
-def test_create_table_does_not_invent_a_database(shell: Shell) -> None:
+def test_create_table_does_not_create_a_database(shell: Shell) -> None:
     assert shell("create-table", "--create-metastore", "nowhere.t", "--column", "id:int").code == 1
 
 
@@ -107,14 +115,14 @@ def test_create_table_does_not_invent_a_database(shell: Shell) -> None:
         ["--column", "id:"],
         ["--column", "id:int", "--column", "id:string"],
         ["--column", "id:int", "--property", "novalue"],
-        ["--column", "id:int", "--buckets", "4"],
-        ["--column", "id:int", "--bucket-by", "id"],
-        ["--column", "id:int", "--bucket-by", "id", "--buckets", "0"],
+        ["--column", "id:int", "--num-buckets", "4"],
+        ["--column", "id:int", "--bucket-column", "id"],
+        ["--column", "id:int", "--bucket-column", "id", "--num-buckets", "0"],
         ["--column", "id:int", "--no-such-option"],
     ],
     ids=" ".join,
 )
-def test_a_wrong_call_exits_with_2_and_touches_nothing(wrong: list[str], shell: Shell, tmp_path: Path) -> None:
+def test_a_usage_error_exits_with_2_and_changes_nothing(wrong: list[str], shell: Shell, tmp_path: Path) -> None:
     outcome = shell("create-table", "--create-metastore", "default.t", *wrong)
     assert outcome.code == 2
     assert "Usage:" in outcome.err
@@ -126,10 +134,10 @@ def test_a_wrong_call_exits_with_2_and_touches_nothing(wrong: list[str], shell: 
 
 def test_ingest_is_exactly_once(alerts: Shell, tmp_path: Path) -> None:
     paths = [records(tmp_path / "a.json", 25), records(tmp_path / "b.json", 10, start=25)]
-    told = alerts.done("ingest", "web.alerts", *paths, "--rows-per-transaction", "10")
-    assert told.out.startswith("web.alerts: 35 rows in 4 transactions and ")
+    output = alerts.done("ingest", "web.alerts", *paths, "--rows-per-transaction", "10")
+    assert output.out.startswith("web.alerts: 35 rows in 4 transactions and ")
     again = alerts.done("ingest", "web.alerts", *paths)
-    assert again.out == "web.alerts: nothing to do, all was committed before: 2 files\n"
+    assert again.out == "web.alerts: nothing to do, everything was committed before: 2 files\n"
     more = alerts.done("ingest", "web.alerts", *paths, records(tmp_path / "c.json", 1, start=35))
     assert more.out.startswith("web.alerts: 1 row in 1 transaction and 1 ORC file, ")
     assert more.out.endswith("; 2 files finished before\n")
@@ -141,8 +149,8 @@ def test_ingest_takes_delimited_text_in_any_shape(alerts: Shell, tmp_path: Path)
     path = tmp_path / "a.tsv"
     path.write_text("Country\tID\tMsg\tContinent\nIn\t1\ta\\\tb\tAsia\nJp\t2\t-\tAsia\nJp\t3\n")
     alerts.done(
-        *("ingest", "web.alerts", path, "--format", "delimited", "--delimiter", "\\t", "--null-format", "-"),
-        *("--escape", "\\", "--skip-header", "1", "--fields", "country,id,msg,continent", "--missing-fields", "null"),
+        *("ingest", "web.alerts", path, "--format", "delimited", "--field-delimiter", "\\t", "--null-format", "-"),
+        *("--escape", "\\", "--header-lines", "1", "--columns", "country,id,msg,continent", "--missing-fields", "null"),
     )
     rows = alerts.done("read", "web.alerts", "-o", "json", "--columns", "id,msg,continent,country").rows
     assert sorted((list(row.values()) for row in rows), key=str) == [
@@ -165,19 +173,19 @@ def test_ingest_stops_at_a_bad_record_and_says_where(alerts: Shell, tmp_path: Pa
 
 def test_ingest_can_refuse_unknown_fields(alerts: Shell, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    path.write_text('{"id": 1, "colour": "red"}\n')
+    path.write_text('{"id": 1, "colour": "red", "continent": "Asia", "country": "Japan"}\n')
     assert alerts("ingest", "web.alerts", path, "--unknown-fields", "fail").code == 1
     assert alerts("ingest", "web.alerts", path).code == 0
 
 
-def test_ingest_under_another_sink_loads_a_file_anew(alerts: Shell, tmp_path: Path) -> None:
+def test_ingest_under_another_sink_loads_a_file_again(alerts: Shell, tmp_path: Path) -> None:
     path = records(tmp_path / "a.json", 2)
     for sink in ("one", "two"):
         alerts.done("ingest", "web.alerts", path, "--sink", sink)
     assert len(alerts.done("read", "web.alerts", "-o", "json").rows) == 4
 
 
-def test_an_interrupted_ingest_says_how_to_go_on(
+def test_an_interrupted_ingest_says_how_to_resume(
     alerts: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*args: object) -> None:
@@ -216,7 +224,7 @@ def test_read_prints_one_snapshot_in_three_forms(alerts: Shell, client: Metastor
     assert sorted(line.split()[0] for line in table[2:4]) == ["m0", "m1"]
 
 
-def test_what_read_prints_as_json_can_be_ingested_again(shell: Shell, tmp_path: Path) -> None:
+def test_json_printed_by_read_can_be_ingested_again(shell: Shell, tmp_path: Path) -> None:
     columns = {
         "i": "int", "d": "decimal(5,2)", "s": "string", "b": "binary", "day": "date", "at": "timestamp",
         "f": "double", "ok": "boolean", "l": "array<timestamp>", "m": "map<string,date>",
@@ -251,7 +259,7 @@ def test_read_shows_20_rows_and_says_that_there_are_more(alerts: Shell, tmp_path
     assert len(alerts.done("read", "web.alerts", "-o", "json").rows) == 30
 
 
-def test_a_cut_read_leaves_no_transaction_open(alerts: Shell, tmp_path: Path) -> None:
+def test_a_read_that_stops_early_leaves_no_transaction_open(alerts: Shell, tmp_path: Path) -> None:
     alerts.done("ingest", "web.alerts", records(tmp_path / "a.json", 30))
     alerts.done("read", "web.alerts", "--limit", "1")
     assert [row for row in alerts.done("show", "transactions", "-o", "json").rows if row["state"] == "open"] == []
@@ -261,7 +269,7 @@ def test_a_cut_read_leaves_no_transaction_open(alerts: Shell, tmp_path: Path) ->
 
 
 @pytest.mark.only_on(["sqlite", "postgres"], because="Hive does not tell the agent of a transaction")
-def test_show_transactions_tells_readers_old_ones_and_owners(alerts: Shell, client: MetastoreClient) -> None:
+def test_show_transactions_marks_readers_old_ones_and_owners(alerts: Shell, client: MetastoreClient) -> None:
     (old,) = client.open_txns(1, agent_info="forgotten")
     with (
         scan(client, "web.alerts", agent_info="a reader"),
@@ -291,7 +299,7 @@ def test_abort_ends_a_transaction_and_its_reason_is_shown(alerts: Shell, client:
     assert str(row["remark"]).startswith("hive-ingest abort by ")
 
 
-def test_abort_goes_on_behind_one_that_it_cannot_abort(alerts: Shell, client: MetastoreClient) -> None:
+def test_abort_continues_after_one_that_it_cannot_abort(alerts: Shell, client: MetastoreClient) -> None:
     (txn,) = client.open_txns(1, txn_type=TxnType.READ_ONLY)
     outcome = alerts("abort", "4711", str(txn))
     assert outcome.code == 1
@@ -300,7 +308,7 @@ def test_abort_goes_on_behind_one_that_it_cannot_abort(alerts: Shell, client: Me
     assert outcome.out == f"transaction {txn} is aborted\n"
 
 
-def test_show_locks_tells_who_waits_for_whom(alerts: Shell, client: MetastoreClient) -> None:
+def test_show_locks_shows_who_waits_for_whom(alerts: Shell, client: MetastoreClient) -> None:
     locks = []
     for _ in range(2):
         (txn,) = client.open_txns(1)
@@ -316,6 +324,36 @@ def test_show_locks_tells_who_waits_for_whom(alerts: Shell, client: MetastoreCli
     assert [row["lock"] for row in alerts.done("show", "locks", "-o", "json").rows] == [holder["lock"], waiter["lock"]]
 
 
+def test_show_locks_names_the_sources_of_a_sink(alerts: Shell, client: MetastoreClient, tmp_path: Path) -> None:
+    alerts.done("ingest", "web.alerts", records(tmp_path / "a.json", 1))
+    with StreamingConnection.connect(
+        client, table="web.alerts", record_writer=hi.StrictJsonWriter(), sink="alerts", sources=["a.json", "b.json"]
+    ) as connection:
+        connection.begin_transaction()
+        rows = alerts.done("show", "locks", "web.alerts__progress", "-o", "json").rows
+    known, new = [row["partition"] for row in rows if row["type"] == "excl_write"]
+    assert known == "source=a.json"
+    assert str(new).startswith("source=")
+
+
+def test_a_command_that_waits_says_for_whom(
+    alerts: Shell, client: MetastoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (txn,) = client.open_txns(1)
+    component = LockComponent(
+        LockType.EXCLUSIVE, LockLevel.TABLE, "web", "alerts", operation_type=DataOperationType.UPDATE
+    )
+    client.lock(LockRequest((component,), txn, user="me", hostname="here", agent_info="agent"))
+    monkeypatch.setattr("hive_ingest.metastore_client.wait_log._FIRST_SECONDS", 0)
+    monkeypatch.setenv("HIVE_INGEST_LOCK_WAIT_SECONDS", "0.1")
+    outcome = alerts("ingest", "web.alerts", records(tmp_path / "a.json", 1))
+    assert outcome.code == 1
+    waiting, error = outcome.err.splitlines()
+    assert waiting.startswith("waiting for locks on web.alerts, 0 s so far: ")
+    assert f"transaction {txn} of me@here (agent) holds EXCLUSIVE on web.alerts since" in waiting
+    assert "within HIVE_INGEST_LOCK_WAIT_SECONDS=0.1: " in error
+
+
 def test_show_partitions_lists_them_with_their_folders(alerts: Shell, tmp_path: Path) -> None:
     alerts.done("ingest", "web.alerts", records(tmp_path / "a.json", 2))
     rows = alerts.done("show", "partitions", "web.alerts", "-o", "json").rows
@@ -323,7 +361,7 @@ def test_show_partitions_lists_them_with_their_folders(alerts: Shell, tmp_path: 
     assert all(Path(str(row["location"]).removeprefix("file:")).is_dir() for row in rows)
 
 
-def test_show_deltas_tells_read_small_open_aborted_and_obsolete_apart(
+def test_show_deltas_distinguishes_read_small_open_aborted_and_obsolete(
     alerts: Shell, client: MetastoreClient, tmp_path: Path
 ) -> None:
     alerts.done("create-table", "--create-metastore", "web.plain", "--column", "id:int")
@@ -382,7 +420,7 @@ URI = "postgresql+psycopg://me:s%40cret@127.0.0.1:1/db"
         ["ingest", "web.nowhere", "/dev/null"],
         ["ingest", "web.alerts", "/nowhere.json"],
         ["ingest", "web.alerts", "/dev/null", "--sink", "Not A Sink"],
-        ["ingest", "web.alerts", "/dev/null", "--format", "delimited", "--delimiter", "||"],
+        ["ingest", "web.alerts", "/dev/null", "--format", "delimited", "--field-delimiter", "||"],
         ["show", "partitions", "web.nowhere"],
         ["show", "deltas", "web.nowhere"],
         ["abort", "4711"],
@@ -415,7 +453,7 @@ def test_a_traceback_is_shown_on_demand_without_passwords(
         assert "cret" not in outcome.err
 
 
-def test_without_a_metastore_the_call_is_wrong(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_without_a_metastore_is_a_usage_error(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HIVE_INGEST_METASTORE")
     outcome = shell("show", "locks")
     assert outcome.code == 2
@@ -423,16 +461,27 @@ def test_without_a_metastore_the_call_is_wrong(shell: Shell, monkeypatch: pytest
 
 
 @pytest.mark.only_on(["sqlite", "postgres"], because="a real one is there")
-def test_looking_never_makes_a_metastore(shell: Shell, tmp_path: Path) -> None:
-    assert shell("show", "locks").code == 1
+def test_read_commands_never_create_a_metastore(shell: Shell, tmp_path: Path) -> None:
+    outcome = shell("show", "locks")
+    assert outcome.code == 1
+    assert "create one there with `hive-ingest create-table --create-metastore`" in outcome.err
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_warehouse_can_be_named(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "one"))
     create = ("create-table", "--create-metastore", "--create-database", "--column", "id:int")
-    assert f"file:{tmp_path}/one/a.db/t" in shell.done(*create, "a.t", "--warehouse", tmp_path / "one").out
-    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "two"))
-    assert f"file:{tmp_path}/two/b.db/t" in shell.done(*create, "b.t").out
+    assert f"file:{tmp_path}/one/a.db/t" in shell.done(*create, "a.t").out
+    assert f"file:{tmp_path}/one/b.db/t" in shell.done(*create, "b.t", "--warehouse", tmp_path / "one").out
+
+
+@pytest.mark.only_on(["sqlite", "postgres"], because="a real one has a warehouse of its own")
+def test_another_warehouse_than_the_metastores_is_refused_in_the_words_of_the_command(
+    alerts: Shell, tmp_path: Path
+) -> None:
+    outcome = alerts("show", "locks", "--warehouse", tmp_path / "two")
+    assert outcome.code == 1
+    assert f"has the warehouse 'file:{tmp_path}/warehouse', and --warehouse='file:{tmp_path}/two' was" in outcome.err
 
 
 @pytest.mark.only_on(["sqlite"], because="the metastore is a file")
@@ -440,8 +489,8 @@ def test_the_warehouse_lies_beside_the_metastore_unless_it_is_named(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HIVE_INGEST_WAREHOUSE")
-    told = shell.done("create-table", "--create-metastore", "--create-database", "--column", "id:int", "c.t")
-    assert f"file:{tmp_path}/warehouse/c.db/t" in told.out
+    output = shell.done("create-table", "--create-metastore", "--create-database", "--column", "id:int", "c.t")
+    assert f"file:{tmp_path}/warehouse/c.db/t" in output.out
 
 
 def test_conditions_given_one_by_one_hold_together(alerts: Shell, tmp_path: Path) -> None:
@@ -452,35 +501,35 @@ def test_conditions_given_one_by_one_hold_together(alerts: Shell, tmp_path: Path
 
 
 def test_help_names_every_command(shell: Shell) -> None:
-    told = "".join(shell.done(*group, "--help").out for group in ((), ("show",), ("sinks",)))
+    output = "".join(shell.done(*group, "--help").out for group in ((), ("show",), ("sinks",)))
     names = "create-table ingest read show abort transactions locks partitions deltas sinks list adopt"
     for command in names.split():
-        assert command in told
+        assert command in output
 
 
 def test_the_version_is_that_of_the_package() -> None:
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-m", "hive_ingest.cli", "--version"], capture_output=True, text=True, check=True
     )
-    assert told.stdout == f"hive-ingest {hi.__version__}\n"
+    assert output.stdout == f"hive-ingest {hi.__version__}\n"
 
 
 def test_importing_the_command_line_loads_nothing_that_help_does_not_need() -> None:
     code = "import sys, hive_ingest.cli; print(sorted({'sqlalchemy', 'typer', 'rich', 'psycopg'} & set(sys.modules)))"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout == "[]\n"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert output.stdout == "[]\n"
     code = "import sys, hive_ingest.cli.app; print('sqlalchemy' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout == "False\n"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert output.stdout == "False\n"
 
 
-def test_a_reader_that_hangs_up_gets_no_traceback(alerts: Shell, metastore_uri: str, tmp_path: Path) -> None:
+def test_a_closed_output_pipe_gives_no_traceback(alerts: Shell, metastore_uri: str, tmp_path: Path) -> None:
     alerts.done("ingest", "web.alerts", records(tmp_path / "a.json", 5_000))
-    told = subprocess.run(
+    output = subprocess.run(
         f"{sys.executable} -m hive_ingest.cli read web.alerts -o json | head -n 1",
         shell=True,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert (len(told.stdout.splitlines()), told.stderr) == (1, "")
+    assert (len(output.stdout.splitlines()), output.stderr) == (1, "")

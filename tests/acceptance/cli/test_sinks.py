@@ -112,7 +112,7 @@ def bound_now(client: MetastoreClient, sink: str = "alerts") -> object:
 # -- list and show -----------------------------------------------------------------------------------
 
 
-def test_list_tells_each_sink_its_table_and_its_newest_commit(shell: Shell, client: MetastoreClient) -> None:
+def test_list_shows_the_table_and_the_newest_commit_of_each_sink(shell: Shell, client: MetastoreClient) -> None:
     client.create_database("other")
     client.create_table("web.mine__progress", columns={"id": "int"})
     commit(client, {"a.json": 1}, sink="files")
@@ -133,7 +133,7 @@ def test_list_tells_each_sink_its_table_and_its_newest_commit(shell: Shell, clie
     assert shell("sinks", "list", "nowhere").code == 1
 
 
-def test_list_tells_a_sink_without_commits_and_one_whose_table_is_gone(shell: Shell, client: MetastoreClient) -> None:
+def test_list_shows_a_sink_without_commits_and_one_whose_table_is_gone(shell: Shell, client: MetastoreClient) -> None:
     client.create_table("web.gone", columns={"id": "int"})
     commit(client, {"a": 1}, sink="left", table="gone")
     client.drop_table("web.gone")
@@ -143,7 +143,7 @@ def test_list_tells_a_sink_without_commits_and_one_whose_table_is_gone(shell: Sh
     assert (left["sink"], left["table"], left["sources"]) == ("left", None, 1)
 
 
-def test_show_tells_the_latest_position_of_every_source(shell: Shell, client: MetastoreClient) -> None:
+def test_show_lists_the_latest_position_of_every_source(shell: Shell, client: MetastoreClient) -> None:
     commit(client, {"b.json": 7})
     micro_batch(client, "q1", 0)
     micro_batch(client, "q1", 1)
@@ -158,7 +158,7 @@ def test_show_tells_the_latest_position_of_every_source(shell: Shell, client: Me
     assert json.dumps(position_of("q1", 1)) in shell.done("sinks", "show", "web.alerts").out
 
 
-def test_show_tells_the_history_of_each_source_newest_first(shell: Shell, client: MetastoreClient) -> None:
+def test_show_lists_the_history_of_each_source_newest_first(shell: Shell, client: MetastoreClient) -> None:
     for number in range(4):
         commit(client, {"a": number})
     commit(client, {"b": 10})
@@ -175,14 +175,14 @@ def test_show_tells_the_history_of_each_source_newest_first(shell: Shell, client
     assert latest.sequence == 5
 
 
-def test_show_of_a_sink_that_is_not_there_says_where_to_look(shell: Shell) -> None:
+def test_show_of_a_missing_sink_says_where_to_look(shell: Shell) -> None:
     outcome = shell("sinks", "show", "web.alerts", "--sink", "nobody")
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err.startswith("error: database web has no sink 'nobody'")
     assert "hive-ingest sinks list web" in outcome.err
 
 
-def test_show_of_a_database_wants_the_name_of_a_sink(shell: Shell) -> None:
+def test_show_of_a_database_needs_the_name_of_a_sink(shell: Shell) -> None:
     outcome = shell("sinks", "show", "web")
     assert outcome.code == 2
     assert "--sink" in outcome.err
@@ -193,10 +193,10 @@ def test_show_says_when_the_sink_writes_another_table(shell: Shell, client: Meta
     micro_batch(client, "q1", 0)
     outcome = shell.done("sinks", "show", "web.other", "--sink", "alerts", "-o", "json")
     assert len(outcome.rows) == 1
-    assert outcome.err.startswith("remark: sink alerts writes another table than web.other")
+    assert outcome.err.startswith("note: sink alerts writes another table than web.other")
 
 
-def test_looking_leaves_no_transaction_open_and_makes_no_sink(shell: Shell, client: MetastoreClient) -> None:
+def test_reading_progress_leaves_no_transaction_open_and_creates_no_sink(shell: Shell, client: MetastoreClient) -> None:
     micro_batch(client, "q1", 0)
     shell.done("sinks", "list")
     shell.done("sinks", "show", "web.alerts", "--source", "spark")
@@ -223,15 +223,15 @@ def test_adopt_lets_a_new_checkpoint_write_and_refuses_the_old_one(
     with pytest.raises(SinkConflict, match="hive-ingest sinks adopt"):
         micro_batch(client, "q2", 0)
     checkpoint = checkpoint_at(tmp_path / "checkpoint", "q2", committed=-1)
-    told = shell.done("sinks", "adopt", "web.alerts", "--checkpoint", checkpoint).out.splitlines()
-    assert told[0] == "sink alerts of web.alerts:"
-    assert told[1].startswith("before: query q1, last batch 2, written at 2")
-    assert told[2:5] == [
+    output = shell.done("sinks", "adopt", "web.alerts", "--checkpoint", checkpoint).out.splitlines()
+    assert output[0] == "sink alerts of web.alerts:"
+    assert output[1].startswith("before: query q1, last batch 2, written at 2")
+    assert output[2:5] == [
         "now:    query q2, no batch yet",
         "next:   batch 0 of query q2, or a later one, will be written",
         "query q1 is refused from now on",
     ]
-    assert told[5].startswith("CAUTION: a new query reads its sources from its own starting offsets")
+    assert output[5].startswith("CAUTION: a new query reads its sources from its own starting offsets")
     assert micro_batch(client, "q2", 0)
     with pytest.raises(SinkConflict, match="belongs to Spark query q2"):
         micro_batch(client, "q1", 3)
@@ -239,7 +239,7 @@ def test_adopt_lets_a_new_checkpoint_write_and_refuses_the_old_one(
     assert (row["sequence"], row["epoch"]) == (5, 1)
 
 
-def test_adopt_goes_on_behind_the_last_commit_of_a_used_checkpoint(
+def test_adopt_continues_after_the_last_commit_of_a_used_checkpoint(
     shell: Shell, client: MetastoreClient, tmp_path: Path
 ) -> None:
     checkpoint = checkpoint_at(tmp_path / "checkpoint", "q2", committed=11)
@@ -249,11 +249,11 @@ def test_adopt_goes_on_behind_the_last_commit_of_a_used_checkpoint(
     assert micro_batch(client, "q2", 12)
 
 
-def test_adopt_makes_a_sink_that_is_not_there_yet(shell: Shell, client: MetastoreClient) -> None:
+def test_adopt_creates_a_missing_sink(shell: Shell, client: MetastoreClient) -> None:
     with pytest.raises(SinkConflict, match="no progress yet"):
         micro_batch(client, "q1", 5, sink="fresh")
-    told = shell.done("sinks", "adopt", "web.alerts", "--sink", "new", "--query-id", "q1", "--batch-id", "4").out
-    assert told.splitlines() == [
+    output = shell.done("sinks", "adopt", "web.alerts", "--sink", "new", "--query-id", "q1", "--batch-id", "4").out
+    assert output.splitlines() == [
         "sink new of web.alerts:",
         "before: no Spark query",
         "now:    query q1, last batch 4",
@@ -262,15 +262,15 @@ def test_adopt_makes_a_sink_that_is_not_there_yet(shell: Shell, client: Metastor
     assert micro_batch(client, "q1", 5, sink="new")
 
 
-def test_a_query_that_comes_back_doubles_nothing(shell: Shell, client: MetastoreClient, tmp_path: Path) -> None:
+def test_a_query_that_comes_back_duplicates_nothing(shell: Shell, client: MetastoreClient, tmp_path: Path) -> None:
     """The sink committed its batch 2; the driver died before Spark noted that."""
     for batch_id in range(3):
         micro_batch(client, "q1", batch_id)
     checkpoint = checkpoint_at(tmp_path / "checkpoint", "q1", committed=1, planned=2)
     shell.done("sinks", "adopt", "web.alerts", "--query-id", "q2")
-    told = shell.done("sinks", "adopt", "web.alerts", "--checkpoint", checkpoint).out
-    assert "now:    query q1, last batch 2\n" in told
-    assert "CAUTION" not in told
+    output = shell.done("sinks", "adopt", "web.alerts", "--checkpoint", checkpoint).out
+    assert "now:    query q1, last batch 2\n" in output
+    assert "CAUTION" not in output
     assert not micro_batch(client, "q1", 2)
     assert micro_batch(client, "q1", 3)
 
@@ -283,24 +283,26 @@ def test_adopting_the_query_that_is_bound_changes_nothing(
     before = latest_progress(client, PROGRESS)
     checkpoint = checkpoint_at(tmp_path / "checkpoint", "q1", committed=1, planned=2)
     for how in (("--checkpoint", checkpoint), ("--query-id", "q1"), ("--query-id", "q1", "--batch-id", "2")):
-        told = shell.done("sinks", "adopt", "web.alerts", *how).out
-        assert "now:    the same, nothing was changed\n" in told
-        assert "refused" not in told
+        output = shell.done("sinks", "adopt", "web.alerts", *how).out
+        assert "now:    the same, nothing was changed\n" in output
+        assert "refused" not in output
     assert latest_progress(client, PROGRESS) == before
 
 
-def test_adopt_goes_back_when_told_so_and_says_what_may_be_doubled(shell: Shell, client: MetastoreClient) -> None:
+def test_adopt_goes_back_on_request_and_says_what_may_be_duplicated(shell: Shell, client: MetastoreClient) -> None:
     for batch_id in range(3):
         micro_batch(client, "q1", batch_id)
-    told = shell.done("sinks", "adopt", "web.alerts", "--query-id", "q1", "--batch-id", "0").out
-    assert told.splitlines()[-1].startswith("CAUTION: this sink has committed its batches up to 2 before; those from 1")
+    output = shell.done("sinks", "adopt", "web.alerts", "--query-id", "q1", "--batch-id", "0").out
+    assert output.splitlines()[-1].startswith(
+        "CAUTION: this sink has committed its batches up to 2 before; those from 1"
+    )
     assert micro_batch(client, "q1", 1)
 
 
 def test_adopt_says_when_a_batch_of_the_checkpoint_was_begun_and_not_finished(shell: Shell, tmp_path: Path) -> None:
     checkpoint = checkpoint_at(tmp_path / "checkpoint", "q1", committed=6, planned=7)
-    told = shell.done("sinks", "adopt", "web.alerts", "--checkpoint", checkpoint).out
-    assert "CAUTION: the checkpoint has batch 7 as begun and not as done" in told
+    output = shell.done("sinks", "adopt", "web.alerts", "--checkpoint", checkpoint).out
+    assert "CAUTION: the checkpoint has batch 7 as begun and not as done" in output
     assert (
         "CAUTION" not in shell.done("sinks", "adopt", "web.alerts", "--checkpoint", checkpoint, "--batch-id", "7").out
     )
@@ -314,7 +316,7 @@ def test_adopt_refuses_a_batch_that_the_checkpoint_does_not_have(shell: Shell, t
     assert "batch 5 is not in the checkpoint" in outcome.err
 
 
-def test_a_restored_checkpoint_goes_on_when_the_operator_chooses(
+def test_a_restored_checkpoint_continues_when_the_operator_decides_so(
     shell: Shell, client: MetastoreClient, tmp_path: Path
 ) -> None:
     for batch_id in range(3):
@@ -338,7 +340,7 @@ def test_a_restored_checkpoint_goes_on_when_the_operator_chooses(
     assert micro_batch(client, "q1", 2, plan=replanned)
 
 
-def test_adopt_leaves_other_sources_of_the_sink_alone(shell: Shell, client: MetastoreClient) -> None:
+def test_adopt_leaves_other_sources_of_the_sink_unchanged(shell: Shell, client: MetastoreClient) -> None:
     commit(client, {"a.json": 3})
     before = latest_progress(client, PROGRESS)["a.json"]
     shell.done("sinks", "adopt", "web.alerts", "--query-id", "q1")
@@ -368,7 +370,7 @@ def test_adopt_refuses_while_a_batch_is_being_written_and_names_its_owner(
         outcome = shell("sinks", "adopt", "web.alerts", "--query-id", "q2", "--lock-wait-seconds", "0.2")
         owner.commit_transaction(positions={SPARK_SOURCE: position_of("q1", 1)})
     assert (outcome.code, outcome.out) == (1, "")
-    assert "a source of sink 'alerts' was in use by another owner" in outcome.err
+    assert "source 'spark' of sink 'alerts' was in use by another owner" in outcome.err
     assert f"sink=alerts owner={os.uname().nodename}/" in outcome.err
     assert bound_now(client) == position_of("q1", 1)
 
@@ -383,11 +385,11 @@ def test_adopt_refuses_while_a_batch_is_being_written_and_names_its_owner(
     ],
     ids=" ".join,
 )
-def test_adopt_wants_exactly_one_query_and_a_batch_that_can_be(wrong: list[str], shell: Shell) -> None:
+def test_adopt_needs_exactly_one_query_and_a_valid_batch(wrong: list[str], shell: Shell) -> None:
     assert shell("sinks", "adopt", "web.alerts", *wrong).code == 2
 
 
-def test_adopt_refuses_a_folder_that_is_no_checkpoint_before_it_makes_anything(
+def test_adopt_refuses_a_folder_that_is_not_a_checkpoint_before_it_creates_anything(
     shell: Shell, client: MetastoreClient, tmp_path: Path
 ) -> None:
     for name, metadata in {"empty": None, "torn": '{"id": ', "other": '{"id": 5}', "list": "[]"}.items():
@@ -400,13 +402,13 @@ def test_adopt_refuses_a_folder_that_is_no_checkpoint_before_it_makes_anything(
     assert list_sinks(client, "web") == []
 
 
-def test_adopt_refuses_a_table_that_is_not_there(shell: Shell) -> None:
+def test_adopt_refuses_a_missing_table(shell: Shell) -> None:
     outcome = shell("sinks", "adopt", "web.nobody", "--query-id", "q1")
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err.startswith("error: there is no table web.nobody")
 
 
-def test_adopting_from_python_tells_the_same(client: MetastoreClient) -> None:
+def test_adopting_from_python_returns_the_same(client: MetastoreClient) -> None:
     micro_batch(client, "q1", 0)
     adoption = adopt_query(client, "web.alerts", "alerts", "q2")
     assert adoption.before is not None
@@ -421,7 +423,7 @@ def test_adopting_from_python_tells_the_same(client: MetastoreClient) -> None:
 # -- beside other pipelines --------------------------------------------------------------------------
 
 
-def test_a_query_that_joins_a_sink_of_others_is_told_once_and_writes(
+def test_a_query_that_joins_a_sink_of_other_queries_is_reported_once_and_writes(
     client: MetastoreClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     commit(client, {"a.json": 3, "b.json": 1})

@@ -85,7 +85,7 @@ def test_an_aborted_transaction_takes_the_files_of_all_its_writers_with_it(ms: M
     assert files_of(ms, "parts") == []
 
 
-def test_what_nobody_hands_over_is_removed_with_the_commit(ms: MetastoreClient) -> None:
+def test_staged_files_that_no_task_reports_are_removed_with_the_commit(ms: MetastoreClient) -> None:
     with connect(ms, "parts") as conn:
         conn.begin_transaction()
         wanted = prepared(conn, rows([1], part="a"), writer_bucket=1)
@@ -121,7 +121,7 @@ def test_two_writers_with_the_same_place_are_refused(ms: MetastoreClient, table:
     assert files_of(ms, table) == []
 
 
-def test_what_was_prepared_in_another_transaction_is_refused(ms: MetastoreClient) -> None:
+def test_files_prepared_in_another_transaction_are_refused(ms: MetastoreClient) -> None:
     with connect(ms, "plain") as conn:
         conn.begin_transaction()
         old = prepared(conn, rows([1]))
@@ -164,7 +164,9 @@ def test_the_limit_of_partitions_holds_for_all_writers_together(ms: MetastoreCli
 
 
 @pytest.mark.parametrize("number", [{"statement_id": 4096}, {"writer_bucket": 4096}, {"writer_bucket": -1}])
-def test_an_id_without_room_is_refused_before_the_first_row(ms: MetastoreClient, number: dict[str, Any]) -> None:
+def test_a_writer_number_out_of_range_is_refused_before_the_first_row(
+    ms: MetastoreClient, number: dict[str, Any]
+) -> None:
     with connect(ms, "plain") as conn:
         conn.begin_transaction()
         with pytest.raises(ConfigurationError, match="out of range"):

@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import hive_ingest as hi
 from hive_ingest.acid.bucket_codec import encode_bucket
 from hive_ingest.acid.names import BaseName
-from hive_ingest.connection import StreamingConnection, TransactionState
-from hive_ingest.errors import CommitOutcomeUnknown, TxnAborted
+from hive_ingest.connection import JoinedTransaction, StreamingConnection, TransactionState
+from hive_ingest.errors import CommitOutcomeUnknown, NoSuchTxn, TxnAborted
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import (
     DataOperationType,
@@ -26,11 +27,11 @@ from hive_ingest.model import (
     WriteId,
 )
 from hive_ingest.orc.acid_writer import AcidOrcWriter
-from hive_ingest.storage import open_store
+from hive_ingest.storage import Location
 from hive_ingest.testing import AnswerLost, CrashPoint, FaultError, faults
 from tests.support import connections
 from tests.support.metastores import connect_in
-from tests.support.rows import ids
+from tests.support.rows import ids, rows
 from tests.support.tables import create_table, table_folder
 
 FORTY_EIGHT_HOURS = 48 * 3600.0
@@ -51,7 +52,7 @@ def connect(client: Any, table: str = "t", **options: Any) -> StreamingConnectio
 # -- a lost answer -------------------------------------------------------------------------------------
 
 
-def test_a_commit_whose_answer_was_lost_is_asked_for_again(ms: MetastoreClient) -> None:
+def test_a_commit_whose_response_was_lost_is_looked_up_again(ms: MetastoreClient) -> None:
     lossy = AnswerLost(ms, {"commit_txn": 2})
     with connect(lossy) as conn:
         with conn.transaction():
@@ -112,7 +113,7 @@ def test_without_a_sink_a_forgotten_commit_is_unknown_and_nothing_is_removed(
     assert ids(ms) == [1, 2]
 
 
-def test_a_transaction_aborted_behind_our_back_is_told_as_aborted_and_leaves_no_file(ms: MetastoreClient) -> None:
+def test_a_transaction_aborted_by_somebody_else_is_reported_as_aborted_and_leaves_no_file(ms: MetastoreClient) -> None:
     with connect(ms) as conn:
         conn.begin_transaction()
         conn.write(b'{"id": 1}')
@@ -130,6 +131,65 @@ def test_a_transaction_aborted_behind_our_back_is_told_as_aborted_and_leaves_no_
     assert ids(ms) == [2]
 
 
+def test_a_commit_after_a_heartbeat_has_found_the_transaction_gone_leaves_it_aborted(ms: MetastoreClient) -> None:
+    with connect(ms) as conn:
+        conn.begin_transaction()
+        conn.write(b'{"id": 1}')
+        assert conn.txn_id is not None
+        ms.abort_txn(conn.txn_id)
+        conn._context.heartbeater._send_heartbeat(ms)
+        with pytest.raises(TxnAborted, match=f"transaction {conn.txn_id} is gone"):
+            conn.commit_transaction()
+        assert conn.state is TransactionState.ABORTED
+        with conn.transaction():
+            conn.write(b'{"id": 2}')
+    assert ids(ms) == [2]
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_transaction_whose_hidden_files_were_removed_after_its_end_is_reported_as_aborted(
+    ms: MetastoreClient, joined: bool
+) -> None:
+    """A writer that wakes up after its time-out may find its files gone before any heartbeat says why."""
+    settings = {"max_buffer_bytes": 1 << 20, "spill_chunk_bytes": 1 << 18, "min_spill_bytes": 1 << 16}
+    with connections.connect(ms, record_writer=hi.ArrowWriter(), settings=settings) as conn:
+        conn.begin_transaction()
+        prepared = []
+        if joined:
+            with JoinedTransaction(conn.share_transaction(), hi.ArrowWriter(), writer_bucket=1) as writer:
+                writer.write(rows([1]))
+                prepared.append(writer.prepare())
+        else:
+            conn.write(rows(range(1_000_000)))
+            conn.flush()
+            assert list(table_folder(ms).glob(".hive_ingest/*.spill.*")), "nothing was spilled"
+        txn_id = conn.txn_id
+        assert txn_id is not None
+        ms.abort_txn(txn_id)
+        connect(ms).close()
+        assert not list(table_folder(ms).glob(".hive_ingest/*")), "the next connection removes them"
+        with pytest.raises(TxnAborted, match=f"transaction {txn_id} was not committed.*no such file"):
+            conn.commit_transaction(prepared=prepared)
+        assert conn.state is TransactionState.ABORTED
+    assert ids(ms) == []
+
+
+def test_a_transaction_that_the_metastore_has_forgotten_before_its_commit_is_reported_as_aborted(
+    ms: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forgotten(*_: object, **__: object) -> None:
+        raise NoSuchTxn("it is not there")
+
+    monkeypatch.setattr(type(ms), "heartbeat", forgotten)
+    with connect(ms) as conn:
+        conn.begin_transaction()
+        conn.write(b'{"id": 1}')
+        with pytest.raises(TxnAborted, match=f"transaction {conn.txn_id} was not committed: it is not there"):
+            conn.commit_transaction()
+        assert conn.state is TransactionState.ABORTED
+    assert ids(ms) == []
+
+
 def test_an_error_after_the_commit_removes_nothing(ms: MetastoreClient) -> None:
     with connect(ms) as conn:
         conn.begin_transaction()
@@ -145,7 +205,7 @@ def test_an_error_after_the_commit_removes_nothing(ms: MetastoreClient) -> None:
 
 @pytest.mark.parametrize("table", ["t", "p"])
 @pytest.mark.only_on(["sqlite", "postgres"], because="the clock is moved")
-def test_rows_published_and_never_committed_stay_invisible_for_ever(
+def test_rows_published_and_never_committed_stay_invisible_forever(
     metastore_uri: str, tmp_path: Path, table: str, ms: MetastoreClient
 ) -> None:
     conn = connect(ms, table)
@@ -195,68 +255,68 @@ def overwrite(
 
 def write_base(write_id: WriteId, folder: Path, rows: list[int]) -> None:
     folder.mkdir(parents=True)
-    store, path = open_store(f"{folder}/bucket_00000")
+    file = Location.of(f"{folder}/bucket_00000")
     batch = pa.RecordBatch.from_pydict({"id": pa.array(rows, pa.int32())})
     writer = AcidOrcWriter(
-        store, path, schema=batch.schema, write_id=write_id, bucket_property=encode_bucket(0), sync=False
+        file.store, file.path, schema=batch.schema, write_id=write_id, bucket_property=encode_bucket(0), sync=False
     )
     writer.write(batch)
     writer.close()
 
 
-def test_an_overwrite_that_finished_before_our_lock_makes_us_begin_anew(ms: MetastoreClient) -> None:
+def test_an_overwrite_that_finished_before_our_lock_makes_us_begin_again(ms: MetastoreClient) -> None:
     with connect(ms) as conn, ms.clone() as other:
         done: list[int] = []
 
-        def come_between(point: str) -> None:
+        def overwrite_meanwhile(point: str) -> None:
             if point == "after_write_id" and not done:
                 done.append(1)
                 overwrite(other, "t", [100])
 
-        with faults(observe=come_between) as recorder, conn.transaction():
+        with faults(observe=overwrite_meanwhile) as recorder, conn.transaction():
             assert conn.write_id == 3
             conn.write(b'{"id": 1}')
         assert recorder.passed["after_write_id"] == 2
     assert ids(ms) == [1, 100]
 
 
-def test_an_overwrite_that_holds_the_lock_then_makes_us_wait_and_begin_anew(ms: MetastoreClient) -> None:
+def test_an_overwrite_that_holds_the_lock_makes_us_wait_and_begin_again(ms: MetastoreClient) -> None:
     with connect(ms) as conn, ms.clone() as other:
-        locked, go_on = threading.Event(), threading.Event()
+        locked, resume = threading.Event(), threading.Event()
         thread = threading.Thread(
             target=overwrite,
             args=(other, "t", [100]),
-            kwargs={"before_commit": lambda: (locked.set(), go_on.wait(20))},
+            kwargs={"before_commit": lambda: (locked.set(), resume.wait(20))},
         )
         started: list[int] = []
 
-        def come_between(point: str) -> None:
+        def overwrite_meanwhile(point: str) -> None:
             if point == "after_write_id" and not started:
                 started.append(1)
                 thread.start()
                 assert locked.wait(20)
             if point == "lock_waiting":
-                threading.Timer(0.2, go_on.set).start()
+                threading.Timer(0.2, resume.set).start()
 
-        with faults(observe=come_between) as recorder, conn.transaction():
+        with faults(observe=overwrite_meanwhile) as recorder, conn.transaction():
             conn.write(b'{"id": 1}')
         thread.join()
         assert recorder.passed["lock_waiting"] == 1
     assert ids(ms) == [1, 100]
 
 
-def test_an_overwrite_of_a_partition_that_we_write_aborts_us_and_a_second_try_lands(ms: MetastoreClient) -> None:
+def test_an_overwrite_of_a_partition_that_we_write_aborts_us_and_a_retry_succeeds(ms: MetastoreClient) -> None:
     with connect(ms, "p") as conn, ms.clone() as other:
         with conn.transaction():
             conn.write(b'{"id": 0, "part": "x"}')
         done: list[int] = []
 
-        def come_between(point: str) -> None:
+        def overwrite_meanwhile(point: str) -> None:
             if point == "after_write_id" and not done:
                 done.append(1)
                 overwrite(other, "p", [100])
 
-        with faults(observe=come_between):
+        with faults(observe=overwrite_meanwhile):
             conn.begin_transaction()
             conn.write(b'{"id": 1, "part": "x"}')
             with pytest.raises(TxnAborted, match=r"part=x was overwritten with write id 3"):
@@ -267,17 +327,17 @@ def test_an_overwrite_of_a_partition_that_we_write_aborts_us_and_a_second_try_la
     assert ids(ms, "p") == [1, 100]
 
 
-def test_other_appenders_with_higher_write_ids_are_no_reason_to_begin_anew(ms: MetastoreClient) -> None:
+def test_other_appenders_with_higher_write_ids_do_not_make_us_begin_again(ms: MetastoreClient) -> None:
     with connect(ms) as conn, connect(ms) as other:
         done: list[int] = []
 
-        def come_between(point: str) -> None:
+        def overwrite_meanwhile(point: str) -> None:
             if point == "after_write_id" and not done:
                 done.append(1)
                 with other.transaction():
                     other.write(b'{"id": 2}')
 
-        with faults(observe=come_between), conn.transaction():
+        with faults(observe=overwrite_meanwhile), conn.transaction():
             assert conn.write_id == 1
             conn.write(b'{"id": 1}')
     assert ids(ms) == [1, 2]

@@ -1,8 +1,9 @@
-"""Exactly once: progress commits with the data, and only one owner moves a source."""
+"""Exactly once: progress commits with the data, and a source has only one owner."""
 
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import os
 import subprocess
 import sys
@@ -15,11 +16,12 @@ from typing import Any
 import pytest
 
 import hive_ingest as hi
-from hive_ingest.connection import StreamingConnection
+from hive_ingest.connection import StreamingConnection, TransactionState
 from hive_ingest.errors import (
     ConfigurationError,
+    InvalidTransactionState,
     LockTimeout,
-    NoSuchTxn,
+    SerializationError,
     SinkConflict,
     SinkInUse,
     TxnAborted,
@@ -27,6 +29,7 @@ from hive_ingest.errors import (
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table, TableName
 from hive_ingest.record_writer import StrictJsonWriter
+from hive_ingest.streaming.sinks import latest_progress
 from tests.services.kinds import Address
 from tests.support import connections
 from tests.support.metastores import connect_in
@@ -81,7 +84,17 @@ def test_a_position_is_found_again_by_the_next_owner(ms: MetastoreClient) -> Non
     assert peek(ms, "a") == {"a": {"offset": 10, "name": "ü"}}
 
 
-def test_progress_is_rows_that_anybody_can_read(ms: MetastoreClient) -> None:
+def test_a_sink_that_has_its_progress_table_is_not_asked_to_create_it(
+    ms: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query connects for each micro-batch."""
+    connect(ms, "a").close()
+    monkeypatch.setattr(type(ms), "create_table", lambda *_, **__: pytest.fail("create_table was called"))
+    with connect(ms, "a") as conn:
+        commit(conn, 1, {"a": 1})
+
+
+def test_progress_is_stored_as_rows_that_anybody_can_read(ms: MetastoreClient) -> None:
     with connect(ms, "a", "b") as conn:
         commit(conn, 1, {"a": 1})
         commit(conn, 2, {"a": 2, "b": "x"})
@@ -90,7 +103,7 @@ def test_progress_is_rows_that_anybody_can_read(ms: MetastoreClient) -> None:
     assert shown == [(1, "a", "1", 0, 1), (1, "b", '"x"', 0, 1), (2, "a", "2", 0, 1)]
 
 
-def test_an_aborted_transaction_moves_no_position(ms: MetastoreClient) -> None:
+def test_an_aborted_transaction_advances_no_position(ms: MetastoreClient) -> None:
     with connect(ms, "a") as conn:
         commit(conn, 1, {"a": 1})
         conn.begin_transaction()
@@ -110,7 +123,7 @@ def test_each_commit_carries_the_positions_of_all_sources_owned(ms: MetastoreCli
     assert peek(ms, "a", "b") == {"a": 4, "b": 1}
 
 
-def test_sources_of_one_sink_have_owners_of_their_own_at_the_same_time(ms: MetastoreClient) -> None:
+def test_sources_of_one_sink_have_separate_owners_at_the_same_time(ms: MetastoreClient) -> None:
     with connect(ms, "a") as one, connect(ms, "b") as two:
         one.begin_transaction()
         two.begin_transaction()
@@ -124,7 +137,22 @@ def test_sources_of_one_sink_have_owners_of_their_own_at_the_same_time(ms: Metas
     assert ids(ms) == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_second_live_owner_of_a_source_is_refused_and_told_who_has_it(ms: MetastoreClient) -> None:
+def test_the_time_of_a_commit_has_one_type_and_value_however_it_is_read(ms: MetastoreClient) -> None:
+    """It was a datetime after a commit, and a pandas.Timestamp when it was read where pandas is installed."""
+    with connect(ms, "a") as conn:
+        commit(conn, 1, {"a": 1})
+        written = conn.progress["a"]
+    with connect(ms, "a") as conn:
+        conn.begin_transaction()
+        read = conn.progress["a"]
+        conn.abort_transaction()
+    from_outside = latest_progress(ms, "web.flights__progress")["a"]
+    times = [row.written_at for row in (written, read, from_outside) if row is not None]
+    assert [type(time) for time in times] == [dt.datetime] * 3
+    assert len(set(times)) == 1
+
+
+def test_a_second_live_owner_of_a_source_is_refused_and_the_holder_is_named(ms: MetastoreClient) -> None:
     with connect(ms, "a", "b", agent_info="first") as first, connect(ms, "b", "c") as second:
         first.begin_transaction()
         with pytest.raises(SinkInUse, match=rf"sink=flights owner=.*/{os.getpid()}/.* first"):
@@ -136,20 +164,20 @@ def test_a_second_live_owner_of_a_source_is_refused_and_told_who_has_it(ms: Meta
         second.abort_transaction()
 
 
-def test_a_waiting_owner_goes_on_from_what_the_other_committed(ms: MetastoreClient) -> None:
+def test_a_waiting_owner_continues_from_what_the_other_committed(ms: MetastoreClient) -> None:
     with connect(ms, "a") as first, ms.clone() as other_client:
         first.begin_transaction()
         first.write(b'{"id": 1}')
         found: list[Any] = []
 
-        def wait_and_go_on() -> None:
+        def wait_and_resume() -> None:
             with connect(other_client, "a", settings={"lock_wait_seconds": 30.0}) as second:
                 second.begin_transaction()
                 found.append(positions(second))
                 second.write(b'{"id": 2}')
                 second.commit_transaction(positions={"a": 2})
 
-        thread = threading.Thread(target=wait_and_go_on)
+        thread = threading.Thread(target=wait_and_resume)
         thread.start()
         time.sleep(0.5)
         first.commit_transaction(positions={"a": 1})
@@ -159,7 +187,7 @@ def test_a_waiting_owner_goes_on_from_what_the_other_committed(ms: MetastoreClie
     assert ids(ms) == [1, 2]
 
 
-def test_a_zombie_that_wakes_up_late_commits_nothing(ms: MetastoreClient) -> None:
+def test_a_zombie_that_resumes_late_commits_nothing(ms: MetastoreClient) -> None:
     with connect(ms, "a") as zombie:
         zombie.begin_transaction()
         zombie.write(b'{"id": 666}')
@@ -167,10 +195,9 @@ def test_a_zombie_that_wakes_up_late_commits_nothing(ms: MetastoreClient) -> Non
         ms.abort_txns([zombie.txn_id], reason="taken for dead")
         with connect(ms, "a") as successor:
             commit(successor, 1, {"a": 1})
-        with pytest.raises((TxnAborted, NoSuchTxn)):
+        with pytest.raises(TxnAborted):
             zombie.commit_transaction(positions={"a": 666})
-        if zombie.state.name == "FAILED":
-            zombie.abort_transaction()
+        assert zombie.state is TransactionState.ABORTED
     assert ids(ms) == [1]
     assert peek(ms, "a") == {"a": 1}
 
@@ -217,7 +244,7 @@ def test_seek_by_a_function_decides_on_the_progress_that_it_has_locked(ms: Metas
     assert ms.get_valid_txns().open == ()
 
 
-def test_an_error_of_a_function_given_to_seek_changes_nothing(ms: MetastoreClient) -> None:
+def test_an_error_in_a_function_passed_to_seek_changes_nothing(ms: MetastoreClient) -> None:
     with connect(ms, "a") as conn:
         commit(conn, 1, {"a": 10})
         with pytest.raises(ZeroDivisionError):
@@ -226,7 +253,7 @@ def test_an_error_of_a_function_given_to_seek_changes_nothing(ms: MetastoreClien
     assert peek(ms, "a") == {"a": 10}
 
 
-def test_a_source_that_is_new_to_a_sink_learns_of_the_others(ms: MetastoreClient) -> None:
+def test_a_source_that_is_new_to_a_sink_sees_the_others(ms: MetastoreClient) -> None:
     with connect(ms, "b", "a") as conn:
         commit(conn, 1, {"a": 10, "b": 1})
         assert conn.other_sources == ()
@@ -235,20 +262,51 @@ def test_a_source_that_is_new_to_a_sink_learns_of_the_others(ms: MetastoreClient
         assert conn.other_sources == ("b",)
 
 
-def test_a_position_of_a_source_that_is_not_owned_is_refused(ms: MetastoreClient) -> None:
-    with connect(ms, "a") as conn:
-        conn.begin_transaction()
-        with pytest.raises(SinkConflict, match=r"\['b'\] are not owned"):
-            conn.commit_transaction(positions={"b": 1})
-        conn.abort_transaction()
+INVALID_POSITIONS = [
+    pytest.param({"b": 1}, r"\['b'\] are not owned.*: pass positions of 'a'", id="a source that is not owned"),
+    pytest.param({"a": object()}, "is not a JSON value", id="not JSON"),
+    pytest.param({"a": float("nan")}, "is not a JSON value", id="a number that JSON does not have"),
+    pytest.param({"a": "\ud800"}, "is not a JSON value", id="text that is not Unicode"),
+    pytest.param({}, "pass positions=", id="none"),
+]
 
 
-def test_a_position_that_is_no_json_is_refused(ms: MetastoreClient) -> None:
+@pytest.mark.parametrize(("wrong", "message"), INVALID_POSITIONS)
+def test_an_invalid_position_is_refused_and_the_transaction_stays_open(
+    ms: MetastoreClient, wrong: dict[str, Any], message: str
+) -> None:
+    """Refused only after the files were finished, it failed the transaction, and its rows were lost."""
     with connect(ms, "a") as conn:
         conn.begin_transaction()
-        with pytest.raises(ConfigurationError, match="is not a JSON value"):
-            conn.commit_transaction(positions={"a": object()})
+        conn.write(b'{"id": 1}')
+        with pytest.raises(ConfigurationError, match=message):
+            conn.commit_transaction(positions=wrong)
+        assert conn.state is TransactionState.OPEN
+        conn.write(b'{"id": 2}')
+        conn.commit_transaction(positions={"a": 7})
+    assert ids(ms) == [1, 2]
+    assert peek(ms, "a") == {"a": 7}
+
+
+def test_a_bad_record_found_with_an_invalid_position_fails_the_transaction(ms: MetastoreClient) -> None:
+    with connect(ms, "a") as conn:
+        conn.begin_transaction()
+        conn.write(b'{"id": "x"}')
+        with pytest.raises(SerializationError):
+            conn.commit_transaction()
+        assert conn.state is TransactionState.FAILED
+
+
+def test_progress_before_it_was_read_is_an_error_and_not_empty(ms: MetastoreClient) -> None:
+    with connect(ms, "a") as conn:
+        commit(conn, 1, {"a": 1})
+    with connect(ms, "a") as conn:
+        with pytest.raises(InvalidTransactionState, match="begin_transaction"):
+            conn.progress  # noqa: B018
+        conn.begin_transaction()
+        assert positions(conn) == {"a": 1}
         conn.abort_transaction()
+        assert positions(conn) == {"a": 1}
 
 
 def test_a_sink_that_belongs_to_another_table_is_refused(ms: MetastoreClient) -> None:
@@ -261,7 +319,7 @@ def test_a_sink_that_belongs_to_another_table_is_refused(ms: MetastoreClient) ->
 
 
 class AsHive3:
-    """Tells tables as a metastore of Hive 3 does."""
+    """Identifies tables as a metastore of Hive 3 does."""
 
     def __init__(self, client: MetastoreClient) -> None:
         self._client = client
@@ -274,7 +332,7 @@ class AsHive3:
         return dataclasses.replace(table, id=table.creation_id)
 
 
-def test_a_sink_goes_on_after_the_metastore_was_upgraded_from_hive_3(ms: MetastoreClient) -> None:
+def test_a_sink_continues_after_the_metastore_was_upgraded_from_hive_3(ms: MetastoreClient) -> None:
     with connect(AsHive3(ms), "a") as conn:
         commit(conn, 1, {"a": 1})
     with connect(ms, "a") as conn:
@@ -312,7 +370,7 @@ def test_a_sink_without_sources_is_refused(ms: MetastoreClient) -> None:
         connect(ms)
 
 
-def test_an_exclusive_lock_on_the_data_is_told_as_such(ms: MetastoreClient) -> None:
+def test_an_exclusive_lock_on_the_data_is_reported_as_such(ms: MetastoreClient) -> None:
     from hive_ingest.model import DataOperationType, LockComponent, LockLevel, LockRequest, LockType
 
     (txn,) = ms.open_txns(1, agent_info="the overwriter")
@@ -330,7 +388,7 @@ def test_an_exclusive_lock_on_the_data_is_told_as_such(ms: MetastoreClient) -> N
 def test_an_owner_waits_for_its_source_longer_than_a_dead_one_can_hold_it(
     metastore_timing_out: Callable[[float], Address], tmp_path: Path
 ) -> None:
-    """The wait was shorter than the time-out: whoever took over on another host gave up, with rows left to write."""
+    """The wait was shorter than the time-out: a new owner on another host gave up with rows left to write."""
     address = metastore_timing_out(400)
     with connect_in(tmp_path, address.uri, **address.options) as client:
         client.create_database("web")

@@ -56,7 +56,7 @@ def visible_files(path: Path) -> dict[str, bytes]:
     }
 
 
-def test_a_delta_of_somebody_else_is_neither_joined_nor_removed(ms: MetastoreClient) -> None:
+def test_a_delta_of_another_writer_is_neither_joined_nor_removed(ms: MetastoreClient) -> None:
     """A copy that was restored, or a second table at the same location, has a delta of the next write id already.
 
     The folder used to be accepted, and after the clash of the file names it was removed with everything in it.
@@ -75,7 +75,7 @@ def test_a_delta_of_somebody_else_is_neither_joined_nor_removed(ms: MetastoreCli
     assert ids(ms) == [1]
 
 
-def test_what_was_published_before_the_clash_is_removed_and_nothing_else(ms: MetastoreClient) -> None:
+def test_only_files_published_before_the_conflict_are_removed(ms: MetastoreClient) -> None:
     write(ms, b'{"id": 1, "y": 1, "m": 1}\n{"id": 2, "y": 1, "m": 2}', "p")
     theirs = folder(ms, "p") / "y=1/m=2/delta_0000002_0000002_0000"
     shutil.copytree(folder(ms, "p") / "y=1/m=2/delta_0000001_0000001_0000", theirs)
@@ -85,7 +85,7 @@ def test_what_was_published_before_the_clash_is_removed_and_nothing_else(ms: Met
     assert visible_files(folder(ms, "p")) == before
 
 
-def test_a_table_whose_folder_is_missing_is_neither_empty_nor_made_again(ms: MetastoreClient) -> None:
+def test_a_table_whose_folder_is_missing_is_not_read_as_empty_nor_created_again(ms: MetastoreClient) -> None:
     """The warehouse's disk was not mounted: the table read as empty, and a sink committed all its input once more."""
     write(ms, b'{"id": 1}')
     away = folder(ms).rename(folder(ms).with_name("away"))
@@ -98,7 +98,7 @@ def test_a_table_whose_folder_is_missing_is_neither_empty_nor_made_again(ms: Met
     assert ids(ms) == [1]
 
 
-def test_a_partition_whose_folder_is_missing_is_neither_empty_nor_made_again(ms: MetastoreClient) -> None:
+def test_a_partition_whose_folder_is_missing_is_not_read_as_empty_nor_created_again(ms: MetastoreClient) -> None:
     write(ms, b'{"id": 1, "y": 1, "m": 1}', "p")
     partition = folder(ms, "p") / "y=1" / "m=1"
     shutil.rmtree(partition)
@@ -134,7 +134,7 @@ def test_a_new_partition_whose_folder_was_removed_after_it_was_published_is_not_
     assert ms.get_valid_txns().open == ()
 
 
-def test_a_progress_table_that_is_missing_does_not_let_the_input_be_written_again(ms: MetastoreClient) -> None:
+def test_a_missing_progress_table_does_not_let_the_input_be_written_again(ms: MetastoreClient) -> None:
     with connect(ms, sink="s", sources=["a"]) as conn:
         conn.begin_transaction()
         conn.write(b'{"id": 1}')
@@ -213,7 +213,7 @@ def test_a_failing_hook_does_not_make_a_committed_transaction_look_failed(
     assert ids(ms) == [1]
 
 
-def test_no_thread_for_the_cleaning_up_does_not_make_a_committed_transaction_look_failed(
+def test_a_failure_to_start_the_cleaning_thread_does_not_make_a_committed_transaction_look_failed(
     ms: MetastoreClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -234,9 +234,7 @@ def test_no_thread_for_the_cleaning_up_does_not_make_a_committed_transaction_loo
 
 
 @pytest.mark.parametrize("name", ["m=4/y=2020", "y=2020", "Y=2020/M=x", "y=2020/m=4/d=1", "junk", "y=/m=4"])
-def test_a_partition_that_the_table_cannot_have_is_refused_and_the_transaction_goes_on(
-    ms: MetastoreClient, name: str
-) -> None:
+def test_an_impossible_partition_is_refused_and_the_transaction_stays_open(ms: MetastoreClient, name: str) -> None:
     with connect(ms, "p") as conn:
         conn.begin_transaction()
         conn.write(b'{"id": 1, "y": 1, "m": 1}')

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from hive_ingest.errors import InvalidTable, PathExists
+from hive_ingest.errors import InvalidTable, PathExists, PathNotFound
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.transactions import repair
+from hive_ingest.storage import FileEntry, Location
+from hive_ingest.transactions import list_registered, repair
 from hive_ingest.transactions.repair import check_write_ids, repair_write_ids
 from tests.acceptance.cli.shell import Shell
 from tests.support.connections import connect
 from tests.support.metastores import connect_in
 from tests.support.rows import ids
+from tests.support.tables import table_folder
 
 
 def write(client: MetastoreClient, number: int, part: str = "a") -> None:
@@ -62,7 +64,7 @@ def test_a_writer_is_refused_before_it_takes_a_write_id(restored: MetastoreClien
         assert ids(restored, "p") == [1, 3, 4]
 
 
-def test_a_process_that_went_on_through_the_restore_notices_it_too(restored: MetastoreClient) -> None:
+def test_a_process_that_ran_through_the_restore_notices_it_too(restored: MetastoreClient) -> None:
     with restored:
         with pytest.raises(InvalidTable, match="has write id 2"):
             write(restored, 4, "c")
@@ -70,7 +72,44 @@ def test_a_process_that_went_on_through_the_restore_notices_it_too(restored: Met
         write(restored, 4, "c")
 
 
-def test_a_table_that_is_made_again_begins_with_low_write_ids(restored: MetastoreClient) -> None:
+def test_a_write_id_that_is_taken_while_the_folders_are_listed_is_not_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connect_in(tmp_path) as client:
+        client.create_database("web")
+        client.create_table("web.p", columns={"id": "int"}, partition_keys={"part": "string"})
+        with connect(client, "p") as other:
+
+            def commit_and_list(location: Location) -> list[FileEntry]:
+                with other.transaction():
+                    other.write(b'{"id": 1, "part": "a"}')
+                return list_registered(location)
+
+            repair._highest_seen.clear()
+            monkeypatch.setattr(repair, "list_registered", commit_and_list)
+            connect(client, "p").close()
+
+
+def test_a_metastore_that_does_not_say_its_highest_write_id_has_no_folder_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Hive 3: there is nothing to compare the folders with."""
+    with connect_in(tmp_path) as client:
+        client.create_database("web")
+        client.create_table("web.p", columns={"id": "int"}, partition_keys={"part": "string"})
+        write(client, 1)
+        repair._highest_seen.clear()
+        monkeypatch.setattr(type(client), "get_max_allocated_write_id", lambda *_: None)
+        with monkeypatch.context() as listing:
+            listing.setattr(repair, "list_registered", lambda _: pytest.fail("a folder was listed"))
+            write(client, 2)
+        assert ids(client, "p") == [1, 2]
+        shutil.rmtree(table_folder(client, "p"))
+        with pytest.raises(PathNotFound, match="mount its file system"):
+            connect(client, "p")
+
+
+def test_a_table_that_is_created_again_starts_with_low_write_ids(restored: MetastoreClient) -> None:
     with restored:
         repair_write_ids(restored, "web.p")
         write(restored, 4)
@@ -80,7 +119,7 @@ def test_a_table_that_is_made_again_begins_with_low_write_ids(restored: Metastor
         assert ids(restored, "p") == [5]
 
 
-def test_a_connection_that_was_open_does_not_join_a_delta_that_the_metastore_has_forgotten(
+def test_an_open_connection_does_not_join_a_delta_that_the_metastore_has_forgotten(
     restored: MetastoreClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hive_ingest.connection.connecting.refuse_unknown_write_ids", lambda *_: None)
@@ -91,7 +130,7 @@ def test_a_connection_that_was_open_does_not_join_a_delta_that_the_metastore_has
         assert ids(restored, "p") == [1, 4]
 
 
-def test_raised_write_ids_bring_the_rows_back_and_let_writers_go_on(restored: MetastoreClient) -> None:
+def test_raised_write_ids_bring_the_rows_back_and_let_writers_continue(restored: MetastoreClient) -> None:
     with restored:
         before = check_write_ids(restored, "web.p")
         assert (before.highest_allocated, before.highest_found, len(before.folders)) == (1, 3, 2)

@@ -195,7 +195,7 @@ def test_skipped_records_are_counted_and_the_others_committed(ms: MetastoreClien
     assert ids(ms, "web.plain") == [1, 3]
 
 
-def test_calls_out_of_turn_name_the_state_and_the_remedy(conn: StreamingConnection) -> None:
+def test_calls_in_the_wrong_state_name_the_state_and_the_remedy(conn: StreamingConnection) -> None:
     for call in (lambda: conn.write(record(1)), conn.flush, conn.commit_transaction, conn.abort_transaction):
         with pytest.raises(InvalidTransactionState, match=r"INACTIVE: call begin_transaction\(\) first"):
             call()
@@ -204,7 +204,7 @@ def test_calls_out_of_turn_name_the_state_and_the_remedy(conn: StreamingConnecti
         conn.begin_transaction()
 
 
-def test_every_call_after_close_says_that_it_is_closed(ms: MetastoreClient) -> None:
+def test_every_call_after_close_reports_that_it_is_closed(ms: MetastoreClient) -> None:
     conn = connect(ms)
     conn.close()
     conn.close()
@@ -222,7 +222,7 @@ def test_close_aborts_what_is_open(ms: MetastoreClient) -> None:
     assert ms.show_locks() == []
 
 
-def test_a_batch_of_transactions_is_opened_at_once_and_given_back(ms: MetastoreClient) -> None:
+def test_a_batch_of_transactions_is_opened_in_one_call_and_released(ms: MetastoreClient) -> None:
     with connect(ms, transaction_batch_size=3) as conn:
         conn.begin_transaction()
         first = conn.txn_id
@@ -236,7 +236,7 @@ def test_a_batch_of_transactions_is_opened_at_once_and_given_back(ms: MetastoreC
     assert ms.get_valid_txns().open == ()
 
 
-def test_transactions_fetched_ahead_are_given_back_after_a_while(ms: MetastoreClient) -> None:
+def test_prefetched_transactions_are_released_after_a_while(ms: MetastoreClient) -> None:
     with connect(ms, transaction_batch_size=5, settings={"max_idle_seconds": 0.2}) as conn:
         with conn.transaction():
             conn.write(record(1))
@@ -251,7 +251,7 @@ def test_transactions_fetched_ahead_are_given_back_after_a_while(ms: MetastoreCl
     assert ids(ms, "web.plain") == [1, 2]
 
 
-def test_a_transaction_fetched_ahead_and_aborted_by_an_operator_is_passed_over(ms: MetastoreClient) -> None:
+def test_a_prefetched_transaction_that_an_operator_aborted_is_skipped(ms: MetastoreClient) -> None:
     with connect(ms, transaction_batch_size=3) as conn:
         with conn.transaction():
             conn.write(record(1))
@@ -278,7 +278,7 @@ def test_interleaved_connections_see_only_what_is_committed(ms: MetastoreClient)
     assert ids(ms, "web.plain") == [1, 2, 3]
 
 
-def test_threads_with_a_connection_each_lose_and_double_nothing(ms: MetastoreClient) -> None:
+def test_threads_with_a_connection_each_lose_and_duplicate_nothing(ms: MetastoreClient) -> None:
     errors: list[BaseException] = []
 
     def work(start: int) -> None:
@@ -313,7 +313,7 @@ def test_the_lock_is_shared_read_on_the_table_and_carries_the_agent_info(
     assert ms.show_locks("web.plain") == []
 
 
-def test_shared_write_is_there_for_servers_that_want_it(ms: MetastoreClient) -> None:
+def test_shared_write_locks_are_available_for_servers_that_need_them(ms: MetastoreClient) -> None:
     with connect(ms, settings={"shared_write": True}) as conn:
         conn.begin_transaction()
         assert [lock.type for lock in ms.show_locks("web.plain")] == [LockType.SHARED_WRITE]
@@ -332,7 +332,7 @@ def test_write_ids_grow_by_one_a_transaction(ms: MetastoreClient, conn: Streamin
 # -- partitions and buckets ----------------------------------------------------------------------------
 
 
-def test_dynamic_partitions_are_made_with_the_commit(ms: MetastoreClient) -> None:
+def test_dynamic_partitions_are_created_with_the_commit(ms: MetastoreClient) -> None:
     with connect(ms, "alerts") as conn:
         conn.begin_transaction()
         conn.write([record(1, continent="Asia", country="India"), record(2, continent="Europe", country="France")])
@@ -420,7 +420,7 @@ def test_the_last_fields_of_delimited_text_are_the_dynamic_partitions(ms: Metast
     assert [tuple(row.values()) for row in rows] == [(1, "hello", "Asia", "India"), (2, None, "Europe", None)]
 
 
-def test_partitions_named_at_the_commit_are_made_too(ms: MetastoreClient) -> None:
+def test_partitions_named_at_the_commit_are_created_too(ms: MetastoreClient) -> None:
     with connect(ms, "alerts") as conn:
         conn.begin_transaction()
         conn.commit_transaction(partitions=["continent=Asia/country=Japan"])
@@ -484,7 +484,7 @@ def test_types_that_cannot_place_a_row_are_refused_at_connect(ms: MetastoreClien
         connect(ms, "f")
 
 
-def test_mistakes_in_partition_values_and_names_are_refused_at_connect(ms: MetastoreClient) -> None:
+def test_invalid_partition_values_and_names_are_refused_at_connect(ms: MetastoreClient) -> None:
     with pytest.raises(StreamingConnectionError, match="is not partitioned"):
         connect(ms, "plain", static_partition_values=["Asia"])
     with pytest.raises(StreamingConnectionError, match="3 static partition values for the 2"):
@@ -545,7 +545,7 @@ def test_a_dropped_or_retyped_column_stops_the_connection(
 @pytest.mark.only_on(
     ["sqlite", "postgres", "hive401"], because="Hive 3 has no table ids: the second table is of the same second"
 )
-def test_a_table_dropped_and_made_again_stops_the_connection(ms: MetastoreClient, conn: StreamingConnection) -> None:
+def test_a_table_dropped_and_created_again_stops_the_connection(ms: MetastoreClient, conn: StreamingConnection) -> None:
     ms.drop_table("web.plain")
     ms.create_table("web.plain", columns={"id": "int", "msg": "string"})
     with pytest.raises(InvalidTable, match="dropped and created again"):

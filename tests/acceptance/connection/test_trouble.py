@@ -22,7 +22,7 @@ from tests.support.metastores import connect_in
 from tests.support.tables import create_table, files_of
 
 ROWS = b"\n".join(b'{"id": %d, "part": "p%d"}' % (i, i % 5) for i in range(1000))
-#: Every call of the metastore that a transaction makes after its begin, and what is left when its answer is lost.
+#: Every call of the metastore that a transaction makes after its begin, and what is left if its response is lost.
 CALLS_OF_A_COMMIT = ["get_partitions_by_names", "add_partitions", "add_dynamic_partitions"]
 TXN_TIMEOUT_SECONDS = 5.0
 CALLS_OF_BEGIN = ["open_txns", "allocate_table_write_ids", "lock", "get_valid_write_ids"]
@@ -84,7 +84,7 @@ def test_a_metastore_lost_during_a_commit_fails_it_and_the_next_one_works(ms: Me
     assert count(ms) == 1000
 
 
-def test_heartbeats_lost_during_a_commit_for_less_than_half_the_time_out_cost_nothing(ms: MetastoreClient) -> None:
+def test_heartbeats_lost_during_a_commit_for_less_than_half_the_timeout_cost_nothing(ms: MetastoreClient) -> None:
     lossy = AnswerLost(ms, {"heartbeat": 3})
     with connect(lossy) as conn, conn.transaction():
         conn.write(ROWS)

@@ -78,7 +78,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 @TABLES
-def test_an_overwrite_gets_its_turn_among_appenders_that_commit_without_pause(ms: MetastoreClient, table: str) -> None:
+def test_an_overwrite_is_not_starved_by_appenders_that_commit_without_pause(ms: MetastoreClient, table: str) -> None:
     """It starved: each of its attempts met a higher write id, and it gave up after about a second."""
 
     def append(client: MetastoreClient, number: int) -> None:
@@ -100,7 +100,7 @@ def test_an_overwrite_gets_its_turn_among_appenders_that_commit_without_pause(ms
     assert set(found) - {0, 1, 2} == {100 + OVERWRITES - 1}
 
 
-def test_an_append_gets_its_turn_among_overwriters_that_commit_without_pause(ms: MetastoreClient) -> None:
+def test_an_append_is_not_starved_by_overwriters_that_commit_without_pause(ms: MetastoreClient) -> None:
     def overwrite(client: MetastoreClient, number: int) -> None:
         with connect(client, "plain", overwrite=True) as conn, conn.transaction():
             conn.write(rows("plain", number))
@@ -113,7 +113,7 @@ def test_an_append_gets_its_turn_among_overwriters_that_commit_without_pause(ms:
 
 
 @TABLES
-def test_overwriters_come_in_the_order_in_which_they_asked_among_appenders_that_wait(
+def test_overwriters_get_the_lock_in_the_order_of_their_requests_among_waiting_appenders(
     ms: MetastoreClient, table: str
 ) -> None:
     """None of them may wait for one that waits for it."""
@@ -145,7 +145,7 @@ def waiting(ms: MetastoreClient) -> int:
     return len({lock.txn_id for lock in ms.show_locks() if lock.state is LockState.WAITING})
 
 
-def test_an_overwrite_waits_for_readers_and_comes_after_them(ms: MetastoreClient) -> None:
+def test_an_overwrite_waits_for_readers(ms: MetastoreClient) -> None:
     hi.append(ms, "web.plain", rows("plain", 1, 2))
     with ThreadPoolExecutor(1) as pool, ms.clone() as other:
         with hi.scan(ms, "web.plain", batch_rows=1) as reader:
@@ -163,7 +163,7 @@ def test_an_overwrite_waits_for_readers_and_comes_after_them(ms: MetastoreClient
     assert ids(ms, "plain") == [7]
 
 
-def test_what_an_overwrite_writes_is_registered_with_its_write_id(ms: MetastoreClient) -> None:
+def test_an_overwrite_registers_its_writes_with_its_write_id(ms: MetastoreClient) -> None:
     """Its lock comes before its write id, so a second request registers it: else a commit would leave no trace."""
     with connect(ms, "plain", overwrite=True) as conn:
         conn.begin_transaction()
@@ -180,13 +180,13 @@ def test_what_an_overwrite_writes_is_registered_with_its_write_id(ms: MetastoreC
 
 
 def test_the_error_says_how_often_a_transaction_was_begun_again_and_why(ms: MetastoreClient) -> None:
-    """It said "no lock within lock_wait_seconds=180" after one second, and that overwrites were in the way."""
+    """The error was "no lock within lock_wait_seconds=180" after one second, and blamed overwrites."""
     settings = {"begin_retries": 3, "lock_wait_seconds": 60.0}
     message = r"web\.plain could begin: it was begun again 3 times.*higher write id.*begin_retries=3"
     with ms.clone() as other, connect(ms, "plain", overwrite=True, settings=settings) as conn:
 
         def take_a_higher_write_id(point: str) -> None:
-            """As a writer that does not mind locks."""
+            """As a writer that ignores locks."""
             if point == "after_write_id":
                 (txn_id,) = other.open_txns(1)
                 other.allocate_table_write_ids("web.plain", [txn_id])

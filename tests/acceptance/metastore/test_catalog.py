@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
+import hive_ingest as hi
 from hive_ingest.errors import (
     AlreadyExists,
     ConfigurationError,
@@ -18,7 +20,7 @@ from hive_ingest.errors import (
     UnsupportedFeature,
 )
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
-from hive_ingest.model import Column, Table
+from hive_ingest.model import Column, Table, columns_of
 
 COLUMNS = {"id": "int", "msg": "string"}
 
@@ -49,20 +51,20 @@ def test_the_default_database_lies_in_the_warehouse_itself(metastore: MetastoreC
     assert table.location == f"file:{tmp_path}/warehouse/t"
 
 
-def test_a_database_gets_a_folder_of_its_own(metastore: MetastoreClient, tmp_path: Path) -> None:
+def test_a_database_gets_its_own_folder(metastore: MetastoreClient, tmp_path: Path) -> None:
     database = metastore.create_database("Web", comment="pages", properties={"owner": "ann"})
     assert (database.name, database.location) == ("web", f"file:{tmp_path}/warehouse/web.db")
     assert folder(database.location).is_dir()
     assert metastore.get_database("WEB") == database
 
 
-def test_a_database_may_lie_elsewhere(metastore: MetastoreClient, tmp_path: Path) -> None:
+def test_a_database_may_be_located_elsewhere(metastore: MetastoreClient, tmp_path: Path) -> None:
     database = metastore.create_database("web", location=str(tmp_path / "else where"))
     assert database.location == f"file:{tmp_path}/else where"
     assert folder(database.location).is_dir()
 
 
-def test_a_database_is_made_once(ms: MetastoreClient) -> None:
+def test_a_database_is_created_once(ms: MetastoreClient) -> None:
     with pytest.raises(AlreadyExists, match="'web'"):
         ms.create_database("web")
     assert ms.create_database("WEB", if_not_exists=True) == ms.get_database("web")
@@ -95,12 +97,12 @@ def test_a_database_with_tables_is_dropped_only_with_cascade(ms: MetastoreClient
         ms.get_table("web.alerts")
 
 
-def test_the_default_database_stays(metastore: MetastoreClient) -> None:
+def test_the_default_database_cannot_be_dropped(metastore: MetastoreClient) -> None:
     with pytest.raises(InvalidOperation, match="default"):
         metastore.drop_database("default", cascade=True)
 
 
-def test_a_database_that_is_not_there_is_dropped_only_if_asked_so(metastore: MetastoreClient) -> None:
+def test_dropping_a_missing_database_is_an_error_unless_it_is_allowed(metastore: MetastoreClient) -> None:
     metastore.drop_database("web", if_exists=True)
     with pytest.raises(NoSuchObject):
         metastore.drop_database("web")
@@ -113,6 +115,14 @@ def test_a_bad_name_is_refused(metastore: MetastoreClient, name: str) -> None:
 
 
 # -- tables ------------------------------------------------------------------------------------------
+
+
+def test_a_misspelt_argument_of_create_table_is_an_error(ms: MetastoreClient) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'proprties'"):
+        ms.create_table("web.t", columns=COLUMNS, proprties={"transactional": "false"})  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'columns'"):
+        ms.create_table("web.t")  # type: ignore[call-arg]
+    assert ms.get_tables("web") == []
 
 
 def test_a_table_is_transactional_unless_said_otherwise(ms: MetastoreClient) -> None:
@@ -128,7 +138,7 @@ def test_a_table_is_transactional_unless_said_otherwise(ms: MetastoreClient) -> 
     assert ms.create_table("web.io", columns=COLUMNS, properties=insert_only).properties.items() >= insert_only.items()
 
 
-def test_what_was_created_is_what_is_got(ms: MetastoreClient) -> None:
+def test_a_created_table_is_returned_as_given(ms: MetastoreClient) -> None:
     made = ms.create_table(
         "Web.Wide",
         columns=[Column("Id", "INT", "the key"), Column("tags", "map<string,array<decimal(10,2)>>")],
@@ -147,16 +157,49 @@ def test_what_was_created_is_what_is_got(ms: MetastoreClient) -> None:
 
 
 @pytest.mark.only_on(["sqlite", "postgres", "hive401"], because="Hive 3 has no table ids")
-def test_table_ids_are_never_given_out_again(ms: MetastoreClient) -> None:
+def test_table_ids_are_never_reused(ms: MetastoreClient) -> None:
     first = ms.create_table("web.t", columns=COLUMNS)
     ms.drop_table("web.t")
     assert ms.create_table("web.t", columns=COLUMNS).id > first.id
 
 
-def test_a_table_is_made_once(ms: MetastoreClient, alerts: Table) -> None:
+def test_a_table_is_created_once(ms: MetastoreClient, alerts: Table) -> None:
     with pytest.raises(AlreadyExists, match=r"web\.alerts"):
         ms.create_table("web.ALERTS", columns=COLUMNS)
-    assert ms.create_table("web.alerts", columns=COLUMNS, if_not_exists=True) == alerts
+    keys = {"Continent": "STRING", "country": "string"}
+    assert ms.create_table("web.alerts", columns=COLUMNS, partition_keys=keys, if_not_exists=True) == alerts
+
+
+@pytest.mark.parametrize(
+    ("wanted", "difference"),
+    [
+        ({"columns": {"id": "bigint", "msg": "string"}}, "its column 'id' is int, not bigint"),
+        ({"columns": {"id": "int", "msg": "string", "at": "date"}}, "it has no column 'at'"),
+        ({"columns": {"msg": "string", "id": "int"}}, "the order of its columns is id, msg"),
+        ({"partition_keys": {}}, "its partition keys: continent string, country string, not none"),
+        (
+            {"bucket_columns": ["id"], "num_buckets": 4},
+            "its bucket columns: none, not id; its number of buckets: 0, not 4",
+        ),
+    ],
+)
+def test_a_table_that_exists_with_another_layout_is_not_the_one_asked_for(
+    ms: MetastoreClient, alerts: Table, wanted: dict[str, Any], difference: str
+) -> None:
+    keys = {"continent": "string", "country": "string"}
+    with pytest.raises(AlreadyExists, match=difference):
+        ms.create_table("web.alerts", **{"columns": COLUMNS, "partition_keys": keys} | wanted, if_not_exists=True)
+    assert ms.get_table("web.alerts") == alerts
+
+
+def test_an_existing_table_may_have_more_columns_than_asked_for(
+    ms: MetastoreClient, alerts: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A script that creates its tables can be run again after a column was added."""
+    changed = ms.add_column("web.alerts", "at", "timestamp")
+    keys = {"continent": "string", "country": "string"}
+    assert ms.create_table("web.alerts", columns=COLUMNS, partition_keys=keys, if_not_exists=True) == changed
+    assert "with the further columns at" in caplog.text
 
 
 def test_a_table_needs_its_database(metastore: MetastoreClient) -> None:
@@ -179,7 +222,7 @@ def test_a_table_needs_its_database(metastore: MetastoreClient) -> None:
         ({"columns": {"a": "int"}, "num_buckets": 4}, "give both, or neither"),
     ],
 )
-def test_a_table_that_cannot_be_is_refused(ms: MetastoreClient, arguments: dict[str, Any], why: str) -> None:
+def test_an_invalid_table_is_refused(ms: MetastoreClient, arguments: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidOperation, match=why):
         ms.create_table("web.t", **arguments)
     assert ms.get_tables("web") == []
@@ -239,10 +282,47 @@ def test_columns_properties_and_owner_can_be_changed(ms: MetastoreClient, alerts
         {"columns": ()},
     ],
 )
-def test_what_deltas_depend_on_cannot_be_changed(ms: MetastoreClient, alerts: Table, change: dict[str, Any]) -> None:
+def test_properties_that_deltas_depend_on_cannot_be_changed(
+    ms: MetastoreClient, alerts: Table, change: dict[str, Any]
+) -> None:
     with pytest.raises(InvalidOperation):
         ms.alter_table("web.alerts", replace(alerts, **change))
     assert ms.get_table("web.alerts") == alerts
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        ({"id": "string", "msg": "string"}, "'id' cannot change from int to string"),
+        ({"id": "smallint", "msg": "string"}, "'id' cannot change from int to smallint"),
+        ({"number": "float", "msg": "string"}, "'id' cannot change from int to float"),
+        ({"msg": "string"}, "'msg' would be column 1 instead of 2"),
+        ({"msg": "string", "id": "int"}, "'id' would be column 2 instead of 1"),
+        ({"new": "int", "id": "int", "msg": "string"}, "'id' would be column 2 instead of 1"),
+    ],
+)
+def test_columns_that_the_files_there_do_not_fit_are_refused_with_what_is_possible(
+    ms: MetastoreClient, alerts: Table, columns: dict[str, str], why: str
+) -> None:
+    """The change was made, and then no row could be read."""
+    with pytest.raises(InvalidOperation, match=rf"{why}.*columns can be added at the end, renamed, "):
+        ms.alter_table("web.alerts", replace(alerts, columns=columns_of(columns)))
+    assert ms.get_table("web.alerts") == alerts
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"id": "bigint", "msg": "varchar(9)"}, {"number": "decimal(12,2)", "text": "string"}, {"id": "double"}],
+)
+def test_rows_can_be_read_after_each_change_of_columns_that_is_possible(
+    ms: MetastoreClient, alerts: Table, columns: dict[str, str]
+) -> None:
+    row = {"id": [1], "msg": ["m"], "continent": ["Asia"], "country": ["India"]}
+    hi.append(ms, "web.alerts", pa.table(row))
+    changed = ms.alter_table("web.alerts", replace(alerts, columns=columns_of(columns)))
+    values = tuple(hi.read_table(ms, "web.alerts").to_pylist()[0].values())
+    assert values == (*(1, "m")[: len(columns)], "Asia", "India")
+    assert [column.name for column in changed.columns] == list(columns)
 
 
 def test_a_renamed_table_takes_its_folder_its_partitions_and_its_write_ids_along(
@@ -322,7 +402,7 @@ def test_a_symbolic_link_is_not_followed_when_a_table_is_dropped(ms: MetastoreCl
 
 
 @pytest.mark.only_on(["sqlite", "postgres"], because="Hive forgets the write ids of a table that is dropped")
-def test_a_late_writer_of_a_dropped_table_cannot_meet_its_write_id_again(ms: MetastoreClient, alerts: Table) -> None:
+def test_a_late_writer_of_a_dropped_table_cannot_get_its_write_id_again(ms: MetastoreClient, alerts: Table) -> None:
     late, next_ = ms.open_txns(2)
     assert ms.allocate_table_write_ids("web.alerts", [late])[0].write_id == 1
     ms.drop_table("web.alerts")
@@ -333,7 +413,7 @@ def test_a_late_writer_of_a_dropped_table_cannot_meet_its_write_id_again(ms: Met
 
 
 @pytest.mark.only_on(["sqlite", "postgres"], because="folders are the server's business")
-def test_a_folder_that_cannot_be_made_is_an_error_and_leaves_no_table(ms: MetastoreClient, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error_and_leaves_no_table(ms: MetastoreClient, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StreamingIOFailure, match="cannot make folder"):
         ms.create_table("web.t", columns=COLUMNS, location=str(tmp_path / "file" / "t"))
@@ -375,7 +455,7 @@ def test_a_partition_named_twice_in_one_call_is_an_error(ms: MetastoreClient, al
         ms.add_partitions("web.alerts", [["Asia", ""], ["Asia", "__HIVE_DEFAULT_PARTITION__"]])
 
 
-def test_a_partition_wants_a_value_for_each_key(ms: MetastoreClient, alerts: Table) -> None:
+def test_a_partition_needs_a_value_for_each_key(ms: MetastoreClient, alerts: Table) -> None:
     with pytest.raises(ConfigurationError):
         ms.add_partitions("web.alerts", [["Asia"]])
 
@@ -387,7 +467,7 @@ def test_an_unpartitioned_table_has_no_partitions(ms: MetastoreClient) -> None:
         ms.add_partitions("web.t", [["Asia"]])
 
 
-def test_partitions_are_got_by_name_those_that_exist(ms: MetastoreClient, alerts: Table) -> None:
+def test_existing_partitions_are_returned_by_name(ms: MetastoreClient, alerts: Table) -> None:
     ms.add_partitions("web.alerts", [["Asia", "In dia"], ["Asia", "Japan"]])
     names = ["continent=Asia/country=Japan", "continent=Asia/country=Nowhere", "continent=Asia/country=In dia"]
     assert [each.values[1] for each in ms.get_partitions_by_names("web.alerts", names)] == ["In dia", "Japan"]
@@ -401,7 +481,7 @@ def test_lists_of_partitions_can_be_cut(ms: MetastoreClient, alerts: Table) -> N
     assert len(ms.get_partitions_by_filter("web.alerts", 'continent = "Asia"', max_parts=2)) == 2
 
 
-def test_partitions_are_got_by_filter(ms: MetastoreClient) -> None:
+def test_partitions_are_listed_by_filter(ms: MetastoreClient) -> None:
     ms.create_table("web.t", columns=COLUMNS, partition_keys={"country": "string", "month": "int"})
     ms.add_partitions("web.t", [["India", "2"], ["India", "10"], ["Japan", "10"], ["", "1"]])
     found = ms.get_partitions_by_filter("web.t", 'country = "India" and month > 3')
@@ -436,7 +516,7 @@ def test_a_dropped_partition_is_gone_with_its_folder(ms: MetastoreClient, alerts
     ms.drop_partition("web.alerts", ["Asia", "India"], if_exists=True)
 
 
-def test_a_partition_whose_name_climbs_out_of_its_table_stays_inside(ms: MetastoreClient) -> None:
+def test_a_partition_name_with_dots_stays_inside_its_table(ms: MetastoreClient) -> None:
     table = ms.create_table("web.t", columns=COLUMNS, partition_keys={"p": "string"})
     (partition,) = ms.add_partitions("web.t", [["../../../etc"]])
     assert folder(partition.location).resolve().is_relative_to(folder(table.location).resolve())
@@ -447,12 +527,12 @@ def test_a_partition_whose_name_climbs_out_of_its_table_stays_inside(ms: Metasto
 # -- where a warehouse may be ------------------------------------------------------------------------
 
 
-def test_a_sqlite_metastore_wants_a_local_warehouse(sqlite_uri: str) -> None:
+def test_a_sqlite_metastore_needs_a_local_warehouse(sqlite_uri: str) -> None:
     with pytest.raises(ConfigurationError, match="not on it"):
         connect_metastore(sqlite_uri, warehouse="s3a://bucket/warehouse", create=True)
 
 
-def test_a_sqlite_metastore_wants_local_tables(tmp_path: Path, sqlite_uri: str) -> None:
+def test_a_sqlite_metastore_needs_local_tables(tmp_path: Path, sqlite_uri: str) -> None:
     with (
         connect_metastore(sqlite_uri, warehouse=tmp_path, create=True) as ms,
         pytest.raises(ConfigurationError, match="not on it"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,8 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import hive_ingest as hi
 from hive_ingest.errors import (
     InvalidOperation,
     LockTimeout,
@@ -66,7 +69,7 @@ def rename(ms: MetastoreClient, to: str = "u") -> None:
 
 
 def retype(ms: MetastoreClient) -> None:
-    ms.alter_table("web.t", replace(ms.get_table("web.t"), columns=columns_of({"id": "string"})))
+    ms.alter_table("web.t", replace(ms.get_table("web.t"), columns=columns_of({"id": "bigint"})))
 
 
 HARMFUL: dict[str, Callable[[MetastoreClient], None]] = {
@@ -96,7 +99,7 @@ def test_a_change_waits_for_those_who_write_and_names_them(
     assert ms.show_locks() == []
 
 
-def test_a_change_goes_on_when_the_writer_ends(ms: MetastoreClient, table: Table, metastore_uri: str) -> None:
+def test_a_change_continues_when_the_writer_ends(ms: MetastoreClient, table: Table, metastore_uri: str) -> None:
     txn_id = writer(ms)
     with connect_metastore(metastore_uri, ddl_lock_wait_seconds=30) as patient, ThreadPoolExecutor(1) as pool:
         dropping = pool.submit(patient.drop_table, "web.t")
@@ -109,7 +112,7 @@ def test_a_change_goes_on_when_the_writer_ends(ms: MetastoreClient, table: Table
 
 
 @pytest.mark.parametrize("change", ["add a column", "set a property"])
-def test_a_change_that_harms_nobody_waits_for_nobody(ms: MetastoreClient, table: Table, change: str) -> None:
+def test_a_change_that_affects_nobody_waits_for_nobody(ms: MetastoreClient, table: Table, change: str) -> None:
     txn_id = writer(ms)
     if change == "add a column":
         ms.alter_table("web.t", replace(table, columns=(*table.columns, Column("more", "int"))))
@@ -123,7 +126,7 @@ def test_a_change_that_harms_nobody_waits_for_nobody(ms: MetastoreClient, table:
 
 @embedded
 @harmful
-def test_who_writes_without_a_lock_is_aborted_by_the_change(
+def test_a_writer_without_a_lock_is_aborted_by_the_change(
     ms: MetastoreClient, table: Table, change: Callable[[MetastoreClient], None]
 ) -> None:
     txn_id = writer(ms, locked=False)
@@ -133,7 +136,7 @@ def test_who_writes_without_a_lock_is_aborted_by_the_change(
 
 
 @embedded
-def test_a_table_dropped_and_made_again_under_an_open_transaction_gets_none_of_its_rows(
+def test_a_table_dropped_and_created_again_under_an_open_transaction_gets_none_of_its_rows(
     ms: MetastoreClient, table: Table
 ) -> None:
     txn_id = writer(ms, locked=False)
@@ -155,7 +158,7 @@ def test_a_partition_dropped_and_added_again_under_an_open_transaction_gets_none
 
 
 @embedded
-def test_a_writer_of_another_partition_is_left_alone(ms: MetastoreClient, table: Table) -> None:
+def test_a_writer_of_another_partition_is_not_aborted(ms: MetastoreClient, table: Table) -> None:
     (txn_id,) = ms.open_txns()
     ms.allocate_table_write_ids("web.t", [txn_id])
     lock(ms, component(READ, "web", "t", "p=2", operation=DataOperationType.INSERT), txn_id=txn_id)
@@ -164,9 +167,7 @@ def test_a_writer_of_another_partition_is_left_alone(ms: MetastoreClient, table:
 
 
 @embedded
-def test_a_writer_who_waited_behind_the_change_is_aborted(
-    ms: MetastoreClient, table: Table, metastore_uri: str
-) -> None:
+def test_a_writer_that_waited_for_the_change_is_aborted(ms: MetastoreClient, table: Table, metastore_uri: str) -> None:
     """Its write id is from before the change."""
     first = writer(ms)
     with connect_metastore(metastore_uri, ddl_lock_wait_seconds=30) as patient, ThreadPoolExecutor(1) as pool:
@@ -245,7 +246,7 @@ def trash(tmp_path: Path) -> list[Path]:
 def test_rows_of_a_table_dropped_by_a_killed_process_do_not_come_back(
     ms: MetastoreClient, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kill: Kill
 ) -> None:
-    """The folder was removed after the COMMIT: a table made again under that name showed what was left in it."""
+    """The folder was removed after the COMMIT: a new table of that name showed the remaining files."""
     with_rows(table)
     kill(ms, monkeypatch, lambda ms: ms.drop_table("web.t"))
     again = ms.create_table("web.t", columns=COLUMNS, partition_keys={"p": "int"})
@@ -275,7 +276,7 @@ def test_rows_of_a_partition_dropped_by_a_killed_process_do_not_come_back(
 
 
 @embedded
-def test_a_second_process_that_makes_the_table_meanwhile_keeps_its_rows(
+def test_a_second_process_that_creates_the_table_meanwhile_keeps_its_rows(
     ms: MetastoreClient, table: Table, metastore_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the COMMIT of the drop and the removal: the removal took the rows of the new table."""
@@ -315,7 +316,7 @@ def test_an_aborted_write_is_remembered_until_its_folder_is_gone(
 
 
 @embedded
-def test_what_a_new_table_aborted_is_not_forgotten_with_the_dropped_one(
+def test_aborted_writes_of_a_new_table_are_not_forgotten_with_the_dropped_one(
     ms: MetastoreClient, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kill_after_commit(ms, monkeypatch, lambda ms: ms.drop_table("web.t"))
@@ -384,6 +385,55 @@ def test_a_rename_takes_along_what_is_still_to_be_removed(
 
 
 @embedded
+def test_a_rename_in_a_folder_that_cannot_be_written_is_refused(
+    ms: MetastoreClient, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was committed, its folder stayed where it was, and every read called for a backup."""
+    with_rows(table)
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may write everywhere
+    with pytest.raises(StreamingIOFailure, match=r"nothing was changed: this user cannot write to .*/web.db"):
+        rename(ms)
+    assert ms.get_table("web.t") == table
+
+
+@embedded
+def test_a_rename_to_another_file_system_is_refused(ms: MetastoreClient, table: Table) -> None:
+    with_rows(table)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        ms.create_database("other", location=f"file:{elsewhere}/other.db")
+        with pytest.raises(StreamingIOFailure, match="nothing was changed: they are on different file systems"):
+            ms.alter_table("web.t", replace(table, name=TableName("other", "t")))
+    assert ms.get_table("web.t") == table
+
+
+@embedded
+def test_a_table_whose_rename_is_not_finished_is_locked_until_it_is(
+    ms: MetastoreClient, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder was not there yet: readers and writers were told to restore it from a backup."""
+
+    def refuse(source: Path, target: Path) -> None:
+        raise StreamingIOFailure(f"{source} cannot be renamed (read-only file system)")
+
+    rows = pa.table({"id": pa.array([1], pa.int32()), "msg": ["a"], "p": pa.array([1], pa.int32())})
+    hi.append(ms, "web.t", rows)
+    assert isinstance(ms, EmbeddedMetastoreClient)
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_tasks, "rename_folder", refuse)
+        rename(ms)
+        ms.clock_offset_seconds = 100_000
+        ms.run_housekeeping()
+        reason = r"a rename is not finished, .*/t is still to be moved to .*/u: make both writable"
+        with pytest.raises(LockTimeout, match=reason):
+            hi.read_table(ms, "web.u", lock_wait_seconds=0.1)
+        with pytest.raises(LockTimeout, match=reason):
+            hi.append(ms, "web.u", rows, settings={"lock_wait_seconds": 0.1})
+    assert hi.append(ms, "web.u", rows) is not None
+    assert hi.read_table(ms, "web.u").num_rows == 2
+    assert ms.show_locks() == []
+
+
+@embedded
 def test_a_rename_onto_a_folder_with_something_in_it_is_refused(ms: MetastoreClient, table: Table) -> None:
     other = folder(table.location).with_name("u")
     (other / "something").mkdir(parents=True)
@@ -429,7 +479,7 @@ def test_a_symbolic_link_does_not_hide_that_two_tables_share_a_folder(
 
 
 @embedded
-def test_a_table_cannot_lie_around_a_database(ms: MetastoreClient, tmp_path: Path) -> None:
+def test_a_table_cannot_contain_the_folder_of_a_database(ms: MetastoreClient, tmp_path: Path) -> None:
     for location in (tmp_path / "warehouse", tmp_path / "warehouse" / "web.db", tmp_path):
         with pytest.raises(InvalidOperation, match="the database"):
             ms.create_table("web.t", columns=COLUMNS, location=str(location))
@@ -437,7 +487,7 @@ def test_a_table_cannot_lie_around_a_database(ms: MetastoreClient, tmp_path: Pat
 
 @embedded
 @pytest.mark.parametrize("name", ["base_0000005", "delta_0000001_0000001_0000", "delete_delta_0000002_0000002"])
-def test_a_folder_that_holds_rows_becomes_no_table_and_no_partition(
+def test_a_folder_that_holds_rows_cannot_become_a_table_or_a_partition(
     ms: MetastoreClient, table: Table, tmp_path: Path, name: str
 ) -> None:
     for place in (tmp_path / "warehouse" / "web.db" / "u", folder(table.location) / "p=2"):
@@ -452,7 +502,7 @@ def test_a_folder_that_holds_rows_becomes_no_table_and_no_partition(
 
 
 @embedded
-def test_nothing_is_made_in_a_registered_folder_that_is_missing(ms: MetastoreClient, table: Table) -> None:
+def test_nothing_is_created_in_a_registered_folder_that_is_missing(ms: MetastoreClient, table: Table) -> None:
     """The disk may not be mounted: rows would be written below the mount point, and be gone with the next mount."""
     folder(table.location).rename(folder(table.location).with_name("elsewhere"))
     with pytest.raises(StreamingIOFailure, match="is missing: mount its disk"):
@@ -474,13 +524,13 @@ def test_write_ids_can_be_raised_above_what_lies_in_the_folders(ms: MetastoreCli
     assert ms.allocate_table_write_ids("web.t", [next_])[0].write_id >= 9
 
 
-def test_every_metastore_has_an_identity_that_its_clients_share(ms: MetastoreClient) -> None:
+def test_every_metastore_has_an_id_that_its_clients_share(ms: MetastoreClient) -> None:
     assert len(ms.metastore_id) == 36
     with ms.clone() as other:
         assert other.metastore_id == ms.metastore_id
 
 
-def test_threads_may_drop_and_make_tables_through_one_client(ms: MetastoreClient) -> None:
+def test_threads_may_drop_and_create_tables_through_one_client(ms: MetastoreClient) -> None:
     barrier = threading.Barrier(4)
 
     def work(number: int) -> None:

@@ -35,7 +35,7 @@ def embedded(uri: str, folder: Path, **options: float) -> EmbeddedMetastoreClien
 
 @pytest.fixture
 def ms(metastore_uri: str, tmp_path: Path) -> Iterator[EmbeddedMetastoreClient]:
-    """Keeps house only when told."""
+    """Runs housekeeping only on request."""
     options = {"housekeeping_interval_seconds": 1e6, "aborted_txn_retention_seconds": 24 * HOUR}
     with embedded(metastore_uri, tmp_path, **options) as client:
         client.run_housekeeping()
@@ -50,7 +50,7 @@ def write(ms: EmbeddedMetastoreClient, txn_id: TxnId, table: str = "t") -> None:
 # -- time-outs ---------------------------------------------------------------------------------------
 
 
-def test_a_silent_transaction_times_out_and_its_locks_go(ms: EmbeddedMetastoreClient) -> None:
+def test_a_transaction_without_heartbeats_times_out_and_its_locks_are_released(ms: EmbeddedMetastoreClient) -> None:
     (txn_id,) = ms.open_txns()
     lock_id = lock(ms, component(EXCL_WRITE, table="t"), txn_id=txn_id).lock_id
     waiting = lock(ms, component(EXCL_WRITE, table="t"), txn_id=TxnId(0)).lock_id
@@ -67,7 +67,7 @@ def test_a_silent_transaction_times_out_and_its_locks_go(ms: EmbeddedMetastoreCl
         ms.commit_txn(txn_id)
 
 
-def test_a_transaction_that_beats_does_not_time_out(ms: EmbeddedMetastoreClient) -> None:
+def test_a_transaction_with_heartbeats_does_not_time_out(ms: EmbeddedMetastoreClient) -> None:
     (txn_id,) = ms.open_txns()
     for seconds in (200, 400, 600):
         ms.clock_offset_seconds = seconds
@@ -94,7 +94,7 @@ def test_any_number_of_transactions_times_out_in_one_run(ms: EmbeddedMetastoreCl
     assert len(ms.get_valid_txns().aborted) == 3000
 
 
-def test_the_time_out_is_an_option(metastore_uri: str, tmp_path: Path) -> None:
+def test_the_timeout_is_an_option(metastore_uri: str, tmp_path: Path) -> None:
     with embedded(metastore_uri, tmp_path, txn_timeout_seconds=5) as client:
         assert client.txn_timeout_seconds == 5
         client.open_txns()
@@ -195,7 +195,9 @@ def test_write_sets_are_kept_while_a_transaction_is_open_that_could_conflict(ms:
 # -- the lease ---------------------------------------------------------------------------------------
 
 
-def test_only_one_process_keeps_house_at_a_time(ms: EmbeddedMetastoreClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_process_runs_housekeeping_at_a_time(
+    ms: EmbeddedMetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = ms.clone()
     seen: list[HousekeepingResult | None] = []
     time_out = ms._housekeeping._time_out_txns
@@ -222,7 +224,7 @@ def test_the_lease_of_a_dead_process_expires(ms: EmbeddedMetastoreClient, monkey
         assert other.run_housekeeping() is not None
 
 
-def test_house_is_kept_by_whoever_opens_a_transaction(metastore_uri: str, tmp_path: Path) -> None:
+def test_opening_a_transaction_runs_housekeeping(metastore_uri: str, tmp_path: Path) -> None:
     with embedded(metastore_uri, tmp_path, housekeeping_interval_seconds=0) as client:
         (silent,) = client.open_txns()
         client.clock_offset_seconds = 301
@@ -230,7 +232,7 @@ def test_house_is_kept_by_whoever_opens_a_transaction(metastore_uri: str, tmp_pa
         assert client.get_valid_txns().aborted == (silent,)
 
 
-def test_house_is_kept_by_whoever_waits_for_a_dead_holder(metastore_uri: str, tmp_path: Path) -> None:
+def test_waiting_for_a_dead_holder_runs_housekeeping(metastore_uri: str, tmp_path: Path) -> None:
     with embedded(metastore_uri, tmp_path, housekeeping_interval_seconds=0) as client:
         lock(client, component(EXCL_WRITE, table="t"))
         waiting = lock(client, component(EXCL_WRITE, table="t"))
@@ -241,7 +243,7 @@ def test_house_is_kept_by_whoever_waits_for_a_dead_holder(metastore_uri: str, tm
         assert client.check_lock(waiting.lock_id).state is ACQUIRED
 
 
-def test_house_is_kept_once_an_interval_whatever_the_number_of_clients(metastore_uri: str, tmp_path: Path) -> None:
+def test_housekeeping_runs_once_an_interval_whatever_the_number_of_clients(metastore_uri: str, tmp_path: Path) -> None:
     options = {"housekeeping_interval_seconds": 60, "txn_timeout_seconds": 10}
     with embedded(metastore_uri, tmp_path, **options) as client, client.clone() as other:
         (silent,) = client.open_txns()  # keeps house: it is due in an empty metastore

@@ -101,7 +101,7 @@ def test_the_matrix_of_hive_4(
     assert tuple(states(metastore, *types)) == answers
 
 
-def test_a_later_reader_waits_behind_a_waiting_exclusive_lock(metastore: MetastoreClient) -> None:
+def test_a_later_reader_queues_after_a_waiting_exclusive_lock(metastore: MetastoreClient) -> None:
     assert states(metastore, READ, EXCLUSIVE, READ) == [ACQUIRED, WAITING, WAITING]
 
 
@@ -168,7 +168,7 @@ def test_a_request_of_two_components_blocks_a_request_of_one(metastore: Metastor
 # -- the end of a lock -------------------------------------------------------------------------------
 
 
-def test_checking_an_unknown_lock_says_so(metastore: MetastoreClient) -> None:
+def test_checking_an_unknown_lock_is_an_error(metastore: MetastoreClient) -> None:
     with pytest.raises(NoSuchLock):
         metastore.check_lock(NO_LOCK)
 
@@ -198,7 +198,7 @@ def test_a_lock_inside_a_transaction_is_not_unlocked(metastore: MetastoreClient)
     assert len(metastore.show_locks()) == 1
 
 
-def test_a_waiting_lock_inside_a_transaction_can_be_given_up(metastore: MetastoreClient) -> None:
+def test_a_waiting_lock_inside_a_transaction_can_be_released(metastore: MetastoreClient) -> None:
     lock(metastore, component(EXCLUSIVE, table="t"))
     waiting = lock(metastore, component(READ, table="t"))
     metastore.unlock(waiting.lock_id)
@@ -238,7 +238,7 @@ def test_a_heartbeat_by_lock_id_keeps_its_transaction_alive(metastore: EmbeddedM
 # -- what is shown -----------------------------------------------------------------------------------
 
 
-def test_show_locks_tells_every_field(metastore: MetastoreClient) -> None:
+def test_show_locks_shows_every_field(metastore: MetastoreClient) -> None:
     one, two = metastore.open_txns(2)
     held = lock(metastore, component(EXCLUSIVE, "db", "t", "ds=today"), txn_id=one, agent_info="agent one")
     waiting = lock(metastore, component(READ, "db", "t"), txn_id=two, agent_info="agent two")
@@ -272,13 +272,13 @@ def test_a_request_without_components_is_refused(metastore: MetastoreClient) -> 
     ("level", "table", "partition"),
     [(LockLevel.DB, "t", None), (LockLevel.TABLE, None, None), (LockLevel.PARTITION, "t", None)],
 )
-def test_a_level_wants_its_names(
+def test_a_lock_level_needs_its_names(
     metastore: MetastoreClient, level: LockLevel, table: str | None, partition: str | None
 ) -> None:
     with pytest.raises(ConfigurationError, match=f"at {level.name} level"):
         metastore.lock(LockRequest((LockComponent(READ, level, "db", table, partition),)))
 
 
-def test_a_lock_in_a_transaction_says_what_it_is_for(metastore: MetastoreClient) -> None:
+def test_a_lock_in_a_transaction_names_its_operation_type(metastore: MetastoreClient) -> None:
     with pytest.raises(ConfigurationError, match="operation_type"):
         lock(metastore, component(READ, table="t", operation=DataOperationType.UNSET))

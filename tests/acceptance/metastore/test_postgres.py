@@ -16,7 +16,7 @@ from hive_ingest.errors import ConfigurationError, MetastoreError, MetastoreSche
 from hive_ingest.metastore_client import connect_metastore
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.metastore_client.embedded.sessions import Session
-from hive_ingest.metastore_client.embedded.transactions import _TAKE_TXN_IDS
+from hive_ingest.metastore_client.embedded.transactions import _TAKE_TXN_IDS, Transactions
 from tests.services.postgres import PostgresServer
 from tests.support.metastores import connect_in
 
@@ -44,7 +44,7 @@ def drop_connections(uri: str) -> None:
     execute(uri, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'hive-ingest'")
 
 
-def test_a_lost_connection_is_made_again(ms: EmbeddedMetastoreClient, postgres_uri: str) -> None:
+def test_a_lost_connection_is_reestablished(ms: EmbeddedMetastoreClient, postgres_uri: str) -> None:
     (txn_id,) = ms.open_txns()
     drop_connections(postgres_uri)
     ms.heartbeat(txn_id=txn_id)
@@ -71,7 +71,7 @@ def test_a_connection_lost_during_the_commit_leaves_the_outcome_unknown(
     ms.commit_txn(txn_id)
 
 
-def test_a_database_that_is_not_there_is_unavailable(postgres_server: PostgresServer, tmp_path: Path) -> None:
+def test_a_missing_database_is_unavailable(postgres_server: PostgresServer, tmp_path: Path) -> None:
     with pytest.raises(MetastoreUnavailable, match="does not exist"):
         connect_metastore(postgres_server.uri("nowhere", password="p%40ss"), warehouse=tmp_path, create=True)
 
@@ -82,7 +82,7 @@ def test_a_foreign_database_is_refused(postgres_uri: str, tmp_path: Path) -> Non
         connect_metastore(postgres_uri, warehouse=tmp_path, create=True)
 
 
-def test_first_connections_at_once_make_the_tables_once(postgres_uri: str, tmp_path: Path) -> None:
+def test_concurrent_first_connections_create_the_tables_once(postgres_uri: str, tmp_path: Path) -> None:
     barrier = threading.Barrier(6)
 
     def connect() -> int:
@@ -111,32 +111,34 @@ def test_first_allocations_at_once_give_different_write_ids(ms: EmbeddedMetastor
 
 def test_a_snapshot_never_shows_a_later_id_before_an_earlier_one(ms: EmbeddedMetastoreClient) -> None:
     """The opener holds NEXT_TXN_ID until it commits, so a second one waits instead of overtaking it."""
-    first_has_its_id, go_on = threading.Event(), threading.Event()
+    first_has_its_id, resume = threading.Event(), threading.Event()
 
     with ms.clone() as first, ms.clone() as second, ThreadPoolExecutor(2) as pool:
-        slow_open = first._transactions._open
+        transactions = first._transactions
+        assert isinstance(transactions, Transactions)
+        slow_open = transactions._open
 
         def open_slowly(*arguments: Any) -> object:
             opened = slow_open(*arguments)
             first_has_its_id.set()
-            assert go_on.wait(30)
+            assert resume.wait(30)
             return opened
 
-        first._transactions._open = open_slowly  # type: ignore[method-assign,assignment]
+        transactions._open = open_slowly  # type: ignore[method-assign,assignment]
         earlier = pool.submit(first.open_txns)
         assert first_has_its_id.wait(30)
         later = pool.submit(second.open_txns)
         with pytest.raises(TimeoutError):
             later.result(timeout=0.3)
         assert ms.get_valid_txns().high_water_mark == 0
-        go_on.set()
+        resume.set()
         assert (earlier.result(timeout=30), later.result(timeout=30)) == ([1], [2])
 
 
 # -- making, threads, limits -------------------------------------------------------------------------
 
 
-def test_the_tables_are_made_only_when_asked(postgres_uri: str, tmp_path: Path) -> None:
+def test_the_tables_are_created_only_on_request(postgres_uri: str, tmp_path: Path) -> None:
     with pytest.raises(MetastoreError, match=r"empty database.*create=True"):
         connect_metastore(postgres_uri, warehouse=tmp_path / "warehouse")
     with pytest.raises(ConfigurationError, match="no warehouse"):
@@ -161,17 +163,17 @@ def test_one_client_may_be_shared_by_threads(ms: EmbeddedMetastoreClient) -> Non
     assert ms.get_valid_txns().open == ()
 
 
-def test_a_process_stopped_within_a_call_holds_up_the_others_for_a_bounded_time(
+def test_a_process_stopped_inside_a_call_delays_the_others_for_a_bounded_time(
     postgres_uri: str, tmp_path: Path
 ) -> None:
     """Stopped (SIGSTOP, a suspended VM) with row locks held, it made all others wait for as long as it stayed so."""
     limits: dict[str, Any] = {"idle_in_transaction_timeout_seconds": 0.5, "busy_timeout_seconds": 20}
-    inside, go_on = threading.Event(), threading.Event()
+    inside, resume = threading.Event(), threading.Event()
 
     def stop(session: Session) -> None:
         session.scalar(_TAKE_TXN_IDS, count=1)
         inside.set()
-        assert go_on.wait(30)
+        assert resume.wait(30)
         session.scalar(_TAKE_TXN_IDS, count=1)
 
     with (
@@ -182,7 +184,7 @@ def test_a_process_stopped_within_a_call_holds_up_the_others_for_a_bounded_time(
         stopping = pool.submit(stopped._context.sessions.run, stop)  # type: ignore[attr-defined]
         assert inside.wait(30)
         assert other.open_txns() == [1]
-        go_on.set()
+        resume.set()
         stopping.result(timeout=30)  # its connection was ended, so the call was made again
         assert other.open_txns() == [4]
 
@@ -202,7 +204,7 @@ def test_a_row_lock_that_is_kept_for_long_is_an_error_that_says_how_to_find_its_
 
 
 @pytest.mark.parametrize(("configured", "used"), [("off", "on"), ("local", "local"), ("remote_write", "remote_write")])
-def test_a_commit_is_on_the_disk_when_it_answers(postgres_uri: str, tmp_path: Path, configured: str, used: str) -> None:
+def test_a_commit_is_on_disk_when_it_returns(postgres_uri: str, tmp_path: Path, configured: str, used: str) -> None:
     """With synchronous_commit=off, as a server, database or role may have it, commits that answered can be lost."""
     database = make_url(postgres_uri).database
     execute(postgres_uri, f'ALTER DATABASE "{database}" SET synchronous_commit = {configured}')
@@ -211,7 +213,7 @@ def test_a_commit_is_on_the_disk_when_it_answers(postgres_uri: str, tmp_path: Pa
         assert client._context.sessions.execute_sql("SHOW synchronous_commit") == [(used,)]
 
 
-def test_a_server_that_does_not_sync_its_disk_is_warned_of(
+def test_a_server_that_does_not_sync_its_disk_gives_a_warning(
     postgres_uri: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     connect_metastore(postgres_uri, warehouse=tmp_path, create=True).close()

@@ -65,7 +65,7 @@ def test_opening_no_transaction_is_an_error(metastore: MetastoreClient) -> None:
 
 
 @pytest.mark.only_on(["sqlite", "postgres"], because="Hive does not tell the agent of a transaction")
-def test_who_opened_a_transaction_is_told(metastore: MetastoreClient) -> None:
+def test_the_owner_of_a_transaction_is_shown(metastore: MetastoreClient) -> None:
     (txn_id,) = metastore.open_txns(user="ann", agent_info="pipeline 7", txn_type=TxnType.READ_ONLY)
     (info,) = metastore.get_open_txns_info().transactions
     assert (info.id, info.state, info.user, info.agent_info) == (txn_id, TxnState.OPEN, "ann", "pipeline 7")
@@ -114,7 +114,7 @@ def test_an_unknown_transaction_cannot_be_aborted(metastore: MetastoreClient) ->
         metastore.abort_txn(UNKNOWN)
 
 
-def test_abort_txns_passes_over_those_that_are_not_open(metastore: MetastoreClient) -> None:
+def test_abort_txns_ignores_those_that_are_not_open(metastore: MetastoreClient) -> None:
     one, two, three = metastore.open_txns(3)
     metastore.commit_txn(one)
     metastore.abort_txns([one, two, three, UNKNOWN])
@@ -123,7 +123,7 @@ def test_abort_txns_passes_over_those_that_are_not_open(metastore: MetastoreClie
 
 
 @pytest.mark.only_on(["sqlite", "postgres"], because="Hive keeps no reason")
-def test_the_reason_of_an_abort_is_told_to_whoever_asks_later(metastore: MetastoreClient) -> None:
+def test_the_reason_of_an_abort_is_reported_by_later_calls(metastore: MetastoreClient) -> None:
     other, txn_id = metastore.open_txns(2)
     metastore.abort_txns([other], reason="the operator said so")
     assert [info.abort_reason for info in metastore.get_open_txns_info().transactions] == ["the operator said so", ""]
@@ -170,7 +170,7 @@ def test_a_commit_that_wrote_nothing_is_forgotten_after_its_retention(metastore:
         metastore.commit_txn(txn_id)
 
 
-def test_calls_on_an_aborted_transaction_say_so(metastore: MetastoreClient) -> None:
+def test_calls_on_an_aborted_transaction_report_that_it_is_aborted(metastore: MetastoreClient) -> None:
     (txn_id,) = metastore.open_txns()
     metastore.abort_txn(txn_id)
     with pytest.raises(TxnAborted):
@@ -185,7 +185,7 @@ def test_calls_on_an_aborted_transaction_say_so(metastore: MetastoreClient) -> N
         metastore.allocate_table_write_ids("db.table", [txn_id])
 
 
-def test_calls_on_an_unknown_transaction_say_so(metastore: MetastoreClient) -> None:
+def test_calls_on_an_unknown_transaction_report_that_it_is_unknown(metastore: MetastoreClient) -> None:
     with pytest.raises(NoSuchTxn):
         metastore.commit_txn(UNKNOWN)
     with pytest.raises(NoSuchTxn):
@@ -202,7 +202,7 @@ def test_calls_on_an_unknown_transaction_say_so(metastore: MetastoreClient) -> N
 
 
 @pytest.mark.only_on(["sqlite", "postgres"], because="the clock is moved")
-def test_a_heartbeat_moves_the_last_sign_of_life(metastore: EmbeddedMetastoreClient) -> None:
+def test_a_heartbeat_updates_the_time_of_the_last_heartbeat(metastore: EmbeddedMetastoreClient) -> None:
     (txn_id,) = metastore.open_txns()
     metastore.clock_offset_seconds = 100
     metastore.heartbeat(txn_id=txn_id)
@@ -317,7 +317,7 @@ def test_inserts_never_conflict(metastore: MetastoreClient) -> None:
     ["sqlite", "postgres", "hive401"],
     because="Hive 3 forgets a commit at once, knows no key and value, and always compares",
 )
-def test_with_exclusive_writers_nothing_is_compared_but_the_update_is_written_down(metastore: MetastoreClient) -> None:
+def test_exclusive_writers_are_not_compared_but_the_update_is_recorded(metastore: MetastoreClient) -> None:
     one, two, three = metastore.open_txns(3)
     for txn_id in (one, two, three):
         update_partition(metastore, txn_id, "ds=today", UPDATE)
@@ -331,7 +331,7 @@ def test_with_exclusive_writers_nothing_is_compared_but_the_update_is_written_do
 
 
 @pytest.mark.only_on(["sqlite", "postgres"], because="Hive does not check it")
-def test_a_read_only_transaction_opens_and_commits_and_leaves_no_trace(metastore: EmbeddedMetastoreClient) -> None:
+def test_a_read_only_transaction_commits_and_leaves_no_trace(metastore: EmbeddedMetastoreClient) -> None:
     (txn_id,) = metastore.open_txns(txn_type=TxnType.READ_ONLY)
     assert lock(metastore, component(READ, table="t", operation=DataOperationType.SELECT), txn_id=txn_id).state is (
         ACQUIRED
@@ -343,7 +343,7 @@ def test_a_read_only_transaction_opens_and_commits_and_leaves_no_trace(metastore
 
 
 @pytest.mark.only_on(["sqlite", "postgres"], because="Hive does not check it")
-def test_a_read_only_transaction_cannot_say_that_it_writes(metastore: MetastoreClient) -> None:
+def test_a_read_only_transaction_cannot_declare_writes(metastore: MetastoreClient) -> None:
     (txn_id,) = metastore.open_txns(txn_type=TxnType.READ_ONLY)
     with pytest.raises(InvalidTransactionState, match="read-only"):
         lock(metastore, component(READ, table="t", operation=INSERT), txn_id=txn_id)
@@ -385,7 +385,7 @@ def test_a_second_transaction_for_a_source_waits_until_the_first_ends(metastore:
     assert metastore.check_lock(second_lock).state is ACQUIRED
 
 
-def test_another_source_and_a_reader_pass(metastore: MetastoreClient) -> None:
+def test_another_source_and_a_reader_do_not_wait(metastore: MetastoreClient) -> None:
     fence(metastore, "aa11")
     assert fence(metastore, "bb22")[2] is ACQUIRED
     select = component(READ, table="data__progress", operation=DataOperationType.SELECT)

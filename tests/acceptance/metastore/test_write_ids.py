@@ -50,7 +50,7 @@ def test_names_of_tables_differ_by_more_than_case(metastore: MetastoreClient) ->
     assert allocate(metastore, two, table="db.t") == [2]
 
 
-def test_an_allocation_for_nobody_gives_nothing(metastore: MetastoreClient) -> None:
+def test_an_allocation_for_no_transactions_is_empty(metastore: MetastoreClient) -> None:
     assert metastore.allocate_table_write_ids("db.t", []) == []
 
 
@@ -61,7 +61,7 @@ def test_a_read_only_transaction_gets_no_write_id(metastore: MetastoreClient) ->
         allocate(metastore, txn_id)
 
 
-def test_one_bad_transaction_spoils_the_whole_allocation(metastore: MetastoreClient) -> None:
+def test_one_bad_transaction_fails_the_whole_allocation(metastore: MetastoreClient) -> None:
     one, two = metastore.open_txns(2)
     metastore.abort_txn(two)
     with pytest.raises(Exception, match="transaction 2 is aborted"):
@@ -72,14 +72,14 @@ def test_one_bad_transaction_spoils_the_whole_allocation(metastore: MetastoreCli
 # -- snapshots ---------------------------------------------------------------------------------------
 
 
-def test_a_table_that_nobody_wrote_has_an_empty_snapshot(metastore: MetastoreClient) -> None:
+def test_a_table_without_writes_has_an_empty_snapshot(metastore: MetastoreClient) -> None:
     (valid,) = metastore.get_valid_write_ids(["db.t"])
     assert valid.to_string() == f"db.t:0:{2**63 - 1}::"
     (valid,) = metastore.get_valid_write_ids(["db.t"], metastore.get_valid_txns())
     assert valid.high_water_mark == 0
 
 
-def test_a_snapshot_tells_open_from_aborted(metastore: MetastoreClient) -> None:
+def test_a_snapshot_distinguishes_open_from_aborted(metastore: MetastoreClient) -> None:
     one, two, three = metastore.open_txns(3)
     allocate(metastore, one, two, three)
     metastore.commit_txn(one)
@@ -108,7 +108,7 @@ def test_lists_come_in_the_order_of_the_tables(metastore: MetastoreClient) -> No
 
 
 @pytest.mark.only_on(["sqlite", "postgres"], because="housekeeping is called by hand")
-def test_a_snapshot_stays_what_it_was(metastore: EmbeddedMetastoreClient) -> None:
+def test_a_snapshot_does_not_change(metastore: EmbeddedMetastoreClient) -> None:
     reader, writer, loser = metastore.open_txns(3)
     allocate(metastore, writer, loser)
     snapshot = metastore.get_valid_txns(reader)

@@ -41,24 +41,24 @@ def landed(source: pa.Table) -> pa.Table:
     return source.select(FIELDS).cast(arrow_schema(columns_of(COLUMNS | PARTITION_KEYS)))
 
 
-def test_a_year_of_flights_lands_exactly_once_through_a_kill(
+def test_a_year_of_flights_is_ingested_exactly_once_through_a_kill(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     demo = tmp_path / "demo"
     assert main([str(demo), "--no-spark"]) == 0
-    told = capsys.readouterr().out
-    assert "All checks passed" in told
-    assert "FAILED" not in told
-    assert f"{ROWS:,} rows, 69 transactions, 36 partitions" in told
-    assert "3 delta folders are published, the commit is not. A reader sees 45,000 rows." in told
-    assert "It continued after 45,000 rows" in told
+    output = capsys.readouterr().out
+    assert "All checks passed" in output
+    assert "FAILED" not in output
+    assert f"{ROWS:,} rows, 69 transactions, 36 partitions" in output
+    assert "3 delta folders are published, the commit is not. A reader sees 45,000 rows." in output
+    assert "It continued after 45,000 rows" in output
     assert (demo / "flights.png").read_bytes().startswith(b"\x89PNG")
-    command = next(line for line in told.splitlines() if "hive-ingest read" in line)
+    command = next(line for line in output.splitlines() if "hive-ingest read" in line)
     shown = subprocess.run(shlex.split(command), capture_output=True, text=True, check=True).stdout
     assert len(shown.splitlines()) == 2 + 5
 
 
-def test_a_folder_of_its_own_is_made_anew(tmp_path: Path) -> None:
+def test_its_own_folder_is_created_again(tmp_path: Path) -> None:
     demo = tmp_path / "demo"
     for _ in range(2):
         Story(demo, FilesJob())._clear()  # type: ignore[arg-type]  # its fields are read-only, the protocol's are not
@@ -66,7 +66,7 @@ def test_a_folder_of_its_own_is_made_anew(tmp_path: Path) -> None:
         (demo / "metastore.db").touch()
 
 
-def test_a_folder_of_somebody_else_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_folder_of_another_owner_is_left_unchanged(tmp_path: Path) -> None:
     (tmp_path / "precious").touch()
     with pytest.raises(SystemExit, match="holds something else"):
         main([str(tmp_path), "--no-spark"])
@@ -99,7 +99,7 @@ def test_the_files_of_weeks_hold_every_flight_with_its_number(source: pa.Table, 
     ]
 
 
-def test_what_equals_the_source_keeps_every_promise(source: pa.Table, landed: pa.Table) -> None:
+def test_a_table_equal_to_its_source_passes_every_check(source: pa.Table, landed: pa.Table) -> None:
     assert source.num_rows == ROWS
     assert all(check.is_kept for check in compare(source, landed))
 
@@ -112,7 +112,7 @@ def test_a_lost_row_is_noticed(source: pa.Table, landed: pa.Table) -> None:
     assert broken(source, landed.slice(1)) == ["every", "counts", "every"]
 
 
-def test_a_row_that_came_twice_is_noticed(source: pa.Table, landed: pa.Table) -> None:
+def test_a_duplicate_row_is_noticed(source: pa.Table, landed: pa.Table) -> None:
     assert broken(source, pa.concat_tables([landed, landed.slice(7, 1)])) == ["none", "counts", "every"]
 
 

@@ -147,7 +147,7 @@ def test_a_timestamp_that_nanoseconds_cannot_hold_is_an_error_and_the_rest_can_b
 
 
 @pytest.mark.parametrize("key", sorted(set(TABLES) - UNREADABLE))
-def test_each_column_alone_reads_as_among_the_others(metastore, take_over, key):
+def test_each_column_reads_alone_as_it_does_among_the_others(metastore, take_over, key):
     name = take_over(key)
     whole = read_table(metastore, name)
     for column in whole.schema.names:
@@ -167,7 +167,7 @@ def test_each_column_alone_reads_as_among_the_others(metastore, take_over, key):
     ],
     ids=str,
 )
-def test_a_filter_keeps_the_rows_that_it_keeps_of_the_whole(metastore, take_over, version, condition):
+def test_a_filter_keeps_the_same_rows_as_on_the_whole_table(metastore, take_over, version, condition):
     name = take_over(f"{version}/parts")
     whole = read_table(metastore, name, row_ids=True)
     found = read_table(metastore, name, row_ids=True, filter=condition)
@@ -229,7 +229,7 @@ def test_every_snapshot_has_the_rows_that_hive_sees_in_it(tables, spec):
         assert sorted(found, key=lambda r: r[0]) == sorted(spec["rows"], key=lambda r: r[0])
 
 
-def test_what_a_batch_has_not_flushed_is_not_read(tables, tmp_path):
+def test_rows_that_a_batch_has_not_flushed_are_not_read(tables, tmp_path):
     spec = next(s for s in SNAPSHOTS if s["table"] == "3.1.3/streamed" and s["high_water_mark"] == 5)
     shutil.copytree(tables / "3.1.3/streamed", tmp_path, dirs_exist_ok=True)
     with (tmp_path / "delta_0000001_0000005/bucket_00000").open("ab") as file:

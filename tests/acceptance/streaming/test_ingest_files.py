@@ -71,7 +71,7 @@ def test_an_empty_file_is_finished_at_once(ms: MetastoreClient, tmp_path: Path) 
     assert (result.stats.transactions_committed, result.finished_before) == (0, ("a.json",))
 
 
-def test_header_lines_are_no_records(ms: MetastoreClient, tmp_path: Path) -> None:
+def test_header_lines_are_not_records(ms: MetastoreClient, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("id|msg|part\n" + "".join(f"{i}|row {i}|p\n" for i in range(25)))
     options: dict[str, Any] = {"record_writer": StrictDelimitedInputWriter(field_delimiter="|"), "header_lines": 1}
@@ -83,25 +83,25 @@ def test_header_lines_are_no_records(ms: MetastoreClient, tmp_path: Path) -> Non
     assert ids(ms, TABLE) == list(range(25))
 
 
-def test_an_unpartitioned_table_takes_files_too(ms: MetastoreClient, tmp_path: Path) -> None:
+def test_files_are_ingested_into_an_unpartitioned_table_too(ms: MetastoreClient, tmp_path: Path) -> None:
     ms.create_table("web.plain", columns={"id": "int"})
     ingest(ms, write(tmp_path / "a.json", range(25)), table="web.plain")
     assert ids(ms, "web.plain") == list(range(25))
 
 
-def test_progress_is_told_at_the_start_and_after_each_commit(ms: MetastoreClient, tmp_path: Path) -> None:
+def test_progress_is_reported_at_the_start_and_after_each_commit(ms: MetastoreClient, tmp_path: Path) -> None:
     paths = [write(tmp_path / "a.json", range(25)), write(tmp_path / "b.json", range(25, 30))]
     total = sum(path.stat().st_size for path in paths)
-    told: list[IngestProgress] = []
-    ingest(ms, *paths, on_progress=told.append)
-    assert [(p.records_committed, p.transactions_committed, p.file) for p in told] == [
+    reports: list[IngestProgress] = []
+    ingest(ms, *paths, on_progress=reports.append)
+    assert [(p.records_committed, p.transactions_committed, p.file) for p in reports] == [
         (0, 0, "a.json"),
         (10, 1, "a.json"),
         (20, 2, "a.json"),
         (30, 3, None),
     ]
-    assert [p.bytes_committed for p in told][-1] == total
-    assert {p.bytes_total for p in told} == {total}
+    assert [p.bytes_committed for p in reports][-1] == total
+    assert {p.bytes_total for p in reports} == {total}
 
 
 # -- exactly once ------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def test_a_moved_file_is_the_same_and_another_name_is_another_file(ms: Metastore
     assert ids(ms, TABLE) == sorted([*range(25), *range(25)])
 
 
-def test_a_file_that_grew_is_gone_on_with(ms: MetastoreClient, tmp_path: Path) -> None:
+def test_a_file_that_grew_is_continued(ms: MetastoreClient, tmp_path: Path) -> None:
     ingest(ms, write(tmp_path / "a.json", range(25)))
     ingest(ms, write(tmp_path / "a.json", range(42)))
     assert ids(ms, TABLE) == list(range(42))
@@ -142,7 +142,7 @@ def test_a_file_that_is_not_what_was_committed_is_refused(
     assert ids(ms, TABLE) == list(range(25))
 
 
-def test_another_sink_loads_a_file_anew(ms: MetastoreClient, tmp_path: Path) -> None:
+def test_another_sink_loads_a_file_again(ms: MetastoreClient, tmp_path: Path) -> None:
     path = write(tmp_path / "a.json", range(5))
     ingest(ms, path)
     ingest(ms, path, sink="again")
@@ -256,14 +256,14 @@ def test_impossible_numbers_are_refused(options: dict[str, Any], ms: MetastoreCl
         ingest(ms, write(tmp_path / "a.json", []), **options)
 
 
-def test_a_missing_file_stops_the_run_before_anything_is_made(ms: MetastoreClient, tmp_path: Path) -> None:
+def test_a_missing_file_stops_the_run_before_anything_is_created(ms: MetastoreClient, tmp_path: Path) -> None:
     with pytest.raises(StreamingIOFailure, match=r"nowhere\.json"):
         ingest(ms, write(tmp_path / "a.json", range(5)), tmp_path / "nowhere.json")
     with pytest.raises(NoSuchObject):
         ms.get_table("web.events__progress")
 
 
-def test_a_file_cut_off_under_the_run_ends_it(ms: MetastoreClient, tmp_path: Path) -> None:
+def test_a_file_truncated_during_the_run_stops_it(ms: MetastoreClient, tmp_path: Path) -> None:
     path = write(tmp_path / "a.json", range(25))
     content = path.read_text()
 

@@ -38,7 +38,7 @@ ROWS = 35
 
 @pytest.mark.one_embedded
 @pytest.mark.parametrize("point", POINTS)
-def test_a_killed_run_goes_on_exactly_once(point: str, metastore_uri: str, tmp_path: Path) -> None:
+def test_a_killed_run_resumes_exactly_once(point: str, metastore_uri: str, tmp_path: Path) -> None:
     warehouse = str(tmp_path / "warehouse")
     paths = [tmp_path / "a.json", tmp_path / "b.json"]
     for path, numbers in zip(paths, (range(17), range(17, ROWS)), strict=True):

@@ -8,7 +8,7 @@ from hive_ingest.acid.bucket_codec import MAX_BUCKET_ID, MAX_STATEMENT_ID, Bucke
 from hive_ingest.errors import ConfigurationError, CorruptFile
 
 
-def test_the_values_that_hive_writes():
+def test_bucket_properties_are_encoded_as_hive_does():
     assert encode_bucket(0) == 536870912
     assert encode_bucket(1) == 536936448
     assert encode_bucket(0, 1) == 536870913

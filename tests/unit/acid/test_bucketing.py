@@ -63,12 +63,12 @@ def murmur(data):
 
 @settings(deadline=None)
 @given(st.lists(st.one_of(st.none(), st.text(max_size=40)), max_size=60))
-def test_any_strings_hash_as_one_by_one(values):
+def test_any_strings_hash_in_bulk_as_one_by_one(values):
     expected = [0 if v is None else murmur(v.encode()) for v in values]
     assert bucket_hash_codes([pa.array(values, pa.string())], ["string"]).tolist() == expected
 
 
-def test_a_very_long_string_among_short_ones_hashes_as_one_by_one():
+def test_a_very_long_string_among_short_ones_hashes_as_it_does_alone():
     values = ["é" * 100_003, *(str(i) for i in range(1000)), "x" * 70_001]
     assert bucket_hash_codes([pa.array(values)], ["string"]).tolist() == [murmur(v.encode()) for v in values]
 
@@ -88,12 +88,12 @@ def test_no_rows_and_only_nulls(type_):
     assert bucket_ids([pa.nulls(3, arrow_type(type_))], [type_], 4).tolist() == [0, 0, 0]
 
 
-def test_a_type_that_hive_hashes_otherwise_is_refused():
+def test_a_type_that_hive_hashes_differently_is_refused():
     with pytest.raises(UnsupportedFeature, match="double"):
         bucket_ids([pa.array([1.5])], ["double"], 4)
 
 
-def test_buckets_and_columns_must_be_there():
+def test_buckets_and_columns_are_required():
     with pytest.raises(ConfigurationError):
         bucket_ids([pa.array([1])], ["int"], 0)
     with pytest.raises(ConfigurationError):

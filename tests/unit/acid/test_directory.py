@@ -112,7 +112,7 @@ def test_a_delta_and_the_delete_delta_of_the_same_range_are_both_read():
     assert sorted(found.obsolete) == ["delete_delta_0000040_0000040_0000", "delta_0000030_0000030_0000"]
 
 
-def test_an_update_gives_a_delta_and_a_delete_delta_of_one_statement():
+def test_an_update_creates_a_delta_and_a_delete_delta_of_one_statement():
     found = state(["delta_0000002_0000002_0000", "delete_delta_0000002_0000002_0000"], snapshot(2))
     assert names(found.deltas) == ["delta_0000002_0000002_0000"]
     assert names(found.delete_deltas) == ["delete_delta_0000002_0000002_0000"]

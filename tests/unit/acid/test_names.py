@@ -65,12 +65,12 @@ def test_a_name_that_only_begins_like_hives_is_refused_by_name(text):
     assert text in str(error.value)
 
 
-def test_a_folder_that_is_not_acids_is_none_of_its_business():
+def test_a_folder_that_is_not_an_acid_folder_is_ignored():
     assert parse_folder_name("country=India") is None
     assert parse_folder_name("HIVE_UNION_SUBDIR_1") is None
 
 
-def test_a_visibility_of_zero_is_no_suffix():
+def test_a_visibility_of_zero_adds_no_suffix():
     assert parse_folder_name("base_0000005_v0000000") == BaseName(WriteId(5))
 
 
@@ -115,7 +115,7 @@ def test_every_kind_of_name_refuses_a_foreign_one(kind):
         kind.parse("something_else")
 
 
-def test_hidden_names_are_passed_over():
+def test_hidden_names_are_ignored():
     assert is_hidden("_orc_acid_version")
     assert is_hidden(".hive_ingest")
     assert is_hidden("-tmp.delta_0000047_0000047_0000")
@@ -133,7 +133,7 @@ def test_escapes_are_two_upper_case_hexadecimal_digits():
     assert escape_path_name("São Paulo, 東京 }") == "São Paulo, 東京 }"
 
 
-def test_a_percent_sign_without_two_digits_stands_for_itself():
+def test_a_percent_sign_without_two_digits_is_literal():
     assert unescape_path_name("100%") == "100%"
     assert unescape_path_name("%4") == "%4"
     assert unescape_path_name("%zz%2f") == "%zz/"
@@ -161,12 +161,12 @@ def test_a_partition_name_is_the_same_in_both_directions(values):
     assert parse_partition_name(partition_name(keys, values)) == dict(zip(keys, values, strict=True))
 
 
-def test_as_many_values_as_keys():
+def test_there_are_as_many_values_as_keys():
     with pytest.raises(ConfigurationError):
         partition_name(["a", "b"], ["1"])
 
 
 @pytest.mark.parametrize("text", ["", "a", "a=", "=b", "a=1/"])
-def test_a_text_that_is_no_partition_name_is_refused(text):
+def test_a_text_that_is_not_a_partition_name_is_refused(text):
     with pytest.raises(ConfigurationError):
         parse_partition_name(text)

@@ -30,7 +30,7 @@ def response(count, total):
 
 @settings(deadline=None)
 @given(snapshots(), st.integers(1, 25), st.integers(0, 25))
-def test_every_answer_is_that_of_a_set_of_ids(snapshot, low, width):
+def test_every_answer_matches_a_set_of_ids(snapshot, low, width):
     ids, committed = snapshot
     span = range(low, low + width + 1)
     assert [ids.is_valid(i) for i in span] == [i in committed for i in span]
@@ -71,14 +71,14 @@ def test_transactions_are_valid_as_write_ids_are(snapshot):
     assert txns.min_open == min(ids.open, default=None) == ids.min_open
 
 
-def test_a_range_that_ends_above_the_mark_holds_only_what_is_below_it():
+def test_a_range_that_ends_above_the_high_water_mark_is_valid_only_below_it():
     assert write_ids(5).is_range_valid(4, 9) is RangeResponse.SOME
     assert write_ids(5, [5]).is_range_valid(5, 6) is RangeResponse.NONE
     assert write_ids(5).is_range_valid(6, 9) is RangeResponse.NONE
 
 
 @pytest.mark.parametrize("text", ["", "a:b", "web.alerts:x:1::", "web.alerts:9:4:4,y:", "9:4:4"])
-def test_a_text_that_is_no_snapshot_is_refused(text):
+def test_a_text_that_is_not_a_snapshot_is_refused(text):
     with pytest.raises(ConfigurationError):
         ValidWriteIdList.from_string(text)
     with pytest.raises(ConfigurationError):

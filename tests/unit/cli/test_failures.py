@@ -1,4 +1,4 @@
-"""Every failure is told in one line, without a traceback and without a password."""
+"""Every failure is reported in one line, without a traceback and without a password."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from hive_ingest.cli.failures import one_line, printable, report, without_passwo
 from hive_ingest.errors import InvalidTable
 
 
-def test_an_error_of_the_package_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_the_package_is_printed_as_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert report(InvalidTable("web.x:\n  it is not transactional"), with_traceback=False) == 1
-    told = capsys.readouterr()
-    assert (told.out, told.err) == ("", "error: web.x: it is not transactional\n")
+    output = capsys.readouterr()
+    assert (output.out, output.err) == ("", "error: web.x: it is not transactional\n")
 
 
-def test_what_a_cleanup_added_is_told_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_notes_added_during_cleanup_are_reported_too(capsys: pytest.CaptureFixture[str]) -> None:
     error = InvalidTable("first")
     error.add_note("and, while cleaning up: second")
     report(error, with_traceback=False)
@@ -31,10 +31,10 @@ def test_a_traceback_comes_when_it_is_asked_for_and_hides_passwords(capsys: pyte
         raise ValueError("postgresql+psycopg://me:s3cr%40t@host/db is down")
     except ValueError as error:
         report(error, with_traceback=True)
-    told = capsys.readouterr().err
-    assert "Traceback" in told
-    assert told.rstrip().splitlines()[-1].startswith("error: unexpected ValueError")
-    assert "s3cr" not in told
+    output = capsys.readouterr().err
+    assert "Traceback" in output
+    assert output.rstrip().splitlines()[-1].startswith("error: unexpected ValueError")
+    assert "s3cr" not in output
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,6 @@ def test_passwords_in_addresses_are_hidden_and_nothing_else(text: str, shown: st
     assert without_passwords(text) == shown
 
 
-def test_nothing_that_a_terminal_would_obey_gets_through() -> None:
+def test_no_terminal_control_sequence_gets_through() -> None:
     assert printable("\x1b[31mred\x07 ü 語") == "\\x1b[31mred\\x07 ü 語"
     assert one_line("a\r\n\tb\x00") == "a b\\x00"

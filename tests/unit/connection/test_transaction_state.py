@@ -1,4 +1,4 @@
-"""Every call is legal in some states only, and says so."""
+"""Every call is allowed in some states only, and an error names the state."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ S = TransactionState
 
 
 @pytest.mark.parametrize("state", [S.INACTIVE, S.COMMITTED, S.ABORTED, S.UNKNOWN])
-def test_a_transaction_begins_where_none_is_under_way(state: TransactionState) -> None:
+def test_a_transaction_begins_where_none_is_open(state: TransactionState) -> None:
     assert next_state(state, Action.BEGIN) is S.OPEN
 
 
 @pytest.mark.parametrize("state", [S.OPEN, S.FAILED])
-def test_no_transaction_begins_while_one_is_under_way(state: TransactionState) -> None:
+def test_no_transaction_begins_while_one_is_open(state: TransactionState) -> None:
     with pytest.raises(InvalidTransactionState, match=state.name):
         next_state(state, Action.BEGIN)
 

@@ -116,7 +116,7 @@ def test_an_empty_batch_has_no_groups() -> None:
     assert Router(t).route(batch(t, [])).keys == ()
 
 
-def test_a_hundred_thousand_partitions_in_one_batch_are_told_apart() -> None:
+def test_a_hundred_thousand_partitions_in_one_batch_are_kept_apart() -> None:
     t = table({"a": "int", "b": "int", "c": "int"})
     n = 100_000
     i = np.arange(n, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""One writer in one transaction: what is left of it after an error, and what of the next one."""
+"""One writer in one transaction: what remains after an error, and in the next transaction."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_discard_waits_for_a_thread_that_still_writes_and_removes_its_file_too(
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_cleaning_up_after_a_transaction_leaves_the_records_of_the_next_alone(tmp_path: Path) -> None:
+def test_cleaning_up_after_a_transaction_keeps_the_records_of_the_next(tmp_path: Path) -> None:
     """The files of a committed transaction are removed on another thread, while the next one is written."""
     table = Table(TableName.of("db.t"), (Column("id", "int"),), location=f"file:{tmp_path}")
     records = StrictJsonWriter()
@@ -72,7 +72,7 @@ def test_cleaning_up_after_a_transaction_leaves_the_records_of_the_next_alone(tm
     assert file.rows == second.counts.records == 3
 
 
-def test_a_writer_of_ones_own_cannot_commit_a_value_that_cannot_be_read(tmp_path: Path) -> None:
+def test_a_custom_writer_cannot_commit_a_value_that_cannot_be_read(tmp_path: Path) -> None:
     """Text that was not UTF-8 was once written, and could not be decoded by any reader."""
 
     class Latin(ArrowWriter):

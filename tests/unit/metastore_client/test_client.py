@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sqlite3
 import subprocess
@@ -12,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
 from hive_ingest.errors import ConfigurationError, ConnectionMisuse, MetastoreError, MetastoreUnavailable
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
@@ -37,7 +37,7 @@ def test_it_is_a_metastore_client(ms: EmbeddedMetastoreClient, tmp_path: Path) -
     assert ms.txn_timeout_seconds == 300
 
 
-def test_importing_the_room_loads_no_sqlalchemy() -> None:
+def test_importing_the_package_loads_no_sqlalchemy() -> None:
     code = "import sys, hive_ingest.metastore_client; assert 'sqlalchemy' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
@@ -51,7 +51,7 @@ def test_a_warehouse_may_be_given_as_a_path_or_a_uri(sqlite_uri: str, tmp_path: 
 # -- making a metastore ------------------------------------------------------------------------------
 
 
-def test_a_mistyped_address_makes_nothing(tmp_path: Path) -> None:
+def test_a_mistyped_uri_creates_nothing(tmp_path: Path) -> None:
     with pytest.raises(MetastoreError, match=r"there is no file '.*typo/metastore.db'.*create=True"):
         connect_metastore(f"sqlite:///{tmp_path}/typo/metastore.db", warehouse=tmp_path / "warehouse")
     assert list(tmp_path.iterdir()) == []
@@ -72,14 +72,26 @@ def test_the_warehouse_lies_beside_the_file_unless_given(sqlite_uri: str, tmp_pa
         assert client.create_database("web").location == f"file:{tmp_path}/warehouse/web.db"
 
 
+def test_another_warehouse_than_the_metastores_is_refused(sqlite_uri: str, tmp_path: Path) -> None:
+    """Databases would have been created in the other one without a word."""
+    connect_metastore(sqlite_uri, warehouse=tmp_path / "one", create=True).close()
+    refused = rf"has the warehouse 'file:{tmp_path}/one', and warehouse='file:{tmp_path}/two' was given"
+    for create in (False, True):
+        with pytest.raises(ConfigurationError, match=refused):
+            connect_metastore(sqlite_uri, warehouse=tmp_path / "two", create=create)
+    assert not (tmp_path / "two").exists()
+    (tmp_path / "link").symlink_to(tmp_path / "one")
+    connect_metastore(sqlite_uri, warehouse=tmp_path / "link").close()
+
+
 def test_a_metastore_remembers_its_warehouse(sqlite_uri: str, tmp_path: Path) -> None:
     connect_metastore(sqlite_uri, warehouse=tmp_path / "elsewhere", create=True).close()
     with connect_metastore(sqlite_uri) as client:
         assert client.create_database("web").location == f"file:{tmp_path}/elsewhere/web.db"
 
 
-def test_connecting_does_not_make_a_warehouse_that_is_missing(sqlite_uri: str, tmp_path: Path) -> None:
-    """Its disk may not be mounted: what is written below the mount point would be lost from sight."""
+def test_connecting_does_not_create_a_missing_warehouse(sqlite_uri: str, tmp_path: Path) -> None:
+    """Its disk may not be mounted: files written below the mount point would be hidden later."""
     connect_metastore(sqlite_uri, create=True).close()
     (tmp_path / "warehouse").rmdir()
     connect_metastore(sqlite_uri, create=True).close()
@@ -98,7 +110,7 @@ def test_a_metastore_file_that_is_removed_does_not_come_back_empty(ms: EmbeddedM
 # -- options -----------------------------------------------------------------------------------------
 
 
-def test_an_unknown_option_is_refused_with_those_that_exist(sqlite_uri: str, tmp_path: Path) -> None:
+def test_an_unknown_option_is_refused_with_the_known_ones(sqlite_uri: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"unknown option 'timeout'.*txn_timeout_seconds"):
         connect_metastore(sqlite_uri, warehouse=tmp_path, timeout=3, create=True)
 
@@ -117,9 +129,7 @@ def test_every_option_has_its_own_range(sqlite_uri: str, tmp_path: Path, option:
         connect_metastore(sqlite_uri, warehouse=tmp_path, **{option: value}, create=True)
 
 
-def test_a_user_without_a_name_is_shown_by_his_number(
-    ms: EmbeddedMetastoreClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_user_without_a_name_is_shown_by_uid(ms: EmbeddedMetastoreClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody() -> str:
         raise KeyError("getpwuid(): uid not found")
 
@@ -131,7 +141,7 @@ def test_a_user_without_a_name_is_shown_by_his_number(
 # -- closing and cloning -----------------------------------------------------------------------------
 
 
-def test_a_closed_client_says_so(ms: EmbeddedMetastoreClient) -> None:
+def test_a_call_on_a_closed_client_reports_that_it_is_closed(ms: EmbeddedMetastoreClient) -> None:
     ms.close()
     ms.close()
     with pytest.raises(ConnectionMisuse, match="closed"):
@@ -149,6 +159,15 @@ def test_a_clone_lives_on_when_its_origin_is_closed(ms: EmbeddedMetastoreClient)
         assert (clone.uri, clone.warehouse) == (ms.uri, ms.warehouse)
 
 
+def test_a_clone_that_is_not_closed_keeps_no_connection_open(ms: EmbeddedMetastoreClient) -> None:
+    pool = ms._context.sessions._pool
+    assert ms.clone().open_txns() == [1]
+    gc.collect()
+    assert pool.engine.pool.checkedin() == 1  # type: ignore[attr-defined]
+    ms.close()
+    assert pool.engine.pool.checkedin() == 0  # type: ignore[attr-defined]
+
+
 def test_a_clone_works_in_another_thread(ms: EmbeddedMetastoreClient) -> None:
     (txn_id,) = ms.open_txns()
     with ms.clone() as clone:
@@ -158,7 +177,9 @@ def test_a_clone_works_in_another_thread(ms: EmbeddedMetastoreClient) -> None:
     ms.commit_txn(txn_id)
 
 
-def test_a_clone_means_the_same_file_after_a_change_of_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clone_uses_the_same_file_after_a_change_of_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with connect_metastore("sqlite:///metastore.db", warehouse="warehouse", create=True) as client:
         client.open_txns()
@@ -179,7 +200,7 @@ def in_child(work: Callable[[], bool]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def test_a_forked_child_opens_connections_of_its_own(ms: EmbeddedMetastoreClient) -> None:
+def test_a_forked_child_opens_its_own_connections(ms: EmbeddedMetastoreClient) -> None:
     ms.open_txns()
     assert in_child(lambda: ms.open_txns() == [2]) == 0
     assert ms.open_txns() == [3]
@@ -188,16 +209,16 @@ def test_a_forked_child_opens_connections_of_its_own(ms: EmbeddedMetastoreClient
 def test_a_child_forked_while_another_thread_is_inside_a_call_works(ms: EmbeddedMetastoreClient) -> None:
     inside, forked = threading.Event(), threading.Event()
 
-    def stay(session: Session) -> None:
+    def wait_inside(session: Session) -> None:
         inside.set()
         forked.wait(30)
 
     with ThreadPoolExecutor(1) as pool:
-        staying = pool.submit(ms._context.sessions.run, stay)
+        waiting = pool.submit(ms._context.sessions.run, wait_inside)
         assert inside.wait(30)
         child = in_child(lambda: ms.get_valid_txns().high_water_mark == 0)
         forked.set()
-        staying.result(timeout=30)
+        waiting.result(timeout=30)
     assert child == 0
 
 
@@ -265,7 +286,7 @@ def test_a_metastore_that_stays_busy_is_unavailable_and_nothing_happened(
 def test_a_call_that_fails_halfway_leaves_nothing(ms: EmbeddedMetastoreClient, monkeypatch: pytest.MonkeyPatch) -> None:
     from hive_ingest.metastore_client.embedded import transactions
 
-    monkeypatch.setattr(transactions, "_INSERT_MIN_HISTORY", sa.text("INSERT INTO nowhere VALUES (1)"))
+    monkeypatch.setattr(transactions, "_INSERT_MIN_HISTORY", "INSERT INTO nowhere VALUES (:txn_id, :min_open)")
     with pytest.raises(MetastoreError, match="refused a statement"):
         ms.open_txns()
     monkeypatch.undo()

@@ -18,19 +18,19 @@ def uri(path: Path) -> str:
     return f"file:{path}"
 
 
-def test_a_folder_is_made_with_its_parents(tmp_path: Path) -> None:
+def test_a_folder_is_created_with_its_parents(tmp_path: Path) -> None:
     make_folders([uri(tmp_path / "a" / "b")])
     make_folders([uri(tmp_path / "a" / "b")])
     assert (tmp_path / "a" / "b").is_dir()
 
 
-def test_a_remote_folder_is_left_to_the_writer() -> None:
+def test_a_remote_folder_is_created_by_the_writer() -> None:
     make_folders(["s3a://bucket/x"])
     refuse_acid_files("s3a://bucket/x", "table web.t")
     require_free("s3a://bucket/x", "table web.t")
 
 
-def test_inside_means_below_and_no_dots_get_out(tmp_path: Path) -> None:
+def test_a_path_with_dots_cannot_leave_its_folder(tmp_path: Path) -> None:
     assert is_inside(uri(tmp_path / "a" / "b"), uri(tmp_path / "a"))
     assert not is_inside(uri(tmp_path / "a"), uri(tmp_path / "a"))
     assert not is_inside(uri(tmp_path / "ab"), uri(tmp_path / "a"))
@@ -63,7 +63,7 @@ def test_a_folder_is_free_while_it_is_missing_or_empty(tmp_path: Path) -> None:
         require_free(uri(tmp_path / "t"), "table web.t")
 
 
-def test_nothing_is_made_in_a_folder_that_is_missing(tmp_path: Path) -> None:
+def test_nothing_is_created_in_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(StreamingIOFailure, match="mount its disk"):
         make_folders([uri(tmp_path / "t" / "p=1")], inside=uri(tmp_path / "t"))
     assert list(tmp_path.iterdir()) == []

@@ -62,7 +62,7 @@ def test_an_older_version_is_brought_up_step_by_step(file: Path, monkeypatch: py
     assert execute(file, "SELECT x, y FROM two") == []
 
 
-def test_a_step_that_fails_leaves_the_version_before(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_migration_leaves_the_previous_version(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     connect(file)
 
     def fail(session: object, _: str) -> None:
@@ -92,7 +92,7 @@ def test_a_foreign_database_is_refused_and_left_as_it_is(file: Path) -> None:
     assert file.read_bytes() == before
 
 
-def test_a_file_that_is_no_database_is_refused(file: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused(file: Path) -> None:
     file.write_bytes(b"not a database " * 100)
     with pytest.raises(MetastoreSchemaError, match="is not a metastore"):
         connect(file)
@@ -104,13 +104,13 @@ def test_a_folder_where_the_file_should_be_is_an_error(file: Path) -> None:
         connect(file)
 
 
-def test_parents_of_the_file_and_the_warehouse_are_made(tmp_path: Path) -> None:
+def test_parents_of_the_file_and_the_warehouse_are_created(tmp_path: Path) -> None:
     connect_metastore(f"sqlite:///{tmp_path}/a/b/metastore.db", warehouse=tmp_path / "c" / "d", create=True).close()
     assert (tmp_path / "a/b/metastore.db").is_file()
     assert (tmp_path / "c/d").is_dir()
 
 
-def test_a_metastore_of_version_1_gets_its_identity_and_keeps_its_tables(file: Path) -> None:
+def test_a_metastore_of_version_1_gets_an_id_and_keeps_its_tables(file: Path) -> None:
     with connect_metastore(f"sqlite:///{file}", create=True) as client:
         client.create_table("t", columns={"id": "int"})
     for table in ("HIVE_INGEST_METASTORE_ID", "FOLDER_TASKS"):

@@ -42,7 +42,7 @@ def test_an_absolute_path_stays() -> None:
         "postgresql+psycopg://host:port/db",
     ],
 )
-def test_another_address_is_refused_with_what_is_possible(uri: str) -> None:
+def test_an_unsupported_uri_is_refused_with_the_supported_ones(uri: str) -> None:
     with pytest.raises(ConfigurationError, match=r"sqlite:///relative\.db.*postgresql\+psycopg://"):
         parse_uri(uri)
 
@@ -105,13 +105,13 @@ def test_a_password_in_the_query_is_not_shown() -> None:
         f"ann:{ENCODED}@127.0.0.1",
     ],
 )
-def test_an_address_that_cannot_be_read_is_not_repeated(uri: str) -> None:
+def test_an_invalid_uri_is_not_repeated_in_the_message(uri: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse_uri(uri)
     assert_chain_without_password(caught.value)
 
 
-def test_a_failed_connection_tells_no_password(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_connection_shows_no_password(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG), pytest.raises(MetastoreUnavailable) as caught:
         connect_metastore(WITH_PASSWORD, warehouse=tmp_path, create=True)
     assert isinstance(caught.value, StreamingError)
@@ -122,7 +122,9 @@ def test_a_failed_connection_tells_no_password(tmp_path: Path, caplog: pytest.Lo
     assert_no_password(caplog.text)
 
 
-def test_a_driver_that_quotes_the_address_tells_no_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_database_driver_that_quotes_the_uri_shows_no_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """libpq quotes what it cannot parse, percent-encoded or not."""
     import psycopg
 

@@ -1,4 +1,4 @@
-"""Statistics of joined files say no more than what is true of all rows together."""
+"""Statistics of joined files are true for all rows together."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_typed_statistics_merge(kind: int, parts: list[bytes | None], merged: by
     assert [field.as_int for field in read_fields(result) if field.number in (1, 10)] == [4, 0]
 
 
-def test_a_file_with_nothing_but_nulls_does_not_spoil_the_bounds() -> None:
+def test_a_file_of_nulls_only_leaves_the_merged_bounds_unchanged() -> None:
     nulls = column(0, INT, signed_field(3, 0), int_field(10, 1))
     merged = merge_column_statistics([nulls, column(2, INT, numbers(1, 2, 3)), nulls])
     assert typed_part(merged, INT) == numbers(1, 2, 3)

@@ -143,7 +143,7 @@ def test_a_large_file_is_verified_where_it_is_read(tmp_path: Path) -> None:
         read_column(path, "b")
 
 
-def test_checksums_are_not_verified_where_that_was_not_asked_for(tmp_path: Path) -> None:
+def test_checksums_are_not_verified_unless_requested(tmp_path: Path) -> None:
     batch = rows(0, 1000)
     path = written(tmp_path / "a", batch, compression="NONE")
     damage(path, 4)  # in the row index, which a full read does not need

@@ -22,14 +22,14 @@ def row_ids(ids):
 
 @settings(deadline=None)
 @given(IDS, IDS)
-def test_a_row_is_hit_if_and_only_if_an_event_names_it(events, rows):
+def test_a_row_is_deleted_if_and_only_if_an_event_names_it(events, rows):
     hits = DeleteEvents(row_ids(events)).hits(row_ids(rows))
     assert hits.tolist() == [row in set(events) for row in rows]
 
 
 @settings(deadline=None)
 @given(IDS, IDS)
-def test_sorted_rows_as_they_lie_in_a_file_are_hit_likewise(events, rows):
+def test_sorted_rows_are_deleted_as_unsorted_ones_are(events, rows):
     rows.sort()
     assert DeleteEvents(row_ids(events)).hits(row_ids(rows)).tolist() == [row in set(events) for row in rows]
 
@@ -40,7 +40,7 @@ def test_a_hundred_thousand_events_among_a_million_rows():
     assert (DeleteEvents(rows.select(every_tenth)).hits(rows) == every_tenth).all()
 
 
-def test_parts_are_joined_and_none_is_none():
+def test_row_ids_are_concatenated_and_no_parts_give_no_row_ids():
     assert len(RowIds.concat([])) == 0
     joined = RowIds.concat([row_ids([(1, 2, 3)]), row_ids([]), row_ids([(4, 5, 6)])])
     assert (joined.write_ids.tolist(), joined.buckets.tolist(), joined.row_ids.tolist()) == ([1, 4], [2, 5], [3, 6])

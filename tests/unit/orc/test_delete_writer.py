@@ -81,7 +81,7 @@ def test_the_key_index_names_the_last_event_of_each_stripe(tmp_path: Path) -> No
     assert table["row"].null_count == table.num_rows
 
 
-def test_what_is_written_is_deleted_for_a_reader(tmp_path: Path) -> None:
+def test_written_delete_events_delete_rows_for_a_reader(tmp_path: Path) -> None:
     events = scattered(5000)
     file = written(tmp_path / "a", events)
     with AcidFileReader(LocalStore(), FileToRead(file.path, None, False, file.size_bytes)) as reader:
@@ -135,7 +135,7 @@ def test_sorting_puts_rows_into_order_once_each() -> None:
     assert len(row_ids().sorted()) == 0
 
 
-def test_a_stripe_that_ends_where_none_may_is_an_error_not_a_wrong_index(
+def test_a_stripe_that_ends_in_the_wrong_place_is_an_error_and_not_a_wrong_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delete_writer, "BATCH_ROWS", 1_000_000)

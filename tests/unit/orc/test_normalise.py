@@ -98,7 +98,7 @@ def batch_of(*arrays: pa.Array) -> pa.RecordBatch:
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32))
-def test_every_shape_comes_back_as_it_was(seed: int) -> None:
+def test_arrays_of_every_shape_survive_the_round_trip(seed: int) -> None:
     shapes = Shapes(seed)
     batch = batch_of(*(shapes.array(WRITABLE, 12) for _ in range(3)))
     expected = batch.to_pylist()
@@ -111,7 +111,7 @@ def test_a_null_struct_in_a_struct_does_not_shift_its_neighbours() -> None:
     assert round_trip(batch, batch.slice(1, 2)) == batch.to_pylist() + batch.slice(1, 2).to_pylist()
 
 
-def test_what_holds_no_null_struct_is_not_copied() -> None:
+def test_arrays_without_null_structs_are_not_copied() -> None:
     type_ = pa.struct(
         [
             ("a", pa.list_(pa.struct([("b", pa.int64())]))),
@@ -166,7 +166,7 @@ def test_timestamps_that_hive_can_read_are_those_from_1970_and_whole_seconds() -
 
 
 @pytest.mark.parametrize(("unit", "value"), [("ms", -1), ("us", -999_999), ("ns", -1)])
-def test_every_unit_is_looked_at(unit: str, value: int) -> None:
+def test_every_unit_is_checked(unit: str, value: int) -> None:
     found = unwritable_values(pa.array([value, 0], pa.timestamp(unit)))
     assert found is not None
     assert found.tolist() == [True, False]
@@ -183,7 +183,7 @@ def test_dates_that_hive_can_read_are_those_of_the_years_1_to_9999() -> None:
 
 
 def has_unwritable(value: Value) -> bool:
-    """The same question, asked of Python values."""
+    """The same check for Python values."""
     if isinstance(value, dt.datetime):
         return value < dt.datetime(1970, 1, 1) and value.microsecond != 0
     if isinstance(value, dict):

@@ -78,7 +78,7 @@ class Group:
         return join(STORE, self.paths, str(self.folder / "joined"), **(settings | options))  # type: ignore[arg-type]
 
     def refuses(self, match: str, error: type[Exception] = IncompatibleStripes, **options: object) -> None:
-        """Nothing is left of the target, and the sources stay."""
+        """The target does not exist, and the sources are kept."""
         with pytest.raises(error, match=match):
             self.join(**options)
         assert sorted(path.name for path in self.folder.iterdir()) == sorted(Path(path).name for path in self.paths)
@@ -166,19 +166,19 @@ def test_nothing_to_join_is_refused(group: Group) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_differs_is_refused_and_named(options: dict[str, object], what: str, group: Group) -> None:
+def test_differences_are_refused_and_named(options: dict[str, object], what: str, group: Group) -> None:
     group.spill(rows(100)).spill(rows(50), **options)
     group.refuses(what)
 
 
-def test_the_group_asked_for_must_be_the_one_in_the_files(group: Group) -> None:
+def test_the_requested_group_must_be_the_one_in_the_files(group: Group) -> None:
     group.spill(rows(100)).spill(rows(50))
     group.refuses("another group", write_id=WriteId(6))
     group.refuses("another group", bucket_property=BUCKET + (1 << 16))
 
 
 def rewritten(path: str, change: Callable[[OrcTail], tuple[bytes, bytes]]) -> None:
-    """Put another tail behind the stripes of a file; `change` gives footer and postscript, not compressed."""
+    """Replace the tail of a file. `change` returns footer and postscript, uncompressed."""
     tail = tail_of(path)
     metadata = pack(stripe_statistics(path), tail.postscript.codec, tail.postscript.block_size)
     footer, postscript = change(tail)
@@ -234,7 +234,7 @@ def test_row_ids_are_checked_against_the_rows_not_only_the_index(group: Group) -
     group.refuses(r"holds \(300, 349\) in its column rowId, expected \(100, 149\)")
 
 
-def test_a_file_that_is_no_acid_file_is_refused(group: Group) -> None:
+def test_a_file_that_is_not_an_acid_file_is_refused(group: Group) -> None:
     group.spill(rows(100))
     orc.write_table(orc.read_table(group.paths[0]), group.paths[0], compression="zstd")
     group.refuses("was not written as an ACID file")
@@ -262,7 +262,7 @@ def test_an_existing_target_is_not_replaced(group: Group) -> None:
     assert (group.folder / "joined").read_bytes() == b"mine"
 
 
-def test_without_statistics_in_one_file_none_are_claimed(group: Group) -> None:
+def test_without_statistics_in_one_file_there_are_none_in_the_merged_file(group: Group) -> None:
     group.spill(rows(100)).spill(rows(50))
     path = group.paths[1]
     tail = tail_of(path)

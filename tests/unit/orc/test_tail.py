@@ -1,4 +1,4 @@
-"""Tails of ORC files: read whoever wrote them, completed with Hive's metadata, and never a crash on damaged bytes."""
+"""Tails of ORC files: read for any writer, completed with Hive's metadata, and never a crash on damaged bytes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def items_of(data: bytes) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
-def test_a_tail_tells_what_the_writer_wrote(codec: Codec) -> None:
+def test_a_tail_describes_what_the_writer_wrote(codec: Codec) -> None:
     data = orc_bytes(codec, 30_000, stripe_size=64 * 1024, row_index_stride=2000)
     tail, reader = tail_of(data), orc.ORCFile(io.BytesIO(data))
     assert tail.postscript.codec == codec
@@ -84,7 +84,7 @@ def test_a_tail_tells_what_the_writer_wrote(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
-def test_user_metadata_is_added_without_touching_the_rest(codec: Codec) -> None:
+def test_user_metadata_is_added_without_changing_the_rest(codec: Codec) -> None:
     items = {"hive.acid.version": b"2", "long": bytes(range(256)) * 600}
     data = completed(FILES[codec], items)
     reader = orc.ORCFile(io.BytesIO(data))
@@ -95,7 +95,7 @@ def test_user_metadata_is_added_without_touching_the_rest(codec: Codec) -> None:
     assert tail_of(data).footer.calendar == PROLEPTIC_GREGORIAN
 
 
-def test_a_tail_longer_than_the_first_read_is_read_whole() -> None:
+def test_a_tail_longer_than_the_first_read_is_read_completely() -> None:
     items = {"long": b"x" * 100_000}
     assert items_of(completed(FILES[Codec.ZSTD], items)) == items
 
@@ -109,7 +109,7 @@ def test_stripe_statistics_have_one_entry_for_each_stripe(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"ORC", b"\3ORC\3", b"x" * 1000, b"PAR1" * 100])
-def test_what_is_not_an_orc_file_is_corrupt(data: bytes) -> None:
+def test_a_file_that_is_not_orc_is_corrupt(data: bytes) -> None:
     with pytest.raises(CorruptFile, match=r"'a\.orc' is not a complete ORC file"):
         tail_of(data)
 

@@ -12,8 +12,8 @@ from hive_ingest.model import columns_of
 from hive_ingest.orc.columns import OrcColumn, OrcKind, check_timestamps, column_tree
 from hive_ingest.orc.protobuf import bytes_field, int_field, signed_field
 from hive_ingest.orc.tail import read_tail
-from hive_ingest.reader.evolution import JULIAN_GREGORIAN, ColumnSource, column_sources, is_widening
-from hive_ingest.schema import arrow_type, parse_type
+from hive_ingest.reader.evolution import JULIAN_GREGORIAN, ColumnSource, column_sources
+from hive_ingest.schema import arrow_type, is_widening, parse_type
 
 
 def write(tmp_path, table):
@@ -78,11 +78,11 @@ def test_a_type_may_grow(old, new):
         ("array<int>", "struct<x:int>"),
     ],
 )
-def test_a_type_whose_values_may_not_fit_is_no_widening(old, new):
+def test_a_type_whose_values_may_not_fit_is_not_a_widening(old, new):
     assert not is_widening(arrow_type(old), parse_type(new))
 
 
-def test_a_struct_field_in_other_letters_is_not_lost_as_null():
+def test_a_struct_field_that_differs_by_case_is_not_lost_as_null():
     assert not is_widening(pa.struct([("X", pa.int32())]), parse_type("struct<x:int>"))
 
 
@@ -111,7 +111,7 @@ def test_a_column_that_the_file_lacks_is_null(tmp_path):
     assert found["added"].read(None, 2).type == pa.list_(pa.string())
 
 
-def test_a_renamed_column_is_found_by_its_place(tmp_path):
+def test_a_renamed_column_is_matched_by_position(tmp_path):
     found = sources(tmp_path, pa.table({"id": [1], "old": ["x"]}), {"id": "bigint", "new": "string"})
     assert found["new"].name == "old"
 
@@ -122,7 +122,7 @@ def test_columns_in_another_order_are_refused(tmp_path, columns):
         sources(tmp_path, pa.table({"a": [1], "b": [2]}), columns)
 
 
-def test_a_column_dropped_at_the_end_is_passed_over(tmp_path):
+def test_a_dropped_last_column_is_ignored(tmp_path):
     assert list(sources(tmp_path, pa.table({"a": [1], "b": [2]}), {"a": "bigint"})) == ["a"]
 
 
@@ -190,7 +190,7 @@ def test_the_first_and_the_last_timestamp_that_can_be_written_are_read(tmp_path)
     assert list(sources(tmp_path, file, {"t": "timestamp"})) == ["t"]
 
 
-def test_a_day_is_kept_clear_where_statistics_are_of_an_unknown_time_zone():
+def test_bounds_are_widened_by_a_day_where_the_writers_time_zone_is_unknown():
     def column(milliseconds: int) -> OrcColumn:
         bounds = signed_field(1, 0) + signed_field(2, milliseconds)
         return OrcColumn("t", OrcKind.TIMESTAMP, int_field(1, 2) + bytes_field(9, bounds))

@@ -8,7 +8,7 @@ from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
 from hive_ingest.errors import CorruptFile, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.model import TableName, TxnId, WriteId
 from hive_ingest.reader.folder import FolderToRead
-from hive_ingest.storage import open_store
+from hive_ingest.storage import Location
 
 
 @pytest.fixture
@@ -21,9 +21,8 @@ def folder(tmp_path):
             (tmp_path / name).write_bytes(content)
 
         def of(self, hwm=9, open_=(), aborted=()):
-            store, path = open_store(str(tmp_path))
             write_ids = ValidWriteIdList(TableName("web", "t"), WriteId(hwm), open_, aborted)
-            return FolderToRead.of(store, path, write_ids, ValidTxnList(TxnId(99)))
+            return FolderToRead.of(Location.of(str(tmp_path)), write_ids, ValidTxnList(TxnId(99)))
 
         def data(self, **snapshot):
             return [
@@ -70,7 +69,7 @@ def test_the_newest_folder_can_come_first_and_the_rest_is_not_listed(folder):
         next(newest_first)
 
 
-def test_a_folder_that_vanishes_under_the_reader_is_an_error(folder):
+def test_a_folder_that_disappears_during_a_scan_is_an_error(folder):
     folder.put("delta_0000003_0000003_0000/bucket_00000")
     files = folder.of().data_files()
     shutil.rmtree(folder.path / "delta_0000003_0000003_0000")
@@ -116,7 +115,7 @@ def test_a_batch_that_has_flushed_nothing_has_no_rows(folder):
     assert folder.data() == []
 
 
-def test_a_side_file_that_cannot_be_believed_is_an_error_and_not_a_loss(folder):
+def test_a_damaged_side_file_is_an_error_and_not_a_loss(folder):
     folder.put("delta_0000001_0000005/bucket_00000", b"x" * 500)
     folder.put("delta_0000001_0000005/bucket_00000_flush_length", b"")
     with pytest.raises(StreamingIOFailure, match="bucket_00000_flush_length"):
@@ -126,7 +125,7 @@ def test_a_side_file_that_cannot_be_believed_is_an_error_and_not_a_loss(folder):
         folder.data()
 
 
-def test_a_side_file_beside_a_single_write_id_is_passed_over_as_in_hive(folder):
+def test_a_side_file_of_a_single_write_id_is_ignored_as_in_hive(folder):
     folder.put("delta_0000001_0000001_0000/bucket_00000", b"x" * 500)
     folder.put("delta_0000001_0000001_0000/bucket_00000_flush_length", lengths(100))
     assert folder.data() == [("delta_0000001_0000001_0000/bucket_00000", None, False)]

@@ -92,7 +92,7 @@ def test_a_value_has_the_type_of_its_key(type_, text, value):
 
 
 @pytest.mark.parametrize("text", ["ab", "ab  "])
-def test_a_char_has_its_blanks_however_its_folder_is_named(text):
+def test_a_char_is_padded_however_its_folder_is_named(text):
     assert partition_value(Column("c", "char(4)"), text).as_py() == "ab  "
     assert partition_value(Column("c", "char(4)"), NULL).as_py() is None
 

@@ -36,7 +36,7 @@ def test_rows_for_which_it_is_null_are_not_kept():
     assert pa.table({"n": [0, 1, 2]}).filter(mask)["n"].to_pylist() == [2]
 
 
-def test_nested_fields_can_be_asked_for():
+def test_nested_fields_can_be_selected():
     assert Predicate(pc.field("s", "x") == 7, SCHEMA).mask(BATCH).to_pylist() == [False, None, True]
 
 
@@ -49,6 +49,6 @@ def test_a_large_batch_comes_back_in_order():
 @pytest.mark.parametrize(
     "expression", [pc.field("absent") == 1, pc.field("msg") == 1, pc.field("id") + 1, pc.field("s", "y") == 1], ids=str
 )
-def test_one_that_does_not_fit_is_refused_before_reading(expression):
+def test_an_expression_that_does_not_fit_is_refused_before_reading(expression):
     with pytest.raises(ConfigurationError, match="filter"):
         Predicate(expression, SCHEMA)

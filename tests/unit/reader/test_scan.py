@@ -31,6 +31,8 @@ from hive_ingest.model import (
     LockType,
     TxnState,
 )
+from hive_ingest.orc import acid_reader
+from hive_ingest.orc.tail import read_tail
 from hive_ingest.reader import read_table, scan
 from tests.support.metastores import connect_in
 
@@ -75,7 +77,7 @@ def test_all_rows_with_their_row_ids(metastore, table):
     ]
 
 
-def test_deleted_rows_are_gone_in_whatever_statement_and_bucket_file_the_event_lies(metastore, table):
+def test_deleted_rows_are_gone_whatever_statement_and_bucket_file_the_event_lies_in(metastore, table):
     write_id = table.commit()
     table.delete(write_id, [(1, BUCKET_0, 0), (2, BUCKET_0, 1), (2, BUCKET_0 + 1, 0)], bucket=3)
     folder = f"delete_delta_{write_id:07d}_{write_id:07d}_0001"
@@ -91,7 +93,7 @@ def test_open_and_aborted_writes_are_not_seen_nor_are_their_deletes(metastore, t
     assert ids(metastore) == [1, 2, 3, 4, 5]
 
 
-def test_rows_of_many_write_ids_in_one_file_are_told_apart(metastore, make_table, acid_file, struct):
+def test_rows_of_many_write_ids_in_one_file_are_distinguished(metastore, make_table, acid_file, struct):
     table = make_table()
     for end in (table.commit, table.abort, table.commit, table.open):
         end()
@@ -110,6 +112,36 @@ def test_rows_of_many_write_ids_in_one_file_are_told_apart(metastore, make_table
     table.commit()
     table.delete(5, [(1, BUCKET_0, 0)], folder="delete_delta_0000005_0000005_0000")
     assert ids(metastore) == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("moved_from", "moved_to"),
+    [
+        pytest.param("delta_0000001_0000001_0000", "delta_0000002_0000002_0000", id="a committed delta's"),
+        pytest.param("delta_0000003_0000003_0000", "delta_0000002_0000002_0000", id="one that is not committed"),
+        pytest.param("delta_0000002_0000002_0000", "base_0000001", id="a base's"),
+        pytest.param("delete_delta_0000004_0000004_0000", "delete_delta_0000005_0000005_0000", id="delete events'"),
+    ],
+)
+def test_a_file_that_lies_in_the_folder_of_other_write_ids_is_refused(metastore, table, struct, moved_from, moved_to):
+    """Folders decide what is visible: rows that were never committed appeared."""
+    aborted, committed, last = table.abort(), table.commit(), table.commit()
+    table.insert(aborted, struct(id=[99], msg=["no"]))
+    table.delete(committed, [(1, BUCKET_0, 0)])
+    table.delete(last, [(1, BUCKET_0, 1)])
+    assert ids(metastore) == [3, 4, 5]
+    target = table.path / moved_to / "bucket_00000"
+    target.parent.mkdir(exist_ok=True)
+    (table.path / moved_from / "bucket_00000").replace(target)
+    with pytest.raises(CorruptFile, match=rf"{moved_to}/bucket_00000.*the file belongs to another folder"):
+        ids(metastore)
+
+
+def test_a_file_without_statistics_is_read(metastore, table, monkeypatch):
+    monkeypatch.setattr(
+        acid_reader, "read_tail", lambda *a: replace(tail := read_tail(*a), footer=replace(tail.footer, statistics=()))
+    )
+    assert ids(metastore) == [1, 2, 3, 4, 5]
 
 
 def test_deletes_of_invisible_write_ids_among_visible_ones_do_not_count(metastore, table, acid_file):
@@ -149,7 +181,7 @@ def test_an_empty_table_has_a_schema_and_no_rows(metastore, make_table):
     assert (found.num_rows, found.schema.names) == (0, ["id", "msg", "day", "row__id"])
 
 
-def test_columns_come_as_asked_and_may_be_partition_keys(metastore, make_table, struct):
+def test_columns_come_as_requested_and_may_be_partition_keys(metastore, make_table, struct):
     table = make_table(partition_keys={"country": "string", "month": "int"})
     write_id = table.commit()
     metastore.add_partitions("web.t", [["a/b", "__HIVE_DEFAULT_PARTITION__"], ["India", "2"]])
@@ -165,7 +197,7 @@ def test_columns_come_as_asked_and_may_be_partition_keys(metastore, make_table, 
     assert only_keys.to_pylist() == [{"country": "a/b"}]
 
 
-def test_a_filter_may_speak_of_columns_that_are_not_read_and_of_row_ids(metastore, table):
+def test_a_filter_may_use_row_ids_and_columns_that_are_not_read(metastore, table):
     found = read_table(metastore, "web.t", columns=["msg"], filter=pc.field("id") > 3)
     assert found.to_pylist() == [{"msg": "d"}, {"msg": "e"}]
     assert ids(metastore, filter=pc.field("row__id", "rowid") == 0) == [1, 4]
@@ -210,7 +242,7 @@ def test_no_columns_still_count_rows(metastore, table):
 
 
 @pytest.mark.only_on(["sqlite", "postgres"], because="Hive tells neither of a transaction")
-def test_a_reader_is_known_by_its_transactions_type_and_agent(metastore, table):
+def test_a_reader_is_identified_by_the_type_and_agent_of_its_transaction(metastore, table):
     with scan(metastore, "web.t"):
         (reader,) = open_readers(metastore)
         assert (reader.type.name, reader.agent_info) == ("READ_ONLY", "hive-ingest reader")
@@ -252,7 +284,7 @@ def test_an_error_in_the_with_block_aborts_and_is_not_hidden(metastore, table):
     assert open_readers(metastore) == []
 
 
-def test_a_forgotten_scan_warns_and_gives_its_transaction_back(metastore, table):
+def test_a_scan_that_was_not_closed_warns_and_ends_its_transaction(metastore, table):
     forgotten = [scan(metastore, "web.t")]
     next(forgotten[0])
     with pytest.warns(ResourceWarning, match="was not read to its end"):
@@ -272,10 +304,23 @@ def test_a_forgotten_scan_warns_and_gives_its_transaction_back(metastore, table)
         ({"batch_rows": 0}, ConfigurationError),
     ],
 )
-def test_arguments_that_cannot_be_meant_leave_nothing_open(metastore, table, options, error):
+def test_invalid_arguments_leave_nothing_open(metastore, table, options, error):
     with pytest.raises(error):
         scan(metastore, "web.t", **options)
     assert open_readers(metastore) == []
+
+
+def test_no_reader_leaves_an_aborted_transaction_however_it_ends(metastore, table):
+    read_table(metastore, "web.t")
+    scan(metastore, "web.t").close()
+    with pytest.raises(NoSuchObject):
+        scan(metastore, "web.absent")
+    with pytest.raises(ConfigurationError):
+        scan(metastore, "web.t", columns=["absent"])
+    failed = scan(metastore, "web.t")
+    next(failed)
+    failed.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
+    assert metastore.get_open_txns_info().transactions == ()
 
 
 def test_a_table_that_is_not_there_leaves_nothing_open(metastore):
@@ -354,7 +399,7 @@ def test_a_reader_whose_transaction_is_gone_stops_instead_of_missing_files(metas
             next(rows)
 
 
-def test_a_transaction_that_was_gone_at_the_end_is_told_without_a_heartbeat(metastore, table):
+def test_a_transaction_that_was_gone_at_the_end_is_reported_without_a_heartbeat(metastore, table):
     rows = scan(metastore, "web.t")
     (reader,) = open_readers(metastore)
     metastore.abort_txn(reader.id)
@@ -365,7 +410,7 @@ def test_a_transaction_that_was_gone_at_the_end_is_told_without_a_heartbeat(meta
 # -- what cannot be read ---------------------------------------------------------------------------
 
 
-def test_a_truncated_file_is_corrupt_by_name_and_ends_the_transaction(metastore, table):
+def test_a_truncated_file_is_named_as_corrupt_and_ends_the_transaction(metastore, table):
     path = table.path / "delta_0000002_0000002_0000/bucket_00000"
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(CorruptFile, match=r"delta_0000002_0000002_0000/bucket_00000"):
@@ -374,14 +419,14 @@ def test_a_truncated_file_is_corrupt_by_name_and_ends_the_transaction(metastore,
 
 
 @pytest.mark.parametrize("content", [b"", b"ORC", b"PAR1 this is another format PAR1", bytes(1000)])
-def test_a_file_that_is_no_orc_is_corrupt_by_name(metastore, table, content):
+def test_a_file_that_is_not_orc_is_named_as_corrupt(metastore, table, content):
     path = table.path / "delta_0000001_0000001_0000/bucket_00000"
     path.write_bytes(content)
     with pytest.raises(CorruptFile, match=r"delta_0000001_0000001_0000/bucket_00000"):
         read_table(metastore, "web.t")
 
 
-def test_broken_bytes_in_a_stripe_are_corrupt_by_name(metastore, make_table):
+def test_damaged_bytes_in_a_stripe_name_the_corrupt_file(metastore, make_table):
     table = make_table(columns={"msg": "string"})
     rows = pa.StructArray.from_arrays([pa.array([f"value {i * 31 % 1009}" for i in range(20_000)])], ["msg"])
     path = table.insert(table.commit(), rows, compression="zlib")
@@ -398,7 +443,7 @@ def test_an_orc_file_of_another_schema_is_foreign(metastore, table):
         read_table(metastore, "web.t")
 
 
-def test_a_file_that_vanishes_under_the_reader_is_an_error(metastore, table):
+def test_a_file_that_disappears_during_a_scan_is_an_error(metastore, table):
     with scan(metastore, "web.t") as rows:
         next(rows)
         (table.path / "delta_0000002_0000002_0000/bucket_00000").unlink()
@@ -415,7 +460,7 @@ def test_updates_among_rows_as_hive_2_wrote_them_are_refused(metastore, table, a
 
 def test_rows_among_delete_events_are_corrupt(metastore, table, acid_file, struct):
     path = table.path / "delete_delta_0000002_0000002_0000/bucket_00000"
-    acid_file(path, [(1, BUCKET_0, 0)], rows=struct(id=[1], msg=["a"]), operation=0)
+    acid_file(path, [(1, BUCKET_0, 0)], rows=struct(id=[1], msg=["a"]), operation=0, current=[2])
     with pytest.raises(CorruptFile, match="delete events"):
         read_table(metastore, "web.t")
 
@@ -430,7 +475,7 @@ def test_tables_that_are_not_full_acid_are_refused(metastore, properties, messag
         read_table(metastore, "web.other")
 
 
-def test_reading_warns_of_nothing_and_leaves_no_thread(metastore, table):
+def test_reading_gives_no_warning_and_leaves_no_thread(metastore, table):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         read_table(metastore, "web.t")

@@ -59,7 +59,7 @@ def test_small_partitions_share_a_split(metastore: Any, parts: Any, split_bytes:
     assert len(splits) == (3 if split_bytes == 1 else 1)
 
 
-def test_columns_and_partitions_that_nobody_wants_are_left_out(metastore: Any, parts: Any) -> None:
+def test_columns_and_partitions_that_are_not_requested_are_not_read(metastore: Any, parts: Any) -> None:
     where = (pc.field("day") > 1) & (pc.field("id") < 30)
     splits = plan_scan(metastore, "web.p", columns=["id"], filter=where)
     assert [files.partition.name for split in splits for files in split.files] == ["day=2", "day=3"]

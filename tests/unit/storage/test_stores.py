@@ -14,7 +14,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from hive_ingest.errors import ConfigurationError, PathExists, PathNotFound, StreamingIOFailure, UnsupportedFeature
-from hive_ingest.storage import ArrowStore, FileStore, LocalStore, Location, open_store
+from hive_ingest.storage import ArrowStore, FileStore, LocalStore, Location
 
 STORES: list[Callable[[], FileStore]] = [LocalStore, lambda: ArrowStore(pafs.LocalFileSystem())]
 
@@ -27,29 +27,30 @@ def store(request: pytest.FixtureRequest) -> FileStore:
 
 @pytest.mark.parametrize("form", ["file:{}", "file://{}", "FILE://{}", "file://localhost{}", "{}", "{}/", "file:{}/"])
 def test_every_form_of_a_local_location_gives_the_same_path(form: str, tmp_path: Path) -> None:
-    store, path = open_store(form.format(tmp_path))
-    assert isinstance(store, LocalStore)
-    assert path == str(tmp_path)
+    location = Location.of(form.format(tmp_path))
+    assert isinstance(location.store, LocalStore)
+    assert location.path == str(tmp_path)
 
 
 def test_a_relative_location_counts_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert open_store("demo/warehouse")[1] == str(tmp_path / "demo" / "warehouse")
+    assert Location.of("demo/warehouse").path == str(tmp_path / "demo" / "warehouse")
 
 
 def test_a_location_is_never_percent_decoded() -> None:
-    assert open_store("file:/w/t/time=10%3A30")[1] == "/w/t/time=10%3A30"
-    assert open_store("gs://bucket/t/time=10%3A30")[1] == "bucket/t/time=10%3A30"
+    assert Location.of("file:/w/t/time=10%3A30").path == "/w/t/time=10%3A30"
+    assert Location.of("gs://bucket/t/time=10%3A30").path == "bucket/t/time=10%3A30"
 
 
 @pytest.mark.parametrize("location", ["", "file:rel", "file://host/x", "file:", "ftp://host/x", "http:/x", "a\0b"])
-def test_a_location_that_cannot_be_meant_is_refused(location: str) -> None:
+def test_an_invalid_location_is_refused(location: str) -> None:
     with pytest.raises(ConfigurationError):
-        open_store(location)
+        Location.of(location)
 
 
 def test_an_object_store_refuses_to_be_written() -> None:
-    store, path = open_store("gs://bucket/warehouse/t/")
+    location = Location.of("gs://bucket/warehouse/t/")
+    store, path = location.store, location.path
     assert path == "bucket/warehouse/t"
     for write in (
         lambda: store.create(f"{path}/x", sync=True),
@@ -151,7 +152,7 @@ def test_a_failed_sync_removes_the_file(tmp_path: Path, monkeypatch: pytest.Monk
     assert not list(tmp_path.iterdir())
 
 
-def test_a_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = LocalStore().create(f"{tmp_path}/a", sync=False)
 
     def fail(*_: object) -> int:
@@ -164,7 +165,7 @@ def test_a_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyP
     out.discard()
 
 
-def test_rename_gives_the_new_name(store: FileStore, tmp_path: Path) -> None:
+def test_rename_returns_the_new_name(store: FileStore, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x")
     store.rename(f"{tmp_path}/a", f"{tmp_path}/b")
     assert [p.name for p in tmp_path.iterdir()] == ["b"]
@@ -201,20 +202,20 @@ def test_a_folder_can_be_renamed_but_not_over_another(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["b", "c"]
 
 
-def test_a_missing_source_is_told_as_such(store: FileStore, tmp_path: Path) -> None:
+def test_a_missing_source_is_reported_as_such(store: FileStore, tmp_path: Path) -> None:
     with pytest.raises(StreamingIOFailure, match="rename"):
         store.rename(f"{tmp_path}/a", f"{tmp_path}/b")
     with pytest.raises(StreamingIOFailure, match="open"):
         store.open_input(f"{tmp_path}/a")
 
 
-def test_make_folder_returns_what_it_made_outermost_first(store: FileStore, tmp_path: Path) -> None:
+def test_make_folder_returns_what_it_created_outermost_first(store: FileStore, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     assert store.make_folder(f"{tmp_path}/a/b/c/") == [f"{tmp_path}/a/b", f"{tmp_path}/a/b/c"]
     assert store.make_folder(f"{tmp_path}/a/b/c") == []
 
 
-def test_a_folder_is_not_made_where_a_file_is(tmp_path: Path) -> None:
+def test_a_folder_is_not_created_where_a_file_exists(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"")
     for path in (f"{tmp_path}/a", f"{tmp_path}/a/b"):
         with pytest.raises(StreamingIOFailure, match="is a file, not a folder"):
@@ -236,7 +237,7 @@ def test_a_folder_that_cannot_be_synced_is_named(tmp_path: Path) -> None:
         LocalStore().sync_folders([str(tmp_path), f"{tmp_path}/gone"])
 
 
-def test_a_listing_is_sorted_and_says_what_is_what(store: FileStore, tmp_path: Path) -> None:
+def test_a_listing_is_sorted_and_gives_the_kind_of_each_entry(store: FileStore, tmp_path: Path) -> None:
     (tmp_path / "b" / "c").mkdir(parents=True)
     (tmp_path / "b" / "c" / "z").write_bytes(b"123")
     (tmp_path / "a").write_bytes(b"1")
@@ -245,7 +246,7 @@ def test_a_listing_is_sorted_and_says_what_is_what(store: FileStore, tmp_path: P
     assert paths == [f"{tmp_path}/{name}" for name in ("a", "b", "b/c", "b/c/z")]
 
 
-def test_what_is_missing_lists_as_empty_and_deletes_as_done(store: FileStore, tmp_path: Path) -> None:
+def test_a_missing_path_lists_as_empty_and_deletes_without_error(store: FileStore, tmp_path: Path) -> None:
     missing = f"{tmp_path}/missing"
     assert store.list(missing, missing_ok=True) == []
     assert not store.exists(missing)
@@ -259,7 +260,7 @@ def test_a_missing_folder_is_not_an_empty_one(store: FileStore, tmp_path: Path) 
         store.list(f"{tmp_path}/missing")
 
 
-def test_a_folder_can_be_asked_to_be_new_or_to_have_its_parent(store: FileStore, tmp_path: Path) -> None:
+def test_creating_a_folder_can_require_that_it_is_new_or_has_a_parent(store: FileStore, tmp_path: Path) -> None:
     assert store.make_folder(f"{tmp_path}/a", exist_ok=False, parents=False) == [f"{tmp_path}/a"]
     with pytest.raises(PathExists):
         store.make_folder(f"{tmp_path}/a", exist_ok=False)
@@ -268,7 +269,7 @@ def test_a_folder_can_be_asked_to_be_new_or_to_have_its_parent(store: FileStore,
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_deleting_takes_the_whole_folder(store: FileStore, tmp_path: Path) -> None:
+def test_deleting_removes_the_whole_folder(store: FileStore, tmp_path: Path) -> None:
     (tmp_path / "b" / "c").mkdir(parents=True)
     (tmp_path / "b" / "c" / "z").write_bytes(b"123")
     (tmp_path / "a").write_bytes(b"1")
@@ -278,12 +279,12 @@ def test_deleting_takes_the_whole_folder(store: FileStore, tmp_path: Path) -> No
 
 
 def test_a_file_system_whose_library_is_missing_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the loader of libraries had tried was all that an error said."""
+    """The error listed only the paths that the library loader had tried."""
 
     def from_uri(uri: str) -> None:
         raise OSError("Unable to load libjvm\ndlopen(/usr/lib/jvm/libjvm.so) failed: no such file")
 
     monkeypatch.setattr(pafs, "FileSystem", SimpleNamespace(from_uri=from_uri))
     with pytest.raises(UnsupportedFeature, match="'hdfs://without-a-library/' needs Hadoop's libhdfs") as caught:
-        open_store("hdfs://without-a-library/warehouse")
+        Location.of("hdfs://without-a-library/warehouse")
     assert "dlopen" not in str(caught.value)

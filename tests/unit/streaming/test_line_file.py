@@ -1,4 +1,4 @@
-"""Files of lines: read from any line on in bounded memory, and known again by what was committed of them."""
+"""Files of lines: read from any line in bounded memory, and recognised by their committed part."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def split(content: bytes) -> list[bytes]:
 
 
 @given(content=CONTENTS, most=st.integers(1, 6), block=st.integers(1, 50))
-def test_reading_in_portions_gives_every_line_once_and_in_order(
+def test_reading_in_blocks_gives_every_line_once_and_in_order(
     content: bytes, most: int, block: int, folder: Path
 ) -> None:
     file = file_of(folder, content)
@@ -78,7 +78,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     assert "nowhere.json" in str(caught.value)
 
 
-def test_a_file_is_known_by_its_name_wherever_it_lies(tmp_path: Path) -> None:
+def test_a_file_is_identified_by_its_name_wherever_it_lies(tmp_path: Path) -> None:
     folder = tmp_path / "moved"
     folder.mkdir()
     assert file_of(folder, b"a\n").name == file_of(tmp_path, b"a\n").name == "records.json"
@@ -106,7 +106,7 @@ def test_a_file_that_lost_or_changed_what_is_committed_is_refused(now: bytes, wh
     assert "8 bytes (2 records)" in str(caught.value)
 
 
-def test_both_ends_of_what_is_committed_are_looked_at(tmp_path: Path) -> None:
+def test_both_ends_of_the_committed_part_are_checked(tmp_path: Path) -> None:
     content = b"x" * 49_999 + b"\n"
     position = file_of(tmp_path, content).position(50_000, 1)
     for changed in (b"y" + content[1:], content[:-2] + b"y\n"):
@@ -121,7 +121,7 @@ def test_a_last_line_without_newline_must_not_be_continued_once_it_is_committed(
         file_of(tmp_path, b"one\ntwo and more\n").check(position)
 
 
-def test_a_file_of_which_nothing_is_committed_may_be_any(tmp_path: Path) -> None:
+def test_a_file_without_committed_lines_may_be_any_file(tmp_path: Path) -> None:
     file_of(tmp_path, b"anything").check(FilePosition())
 
 

@@ -1,4 +1,4 @@
-"""Heartbeats keep our own transactions alive, nobody else's, and tell the owner what was lost."""
+"""Heartbeats keep only our own transactions alive, and the owner learns of lost ones."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def ids(*values: int) -> list[TxnId]:
     return [TxnId(value) for value in values]
 
 
-def test_ranges_hold_nothing_but_our_own_transactions() -> None:
+def test_heartbeat_ranges_hold_only_our_own_transactions() -> None:
     assert contiguous_ranges(ids(9, 3, 4, 5, 7)) == [(3, 5), (7, 7), (9, 9)]
     assert contiguous_ranges([]) == []
 
 
-def test_open_transactions_are_beaten_on_a_thread_of_its_own() -> None:
+def test_open_transactions_get_heartbeats_from_a_separate_thread() -> None:
     client = FakeClient()
     beats = heartbeater(client)
     try:
@@ -68,7 +68,7 @@ def test_open_transactions_are_beaten_on_a_thread_of_its_own() -> None:
     assert threading.get_ident() not in client.threads
 
 
-def test_a_beat_that_failed_is_tried_again_and_costs_nothing() -> None:
+def test_a_failed_heartbeat_is_retried_and_costs_nothing() -> None:
     client = FakeClient([MetastoreUnavailable("gone"), HeartbeatTxnRange()])
     beats = heartbeater(client)
     try:
@@ -81,7 +81,7 @@ def test_a_beat_that_failed_is_tried_again_and_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("a bug"), OSError("no route to host"), RuntimeError("a driver's own")])
-def test_no_error_of_a_beat_ends_the_heartbeats(error: Exception) -> None:
+def test_no_error_of_a_heartbeat_stops_the_heartbeats(error: Exception) -> None:
     """An error that was not a StreamingError ended the thread for good, and all transactions timed out."""
     client = FakeClient([error, error, HeartbeatTxnRange()])
     beats = heartbeater(client)
@@ -94,7 +94,7 @@ def test_no_error_of_a_beat_ends_the_heartbeats(error: Exception) -> None:
         beats.stop()
 
 
-def test_no_error_of_a_tick_or_of_connecting_ends_the_heartbeats(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_error_of_a_tick_or_of_connecting_stops_the_heartbeats(caplog: pytest.LogCaptureFixture) -> None:
     client = FakeClient()
     refusals: list[Exception] = [OSError("too many open files"), MetastoreUnavailable("gone")]
 
@@ -112,11 +112,11 @@ def test_no_error_of_a_tick_or_of_connecting_ends_the_heartbeats(caplog: pytest.
         wait_until(lambda: len(client.ranges) >= 3)
     finally:
         beats.stop()
-    said = " ".join(record.getMessage() for record in caplog.records)
-    assert all(text in said for text in ("too many open files", "gone", "a bug in the tick"))
+    messages = " ".join(record.getMessage() for record in caplog.records)
+    assert all(text in messages for text in ("too many open files", "gone", "a bug in the tick"))
 
 
-def test_transactions_that_are_lost_are_beaten_no_more() -> None:
+def test_lost_transactions_get_no_more_heartbeats() -> None:
     client = FakeClient([HeartbeatTxnRange(aborted=frozenset(ids(2)))])
     beats = heartbeater(client)
     try:
@@ -142,7 +142,7 @@ def test_a_transaction_that_the_metastore_aborted_is_reported_to_its_owner() -> 
         beats.stop()
 
 
-def test_the_age_counts_from_when_the_last_answered_beat_was_sent() -> None:
+def test_the_age_counts_from_the_sending_of_the_last_answered_heartbeat() -> None:
     beats = heartbeater(FakeClient([MetastoreUnavailable("gone")] * 1000))
     try:
         beats.watch(ids(1))

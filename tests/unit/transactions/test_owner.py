@@ -1,4 +1,4 @@
-"""An owner is called dead only when that is certain."""
+"""An owner counts as dead only if that is certain."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def start_time(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
 
 
-def test_an_owner_survives_the_way_through_a_locks_agent_info() -> None:
+def test_an_owner_survives_the_round_trip_through_a_locks_agent_info() -> None:
     assert Owner.parse(ME.to_agent_info("my job, run 7")) == ME
 
 
 @pytest.mark.parametrize("host", ["h", "h" * 64])
 @pytest.mark.parametrize("sink", ["s", "s" * 100])
-def test_the_agent_info_fits_into_hives_column_and_loses_nothing_that_tells_who_is_dead(
+def test_the_agent_info_fits_into_hives_column_and_still_identifies_dead_owners(
     sink: str, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: host)
@@ -63,14 +63,14 @@ def test_the_agent_info_fits_into_hives_column_and_loses_nothing_that_tells_who_
     assert dataclasses.replace(parsed, sink=sink) == owner
 
 
-def test_the_agent_info_of_others_is_no_owner() -> None:
+def test_the_agent_info_of_other_software_is_not_an_owner() -> None:
     assert Owner.parse("HiveServer2 query=1") is None
     assert Owner.parse("sink=a owner=b/c/x/1/0") is None
     assert Owner.parse("sink=a owner=b") is None
     assert Owner.parse("sink=a owner=a/b/c/d/1/2/3") is None
 
 
-def test_a_living_process_is_not_dead() -> None:
+def test_a_running_process_is_not_dead() -> None:
     assert not ME.is_dead()
 
 
@@ -98,8 +98,8 @@ def test_a_process_before_a_reboot_of_this_machine_is_dead(this_machine: Owner) 
     assert dataclasses.replace(this_machine, boot=f"111111112222.{HOST_NAMESPACE}").is_dead()
 
 
-def test_two_machines_of_one_name_are_not_one_that_was_booted_again(this_machine: Owner) -> None:
-    """Boots were told apart by the host's name alone: a living owner on the other machine was aborted."""
+def test_two_machines_of_one_name_are_not_one_rebooted_machine(this_machine: Owner) -> None:
+    """Boots were distinguished by the host name only: a living owner on the other machine was aborted."""
     other_boot = f"111111112222.{HOST_NAMESPACE}"
     assert not dataclasses.replace(this_machine, boot=other_boot, machine="00000000").is_dead()
     assert not dataclasses.replace(this_machine, boot=other_boot, machine="").is_dead()
@@ -123,7 +123,7 @@ def test_a_machine_without_a_machine_id_is_never_taken_for_another_boot_of_itsel
 
 
 @pytest.mark.parametrize("error", [FileNotFoundError, PermissionError])
-def test_a_process_that_cannot_be_looked_at_is_presumed_alive(
+def test_a_process_that_cannot_be_inspected_is_presumed_alive(
     monkeypatch: pytest.MonkeyPatch, error: type[OSError]
 ) -> None:
     """Under hidepid, /proc has no entry for the processes of others: each of them counted as gone."""
@@ -147,7 +147,7 @@ def test_a_process_of_another_user_is_presumed_alive(monkeypatch: pytest.MonkeyP
     assert not ME.is_dead()
 
 
-def test_a_process_that_nobody_waited_for_is_dead() -> None:
+def test_a_zombie_process_is_dead() -> None:
     child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
     owner = dataclasses.replace(ME, pid=child.pid, start=start_time(child.pid))
     assert not owner.is_dead()

@@ -1,4 +1,4 @@
-"""What nobody closed is ended, and never on the thread that happens to collect it."""
+"""Objects that nobody closed are ended, but never on the thread that happens to collect them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class FakeClient:
     def __init__(self) -> None:
         self.threads: list[str] = []
         self.error: Exception | None = None
-        self.may_go_on = threading.Event()
-        self.may_go_on.set()
+        self.may_continue = threading.Event()
+        self.may_continue.set()
 
     def clone(self) -> Self:
         return self
@@ -30,7 +30,7 @@ class FakeClient:
         pass
 
     def __enter__(self) -> Self:
-        self.may_go_on.wait(60)
+        self.may_continue.wait(60)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -50,32 +50,38 @@ class Thing:
         self.itself: Thing | None = None
 
 
+@pytest.fixture(autouse=True)
+def own_reaper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that may be told of an exit: that of the test process goes on for the tests after these."""
+    monkeypatch.setattr(reaper, "_reaper", reaper._Reaper())
+
+
 @pytest.fixture
 def client() -> FakeClient:
     return FakeClient()
 
 
-def test_what_is_collected_is_ended_on_the_reapers_thread_with_a_warning(client: FakeClient) -> None:
+def test_collected_objects_are_ended_on_the_reapers_thread_with_a_warning(client: FakeClient) -> None:
     thing = Thing(client)
     with pytest.warns(ResourceWarning, match="a thing was not closed"):
         del thing
     wait_until(lambda: client.threads == ["hive-ingest-reaper"])
 
 
-def test_a_collection_never_waits(client: FakeClient) -> None:
+def test_garbage_collection_never_waits(client: FakeClient) -> None:
     """It waited for worker threads, which could be the collecting thread itself: the process never ended."""
-    client.may_go_on.clear()
+    client.may_continue.clear()
     thing = Thing(client)
     thing.itself = thing
     del thing
     with pytest.warns(ResourceWarning):
         gc.collect()
     assert client.threads == []
-    client.may_go_on.set()
+    client.may_continue.set()
     wait_until(lambda: bool(client.threads))
 
 
-def test_a_warning_that_is_an_error_does_not_keep_it_from_being_ended(
+def test_a_warning_raised_as_an_error_does_not_prevent_the_abort(
     client: FakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
@@ -87,7 +93,7 @@ def test_a_warning_that_is_an_error_does_not_keep_it_from_being_ended(
     assert seen
 
 
-def test_what_was_released_is_left_alone(client: FakeClient) -> None:
+def test_released_objects_are_not_ended(client: FakeClient) -> None:
     thing = Thing(client)
     thing.guard.release()
     thing.guard.release()
@@ -119,16 +125,16 @@ def test_the_exit_of_the_interpreter_ends_what_is_open(client: FakeClient) -> No
     assert not thing.guard.is_active
 
 
-def test_the_exit_of_the_interpreter_does_not_wait_for_ever(
+def test_the_exit_of_the_interpreter_does_not_wait_forever(
     client: FakeClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(reaper, "EXIT_SECONDS", 0.05)
-    client.may_go_on.clear()
+    client.may_continue.clear()
     thing = Thing(client)
     with pytest.warns(ResourceWarning):
         reaper._at_exit()
     assert "will time out" in caplog.text
     assert client.threads == []
-    client.may_go_on.set()
+    client.may_continue.set()
     wait_until(lambda: bool(client.threads))
     assert not thing.guard.is_active

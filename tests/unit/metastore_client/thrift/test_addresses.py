@@ -19,12 +19,12 @@ from hive_ingest.metastore_client.thrift.addresses import Address, parse_address
         ("thrift://[::1]:9083", [Address("::1", 9083)]),
     ],
 )
-def test_addresses_are_read_each_once_and_in_order(uri: str, addresses: list[Address]) -> None:
+def test_uris_are_read_once_each_and_in_order(uri: str, addresses: list[Address]) -> None:
     assert list(parse_addresses(uri)) == addresses
 
 
 @pytest.mark.parametrize("address", [Address("host", 9084), Address("::1", 9083)])
-def test_an_address_is_written_as_it_is_read(address: Address) -> None:
+def test_a_uri_is_written_as_it_is_read(address: Address) -> None:
     assert parse_addresses(str(address)) == (address,)
 
 
@@ -43,7 +43,7 @@ def test_an_address_is_written_as_it_is_read(address: Address) -> None:
         "thrift://user:secret@host:9083",
     ],
 )
-def test_what_is_no_address_is_refused_with_what_to_write_and_without_a_password(uri: str) -> None:
+def test_an_invalid_uri_is_refused_with_a_remedy_and_without_its_password(uri: str) -> None:
     with pytest.raises(ConfigurationError, match="thrift://host:9083") as caught:
         parse_addresses(uri)
     assert "secret" not in str(caught.value)

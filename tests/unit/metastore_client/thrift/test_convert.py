@@ -30,13 +30,13 @@ TABLE = Table(
 )
 
 
-def test_a_table_survives_the_way_there_and_back() -> None:
+def test_a_table_survives_the_round_trip() -> None:
     sent = from_new_table(TABLE)
     sent.id = 0
     assert to_table(sent, HIVE_4) == TABLE
 
 
-def test_a_table_without_an_id_is_known_by_its_name_and_the_second_of_its_creation() -> None:
+def test_a_table_without_an_id_is_identified_by_its_name_and_creation_time() -> None:
     found = from_new_table(TABLE)
     found.createTime, found.id = 1_700_000_000, None
     first = to_table(found, HIVE_3)
@@ -47,7 +47,7 @@ def test_a_table_without_an_id_is_known_by_its_name_and_the_second_of_its_creati
     assert 0 < first.id < 1 << 63
 
 
-def test_a_table_is_known_after_an_upgrade_from_hive_3() -> None:
+def test_a_table_keeps_its_identity_after_an_upgrade_from_hive_3() -> None:
     found = from_new_table(TABLE)
     found.createTime, found.id = 1_700_000_000, None
     before = to_table(found, HIVE_3)
@@ -57,7 +57,7 @@ def test_a_table_is_known_after_an_upgrade_from_hive_3() -> None:
     assert before.id in after.known_ids
 
 
-def test_a_change_keeps_what_this_package_does_not_know() -> None:
+def test_a_change_keeps_fields_that_this_package_does_not_know() -> None:
     found = from_new_table(TABLE)
     found.viewOriginalText, found.sd.compressed, found.retention = "kept", True, 9
     found.sd.serdeInfo.parameters = {"field.delim": ","}
@@ -67,7 +67,7 @@ def test_a_change_keeps_what_this_package_does_not_know() -> None:
     assert (changed.sd.cols[0].type, changed.parameters) == ("bigint", {"a": "b"})
 
 
-def test_a_databases_folder_is_that_of_its_managed_tables() -> None:
+def test_managed_tables_lie_in_the_folder_of_their_database() -> None:
     t = idl()
     assert to_database(t.Database(name="d", locationUri="file:/x", managedLocationUri="file:/m")).location == "file:/m"
     assert to_database(t.Database(name="d", locationUri="file:/x")).location == "file:/x"
@@ -82,7 +82,7 @@ def test_a_databases_folder_is_that_of_its_managed_tables() -> None:
         (b"\x04\x00\xff", [3, 5], [7]),
     ],
 )
-def test_bits_say_which_ids_are_aborted(bits: bytes, open_ids: list[int], aborted: list[int]) -> None:
+def test_a_bit_set_marks_the_aborted_ids(bits: bytes, open_ids: list[int], aborted: list[int]) -> None:
     assert split_by_bits([3, 5, 7], bits) == (open_ids, aborted)
 
 
@@ -90,7 +90,7 @@ def test_the_ninth_id_has_its_bit_in_the_second_byte() -> None:
     assert split_by_bits(list(range(1, 10)), b"\x00\x01") == (list(range(1, 9)), [9])
 
 
-def test_ones_own_transaction_is_no_exception() -> None:
+def test_the_readers_own_transaction_is_not_an_exception() -> None:
     answer = idl().GetOpenTxnsResponse(txn_high_water_mark=9, open_txns=[4, 6, 9], abortedBits=b"\x01")
     assert to_valid_txns(answer, TxnId(9)).to_string() == "9:6:6:4"
 

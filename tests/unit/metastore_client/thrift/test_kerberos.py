@@ -53,21 +53,21 @@ def mechanism(monkeypatch: pytest.MonkeyPatch) -> Gssapi:
     return Gssapi("hive/meta.example.org@EXAMPLE.ORG", "meta")
 
 
-def test_a_ticket_then_nothing_then_no_security_layer(mechanism: Gssapi) -> None:
+def test_a_kerberos_exchange_without_a_security_layer_succeeds(mechanism: Gssapi) -> None:
     assert mechanism.initial_response() == b"ticket"
     assert mechanism.respond(b"mutual") == b""
     assert mechanism.respond(b"wrapped:\x07\x00\xff\xff") == b"wrapped:\x01\x00\x00\x00"
     assert mechanism.unwrap(mechanism.wrap(b"data")) == b"data"
 
 
-def test_a_server_that_insists_on_a_security_layer_is_refused(mechanism: Gssapi) -> None:
+def test_a_server_that_requires_a_security_layer_is_refused(mechanism: Gssapi) -> None:
     mechanism.initial_response()
     mechanism.respond(b"mutual")
     with pytest.raises(MetastoreError, match=r"hadoop\.rpc\.protection"):
         mechanism.respond(b"wrapped:\x06\x00\xff\xff")
 
 
-def test_kerberos_own_refusal_is_told_with_what_to_do(mechanism: Gssapi) -> None:
+def test_a_refusal_by_kerberos_is_reported_with_a_remedy(mechanism: Gssapi) -> None:
     mechanism.initial_response()
     with pytest.raises(MetastoreError, match=r"ticket expired.*kinit"):
         mechanism.respond(b"expired")

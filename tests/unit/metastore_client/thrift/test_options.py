@@ -27,7 +27,7 @@ def test_the_defaults_need_no_file() -> None:
     assert ThriftOptions.load({}, environ={}) == ThriftOptions()
 
 
-def test_every_option_is_in_the_page_with_its_default() -> None:
+def test_every_option_is_on_the_page_with_its_default() -> None:
     text = (Path(__file__).parents[4] / "docs" / "metastores.md").read_text("utf-8")
     table = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", text, re.MULTILINE))
     for option in dataclasses.fields(ThriftOptions):
@@ -47,7 +47,7 @@ def test_hive_3_and_hive_4_names_of_hive_site_are_read(tmp_path: Path) -> None:
         assert (options.authentication, options.kerberos_principal) == ("kerberos", "hms/_HOST@EXAMPLE.ORG")
 
 
-def test_an_argument_beats_the_environment_which_beats_hive_site(tmp_path: Path) -> None:
+def test_an_argument_overrides_the_environment_which_overrides_hive_site(tmp_path: Path) -> None:
     environ = site(
         tmp_path, hive__metastore__client__socket__timeout="5s", hive__metastore__uri__selection="SEQUENTIAL"
     )
@@ -83,7 +83,7 @@ def test_an_invalid_option_is_an_error(arguments: dict[str, object], message: st
         ThriftOptions.load(arguments, environ={})
 
 
-def test_the_uris_come_from_hive_site_or_are_missed(tmp_path: Path) -> None:
+def test_the_uris_come_from_hive_site_or_are_reported_missing(tmp_path: Path) -> None:
     assert uris_of_hive_site(site(tmp_path, hive__metastore__uris="thrift://a:1")) == "thrift://a:1"
     with pytest.raises(ConfigurationError, match="HIVE_CONF_DIR"):
         uris_of_hive_site({})
@@ -101,6 +101,6 @@ def test_hives_times_are_read(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "s", "five", "-3s", "3 parsecs"])
-def test_what_is_not_a_time_is_an_error(text: str) -> None:
+def test_a_text_that_is_not_a_time_is_an_error(text: str) -> None:
     with pytest.raises(ConfigurationError, match="not a time"):
         parse_seconds(text)

@@ -29,7 +29,7 @@ def ends() -> Iterator[tuple[SaslTransport, socket.socket]]:
         yield SaslTransport(TSocket(sock=ours), Plain("me", "s3cret")), theirs
 
 
-def test_plain_tells_user_and_password_once(ends: tuple[SaslTransport, socket.socket]) -> None:
+def test_plain_sends_user_and_password_once(ends: tuple[SaslTransport, socket.socket]) -> None:
     transport, server = ends
     server.sendall(message(Status.COMPLETE))
     transport.negotiate()
@@ -45,23 +45,25 @@ def test_frames_carry_their_length_and_may_be_read_in_parts(ends: tuple[SaslTran
 
 
 @pytest.mark.parametrize("status", [Status.BAD, Status.ERROR])
-def test_a_refusal_is_told_with_the_servers_reason(ends: tuple[SaslTransport, socket.socket], status: Status) -> None:
+def test_a_refusal_is_reported_with_the_servers_reason(
+    ends: tuple[SaslTransport, socket.socket], status: Status
+) -> None:
     transport, server = ends
     server.sendall(message(status, b"no such user"))
     with pytest.raises(MetastoreError, match=r"no such user.*password"):
         transport.negotiate()
 
 
-def test_a_server_that_does_not_speak_sasl_is_told_from_one_that_does(
+def test_a_server_without_sasl_is_distinguished_from_one_with_it(
     ends: tuple[SaslTransport, socket.socket],
 ) -> None:
     transport, server = ends
     server.sendall(b"HTTP/1.1 400 Bad Request\r\n")
-    with pytest.raises(MetastoreError, match="does not answer in SASL"):
+    with pytest.raises(MetastoreError, match="does not respond in SASL"):
         transport.negotiate()
 
 
-def test_a_connection_that_ends_in_a_frame_is_an_error(ends: tuple[SaslTransport, socket.socket]) -> None:
+def test_a_connection_that_ends_inside_a_frame_is_an_error(ends: tuple[SaslTransport, socket.socket]) -> None:
     transport, server = ends
     server.sendall(struct.pack(">I", 6) + b"ans")
     server.close()
@@ -69,7 +71,7 @@ def test_a_connection_that_ends_in_a_frame_is_an_error(ends: tuple[SaslTransport
         transport.read(6)
 
 
-def test_the_host_takes_its_place_in_a_principal() -> None:
+def test_the_host_is_substituted_in_a_principal() -> None:
     assert principal_of("hive/meta.example.org@EXAMPLE.ORG", "h") == "hive/meta.example.org@EXAMPLE.ORG"
     assert principal_of("hive/_HOST@EXAMPLE.ORG", "127.0.0.1").startswith("hive/")
     assert "_HOST" not in principal_of("hive/_HOST@EXAMPLE.ORG", "127.0.0.1")

@@ -11,7 +11,7 @@ from hive_ingest.errors import (
     StreamingConnectionError,
     UnsupportedFeature,
 )
-from hive_ingest.record_writer import RecordWriter, StrictDelimitedInputWriter
+from hive_ingest.record_writer import RecordWriter, StrictDelimitedInputWriter, delimited_blocks, text_blocks
 from hive_ingest.record_writer.delimited_records import DelimitedRecords
 from tests.unit.record_writer.parsing.writing import blocks_of, parse_all, rows_of, schema_of
 
@@ -45,7 +45,7 @@ def test_fields_follow_the_data_columns_then_the_partition_columns():
 
 
 @pytest.mark.parametrize("count", [1, 50])
-def test_columns_give_another_order_and_those_left_out_are_null(count):
+def test_columns_define_the_order_and_omitted_ones_are_null(count):
     writer = StrictDelimitedInputWriter(columns=["Value", "id"])
     (parsed,) = parse_all(writer, SCHEMA, b"0.5,7\n" * count)
     assert parsed.batch.to_pylist()[-1] == {"id": 7, "user": None, "value": 0.5}
@@ -88,11 +88,11 @@ def test_hives_rule_for_missing_and_further_fields(count):
 
 
 @pytest.mark.parametrize("text", [b"1,a,0.5\n", b"1,a,0.5\r\n", b"\\N,0x1, 5\n".replace(b" ", b""), b"1, a ,+.5\n"])
-def test_a_block_of_clean_lines_is_parsed_at_once(no_slow_path, text):
+def test_a_block_of_clean_lines_is_parsed_in_bulk(no_slow_path, text):
     assert len(rows_of(StrictDelimitedInputWriter(), SCHEMA, text * 50)) == 50
 
 
-def test_lines_short_of_the_last_columns_are_parsed_at_once(no_slow_path):
+def test_lines_without_the_last_columns_are_parsed_in_bulk(no_slow_path):
     writer = StrictDelimitedInputWriter(missing_fields="null")
     assert rows_of(writer, SCHEMA, b"1,a\n" * 50)[49]["value"] is None
 
@@ -128,7 +128,7 @@ def test_an_escape_at_the_end_of_a_record_stands_for_itself_and_no_number_is_une
         rows_of(writer, schema_of(id="int"), b"\\1")
 
 
-def test_quotes_are_characters_like_others():
+def test_quotes_are_ordinary_characters():
     assert rows_of(StrictDelimitedInputWriter(), SCHEMA, b'1,"a",1\n' * 40)[39]["user"] == '"a"'
     with pytest.raises(SerializationError, match="4 field"):
         rows_of(StrictDelimitedInputWriter(), SCHEMA, b'1,"a,b",1\n' * 40)
@@ -180,3 +180,14 @@ def test_schemas_that_json_cannot_fill_are_refused():
 def test_invalid_options_are_refused(options):
     with pytest.raises(ConfigurationError, match=next(iter(options))):
         StrictDelimitedInputWriter(**options)
+
+
+@pytest.mark.parametrize("loose", [b"5 ,u,0.5", b" 5,u,0.5", b"0x5,u,0.5", b"-0X5,u,0.5", b"5,u,\t0.5", b""])
+def test_a_loose_record_is_found_wherever_the_scan_of_a_block_is_divided(loose, monkeypatch):
+    monkeypatch.setattr(delimited_blocks, "_SCAN_BYTES", 16)
+    monkeypatch.setattr(text_blocks, "_SCAN_BYTES", 16)
+    for place in range(16):
+        text = b"\n".join([b"1,u,0.5", b"1," + b"u" * place + b",0.5", loose, b"1,u,0.5"]) + b"\n"
+        is_loose = delimited_blocks._has_loose_numbers(text, ord(","))
+        assert (is_loose, text_blocks.has_empty_line(text)) == (loose != b"", loose == b"")
+    assert loose == b"" or delimited_blocks._has_loose_numbers(loose + b"\n", ord(","))

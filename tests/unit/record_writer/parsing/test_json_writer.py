@@ -44,7 +44,8 @@ def test_it_is_a_record_writer():
 
 def test_missing_keys_are_null_and_partition_columns_are_filled():
     schema = schema_of({"day": "date", "country": "string"}, id="int")
-    assert rows_of(StrictJsonWriter(), schema, b'{"country":"India","id":1}\n{"day":"2024-01-02"}') == [
+    writer = StrictJsonWriter(missing_partition_keys="null")
+    assert rows_of(writer, schema, b'{"country":"India","id":1}\n{"day":"2024-01-02"}') == [
         {"id": 1, "day": None, "country": "India"},
         {"id": None, "day": dt.date(2024, 1, 2), "country": None},
     ]
@@ -86,8 +87,8 @@ def test_a_bad_record_is_named_with_place_column_value_and_remedy(record, why, o
 
 
 def test_skipped_records_are_counted_and_the_first_are_logged(caplog):
-    dirty = [b"x" if i % 2 else line for i, line in enumerate(lines(60))]
-    (parsed,) = parse_all(StrictJsonWriter(on_error="skip"), SCHEMA, dirty)
+    with_bad_records = [b"x" if i % 2 else line for i, line in enumerate(lines(60))]
+    (parsed,) = parse_all(StrictJsonWriter(on_error="skip"), SCHEMA, with_bad_records)
     assert (parsed.records, parsed.skipped, parsed.batch.num_rows) == (60, 30, 30)
     assert parsed.batch["id"].to_pylist() == list(range(0, 60, 2))
     messages = [r.getMessage() for r in caplog.records]
@@ -96,7 +97,7 @@ def test_skipped_records_are_counted_and_the_first_are_logged(caplog):
     assert messages[9].endswith("further ones are only counted")
 
 
-def test_a_block_of_clean_lines_is_parsed_at_once(no_slow_path):
+def test_a_block_of_clean_lines_is_parsed_in_bulk(no_slow_path):
     schema = schema_of(
         id="bigint",
         f="float",
@@ -136,7 +137,7 @@ def test_other_spellings_and_unknown_fields_do_not_slow_a_block_down(no_slow_pat
     assert parsed[0].matched_columns == {"id", "user", "s"}
 
 
-def test_another_spelling_that_no_sample_shows_is_still_read():
+def test_a_spelling_that_no_sample_contains_is_still_parsed():
     some = lines(20_000, '{"id":%d,"zz":1}')
     some[11_111] = b'{"Id":-5,"zz":2}'
     some[11_113] = b'{"\\u0049\\u0064":-6,"zz":2}'
@@ -166,7 +167,7 @@ def test_spellings_learned_in_one_block_serve_the_next(monkeypatch):
     schema = schema_of(id="int", user="string")
     writer = StrictJsonWriter()
     parse_all(writer, schema, lines(50, '{"ID":%d,"USER":"u"}'))
-    monkeypatch.setattr(json_blocks, "learn", None)
+    monkeypatch.setattr(json_blocks, "sample_shape", None)
     (block,) = blocks_of(writer, lines(50, '{"ID":%d,"USER":"u"}'))
     assert writer.parse(block).batch["id"].to_pylist() == list(range(50))
 
@@ -192,12 +193,12 @@ def test_unknown_fields_can_fail(count):
 
 
 @pytest.mark.parametrize("count", [2, 100])
-def test_a_column_that_no_key_ever_matched_is_told(count):
+def test_a_column_that_no_key_ever_matched_is_reported(count):
     (parsed,) = parse_all(StrictJsonWriter(), SCHEMA, lines(count, '{"Id":%d,"User":null}'))
     assert parsed.matched_columns == {"id", "user"}
 
 
-def test_an_item_is_one_record_with_newlines_and_all():
+def test_an_item_is_one_record_including_its_newlines():
     pretty = json.dumps({"id": 1, "user": "a"}, indent=2).encode()
     assert rows_of(StrictJsonWriter(), SCHEMA, [pretty] * 40)[39]["id"] == 1
     with pytest.raises(SerializationError, match="record 0 "):
@@ -248,7 +249,7 @@ def test_a_column_added_between_transactions_is_read():
     }
 
 
-def test_threads_that_parse_blocks_of_different_shapes_do_not_disturb_each_other():
+def test_threads_that_parse_blocks_of_different_shapes_do_not_interfere():
     writer = StrictJsonWriter()
     writer.bind(schema_of(id="int"))
     forms = ['{"id":%d}', '{"ID":%d}', '{"Id":%d,"zz":1}', '{"id":%d,"ID2":"x"}']
@@ -260,7 +261,7 @@ def test_threads_that_parse_blocks_of_different_shapes_do_not_disturb_each_other
     assert [i for p in parsed for i in p.batch["id"].to_pylist()] == list(range(8000))
 
 
-def test_a_deeply_nested_unknown_field_does_no_harm():
+def test_a_deeply_nested_unknown_field_is_ignored():
     deep = b'{"id":1,"zz":' + b"[" * 200 + b"]" * 200 + b"}"
     assert rows_of(StrictJsonWriter(), schema_of(id="int"), [deep] * 40)[39] == {"id": 1}
 

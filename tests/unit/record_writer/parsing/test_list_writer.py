@@ -1,4 +1,4 @@
-"""A writer of a user's own needs one method."""
+"""A custom writer needs one method."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_each_item_of_an_iterable_is_a_record(argument):
     assert rows_of(Numbers(), SCHEMA, argument, "4", 5) == [{"n": n} for n in (1, 2, 3, 4, 5)]
 
 
-def test_blocks_are_cut_by_records_and_numbered():
+def test_blocks_end_at_records_and_are_numbered():
     writer = Numbers(block_records=2)
     blocks = blocks_of(writer, [1, 2, 3], 4, 5)
     assert [(block.first_record, block.records) for block in blocks] == [(0, [1, 2]), (2, [3, 4]), (4, [5])]
@@ -36,7 +36,7 @@ def test_blocks_are_cut_by_records_and_numbered():
     assert blocks_of(writer, 1)[0].first_record == 0
 
 
-def test_the_record_that_fails_is_named():
+def test_the_failed_record_is_named():
     with pytest.raises(SerializationError, match=r"^record 3: ValueError: .*'x'") as caught:
         parse_all(Numbers(block_records=2), SCHEMA, [0, 1, 2, "x", "y"])
     assert caught.value.record == 3
@@ -52,12 +52,12 @@ def test_bad_records_are_skipped_and_counted_when_asked_for(caplog):
     assert parsed.batch.schema.equals(SCHEMA.arrow)
 
 
-def test_a_batch_that_is_not_one_row_a_record_is_refused():
+def test_a_batch_without_exactly_one_row_per_record_is_refused():
     class Dropping(Numbers):
         def to_batch(self, records):
             return super().to_batch(records[1:])
 
-    with pytest.raises(SerializationError, match=r"Dropping\.to_batch made 1 rows of 2 records"):
+    with pytest.raises(SerializationError, match=r"Dropping\.to_batch returned 1 rows for 2 records"):
         parse_all(Dropping(), SCHEMA, [1, 2])
 
 

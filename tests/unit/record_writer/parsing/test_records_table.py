@@ -59,7 +59,7 @@ def in_block_of(value: str, count: int, form: str) -> bytes:
 
 
 @pytest.mark.parametrize(("type_", "value"), examples("JSON accepts"))
-def test_json_takes(type_, value):
+def test_json_accepts(type_, value):
     few = write_json(type_, value)
     many = rows_of(StrictJsonWriter(), schema_of(v=type_), in_block_of(value, 50, '{"v":%}'))
     assert few[0]["v"] is not None
@@ -75,7 +75,7 @@ def test_json_refuses(type_, value):
 
 
 @pytest.mark.parametrize(("type_", "value"), examples("Delimited accepts"))
-def test_delimited_takes(type_, value):
+def test_delimited_accepts(type_, value):
     few = write_delimited(type_, value)
     many = rows_of(StrictDelimitedInputWriter(), schema_of(v=type_), in_block_of(value, 50, "%"))
     assert few[0]["v"] is not None
@@ -91,7 +91,7 @@ def test_delimited_refuses(type_, value):
 
 
 @pytest.mark.parametrize(("type_", "expression"), examples("Arrow types accepted"))
-def test_arrow_takes(type_, expression):
+def test_arrow_accepts(type_, expression):
     assert write_arrow(type_, expression) == [{"v": None}]
 
 

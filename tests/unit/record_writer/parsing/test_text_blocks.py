@@ -60,7 +60,7 @@ def test_the_end_of_an_argument_ends_its_last_record():
     ]
 
 
-def test_a_delimiter_of_ones_own_leaves_newlines_alone():
+def test_a_custom_delimiter_leaves_newlines_unchanged():
     assert records(b"a;b\nc;;d\r;", line_delimiter=";") == [b"a", b"b\nc", b"", b"d\r"]
     assert records(b"a;b", line_delimiter=";") == [b"a", b"b"]
     writer = StrictJsonWriter(line_delimiter=";")
@@ -69,7 +69,7 @@ def test_a_delimiter_of_ones_own_leaves_newlines_alone():
     ]
 
 
-def test_a_path_is_read_and_a_bad_one_is_named(tmp_path):
+def test_a_file_path_is_read_and_a_missing_file_is_named(tmp_path):
     path = tmp_path / "records"
     path.write_bytes(b"a\nb")
     assert records(path) == [b"a", b"b"]
@@ -78,7 +78,7 @@ def test_a_path_is_read_and_a_bad_one_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("block_bytes", [1, 3, 10, 1000])
-def test_blocks_are_about_as_large_as_asked_and_never_cut_a_record(block_bytes):
+def test_blocks_have_about_the_requested_size_and_never_split_a_record(block_bytes):
     lines = [b"x" * (i % 7) for i in range(51)]
     for argument in (b"\n".join(lines) + b"\n", io.BytesIO(b"\n".join(lines)), lines):
         writer = StrictDelimitedInputWriter(block_bytes=block_bytes)
@@ -110,7 +110,7 @@ def test_an_endless_generator_passes_block_by_block():
     assert all(next(blocks).nbytes >= 1000 for _ in range(5))
 
 
-def test_small_records_are_kept_until_a_block_is_worth_parsing():
+def test_small_records_are_collected_until_a_block_is_worth_parsing():
     writer = StrictJsonWriter(block_bytes=100)
     answers = [list(writer.write(b"{}" * 5)) for _ in range(25)]
     assert [len(blocks) for blocks in answers] == ([0] * 9 + [1]) * 2 + [0] * 5
@@ -118,7 +118,7 @@ def test_small_records_are_kept_until_a_block_is_worth_parsing():
     assert list(writer.drain()) == []
 
 
-def test_numbers_and_offsets_go_on_over_blocks_and_start_anew_after_discard():
+def test_numbers_and_offsets_continue_over_blocks_and_restart_after_discard():
     writer = StrictDelimitedInputWriter(block_bytes=4)
     first = blocks_of(writer, b"ab\ncd\nef\n", [b"x\ny", b"z"], b"end")
     assert [(b.first_record, b.first_offset, b.records) for b in first] == [
@@ -130,7 +130,7 @@ def test_numbers_and_offsets_go_on_over_blocks_and_start_anew_after_discard():
     assert (block.first_record, block.first_offset, block.split()) == (0, 0, [b"a"])
 
 
-def test_a_byte_offset_counts_a_delimiter_behind_every_record():
+def test_a_byte_offset_counts_a_delimiter_after_every_record():
     writer = StrictDelimitedInputWriter()
     (block,) = blocks_of(writer, b"ab\r\nc\n", b"de", b"f")
     assert [block.offset_of(i) for i in range(4)] == [0, 4, 6, 9]
@@ -139,8 +139,8 @@ def test_a_byte_offset_counts_a_delimiter_behind_every_record():
 
 
 @pytest.mark.parametrize("argument", [1, None, [1], [None], 1.5, [[b"a"]], object()])
-def test_what_is_no_text_is_refused_with_a_remedy(argument):
-    with pytest.raises(SerializationError, match=r"StrictDelimitedInputWriter cannot take a .*write bytes"):
+def test_an_item_that_is_not_text_is_refused_with_a_remedy(argument):
+    with pytest.raises(SerializationError, match=r"StrictDelimitedInputWriter does not accept a .*write bytes"):
         records(argument)
 
 
@@ -283,13 +283,13 @@ def test_a_record_that_is_too_long_is_named(argument, block_bytes):
 
 
 @pytest.mark.parametrize("block_bytes", [1, 4, 25, 1 << 20])
-def test_records_of_just_the_longest_length_are_accepted(block_bytes):
+def test_records_of_exactly_the_maximum_length_are_accepted(block_bytes):
     lines = [b"x" * 10, b"", b"y" * 10, b"z" * 9] * 3
     for argument in (b"\n".join(lines), b"\n".join(lines) + b"\n", lines, io.BytesIO(b"\n".join(lines))):
         assert records(argument, max_record_bytes=10, block_bytes=block_bytes) == lines
 
 
-def test_a_record_that_never_ends_is_given_up_in_bounded_memory():
+def test_a_record_that_never_ends_is_refused_in_bounded_memory():
     given = []
 
     class Endless:

@@ -113,12 +113,12 @@ def test_all_text_that_is_utf8_is_accepted_in_any_slice(values):
     assert [value for block in parsed for value in block.batch["v"].to_pylist()] == values
 
 
-def test_bytes_that_are_not_text_stay_what_they_are_in_a_binary_column():
+def test_bytes_that_are_not_text_are_kept_in_a_binary_column():
     (parsed,) = parse_all(ArrowWriter(), schema_of(v="binary"), pa.table({"v": texts().cast(pa.binary())}))
     assert parsed.batch["v"].to_pylist() == [GOOD.encode(), BAD]
 
 
-def test_what_a_null_hides_is_not_looked_at():
+def test_values_under_a_null_are_not_checked():
     for array in (texts(), decimals(), days(), dates(), old_fractions()):
         hidden = pa.Array.from_buffers(array.type, 2, [pa.py_buffer(b"\x01"), *array.buffers()[1:]])
         hive = {"string": "string", "decimal128(5, 2)": "decimal(5,2)", "timestamp[ns]": "timestamp"}
@@ -144,7 +144,7 @@ class Batches(RecordListWriter):
         ("array<timestamp>", listed(old_fractions())),
     ],
 )
-def test_a_writer_of_ones_own_cannot_pass_on_a_value_that_cannot_be_read(type_, array):
+def test_a_custom_writer_cannot_return_a_value_that_cannot_be_read(type_, array):
     records = [array.slice(i, 1) for i in (0, 0, 0, 1, 0)]
     with pytest.raises(SerializationError, match=r"^record 3: .*column 'v'") as caught:
         parse_all(Batches(copy_records=False), schema_of(v=type_), records)

@@ -83,7 +83,7 @@ class Batch:
 
 
 class Task:
-    """What Spark tells a task of the query that it runs for."""
+    """The properties by which Spark identifies the query of a task."""
 
     def __init__(self, properties: dict[str, str]) -> None:
         self.getLocalProperty = properties.get
@@ -118,8 +118,8 @@ def test_a_batch_without_rows_is_progress_too(client: MetastoreClient, source: A
     assert hi.read_table(client, "web.t__progress").num_rows == 2
 
 
-def test_an_abort_after_a_commit_harms_nothing(client: MetastoreClient, source: Any) -> None:
-    """Spark asks for it when the answer to the commit was lost."""
+def test_an_abort_after_a_commit_does_no_harm(client: MetastoreClient, source: Any) -> None:
+    """Spark requests it if the response to the commit was lost."""
     batch = Batch(source(), 0, [1], [2])
     batch.commit()
     batch.abort()
@@ -135,7 +135,7 @@ def test_an_abort_removes_what_the_tasks_staged_that_did_not_fail(client: Metast
     assert leftovers(client) == []
 
 
-def test_a_driver_that_comes_second_with_a_batch_skips_it(client: MetastoreClient, source: Any) -> None:
+def test_the_second_driver_to_write_a_batch_skips_it(client: MetastoreClient, source: Any) -> None:
     """Also one whose staged rows the first one has removed."""
     zombie, driver = Batch(source(), 0, [1]), Batch(source(), 0, [1])
     driver.commit()
@@ -194,10 +194,10 @@ def test_a_commit_whose_rows_are_gone_commits_nothing(client: MetastoreClient, s
 @pytest.mark.parametrize(
     ("point", "is_committed"), [("after_lock_acquired", False), ("after_publish", False), ("after_commit_txn", True)]
 )
-def test_a_commit_that_breaks_off_is_repeated_without_loss_or_double(
+def test_an_interrupted_commit_is_repeated_without_losing_or_duplicating_rows(
     client: MetastoreClient, source: Any, point: str, is_committed: bool
 ) -> None:
-    """As Spark goes on: abort, and the same batch again after a restart."""
+    """As Spark does: abort, then the same batch again after a restart."""
     batch = Batch(source(), 0, [1], [2])
     with faults(CrashPoint(point)), pytest.raises(FaultError):
         batch.commit()
@@ -223,7 +223,7 @@ def test_tasks_of_a_stream_get_no_access_to_the_metastore(client: MetastoreClien
     assert b"warehouse" in pickled  # where they stage their rows
 
 
-def test_tasks_of_two_queries_are_no_batch(client: MetastoreClient, source: Any) -> None:
+def test_tasks_of_two_queries_are_not_one_batch(client: MetastoreClient, source: Any) -> None:
     batch, other = Batch(source(), 0, [1]), Batch(source(), 0, [1], query="7a-22")
     batch.messages += other.messages
     with pytest.raises(ConfigurationError, match="name 2 queries"):

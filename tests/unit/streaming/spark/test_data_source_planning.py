@@ -118,7 +118,7 @@ def test_instants_as_keys_of_a_map_are_refused(source: Source, client: Metastore
         write()
 
 
-def test_what_cannot_be_written_is_refused_before_the_first_row(source: Source, client: MetastoreClient) -> None:
+def test_an_unwritable_target_is_refused_before_the_first_row(source: Source, client: MetastoreClient) -> None:
     client.create_table("web.plain", columns={"id": "bigint"}, properties={"transactional": "false"})
     for write in writers(source("web.nowhere"), FIT):
         with pytest.raises(InvalidTable, match=r"there is no table web\.nowhere"):
@@ -131,7 +131,7 @@ def test_what_cannot_be_written_is_refused_before_the_first_row(source: Source, 
             write()
 
 
-def test_a_stream_is_refused_what_it_cannot_have(source: Source, days: Path) -> None:
+def test_a_stream_refuses_unsupported_options(source: Source, days: Path) -> None:
     with pytest.raises(UnsupportedFeature, match="output mode 'complete'"):
         source().streamWriter(FIT, True)
     with pytest.raises(ConfigurationError, match="'Not A Name' is not a valid sink name"):
@@ -185,14 +185,14 @@ def test_where_leaves_out_rows_and_does_not_open_other_partitions(source: Source
         rows(source(where="nowhere = 3"))
 
 
-def test_pushed_filters_do_the_same(source: Source, days: Path) -> None:
+def test_pushed_filters_keep_the_same_rows(source: Source, days: Path) -> None:
     shutil.rmtree(days / "day=2024-01-03")
     filters = [spark.LessThan(("DAY",), dt.date(2024, 1, 3)), spark.In(("id",), (3, 4, 5, 100))]
     assert ids(source(push_filters=True), filters=filters) == [3, 4]
     assert ids(source(push_filters=True, where="id > 3"), filters=filters) == [4]
 
 
-def test_only_filters_that_are_exact_are_taken(source: Source, client: MetastoreClient) -> None:
+def test_only_exact_filters_are_pushed_down(source: Source, client: MetastoreClient) -> None:
     client.create_table("web.ratios", columns={"id": "int", "ratio": "double"})
     reader = source("web.ratios", push_filters=True).reader(struct(id="int"))
     exact, inexact = spark.EqualTo(("id",), 1), spark.EqualTo(("ratio",), 1.0)

@@ -33,7 +33,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def make_java(home: Path, version: str, *, complete: bool = True) -> Path:
-    """A stand-in that answers as that Java would; not `complete`: without the module that Spark asks for."""
+    """A stand-in for a Java of that version; unless `complete`, without the module that Spark needs."""
     command = home / "bin" / "java"
     command.parent.mkdir(parents=True)
     refuse = "" if complete else f'[ "$1" != {VECTOR} ] || exit 1\n'
@@ -65,7 +65,7 @@ def make_echo(home: Path) -> Path:
     return home
 
 
-def test_java_home_comes_first(machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_home_takes_precedence(machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = make_java(tmp_path / "chosen", "21")
     (machine / "java").symlink_to(make_java(tmp_path / "other", "17") / "bin" / "java")
     monkeypatch.setenv("JAVA_HOME", str(home))
@@ -115,7 +115,7 @@ def test_a_complete_java_is_used_as_it_is(tmp_path: Path) -> None:
     assert not (tmp_path / "cache").exists()
 
 
-def test_the_same_java_may_be_made_by_many_at_once(tmp_path: Path) -> None:
+def test_the_same_java_may_be_built_by_many_at_once(tmp_path: Path) -> None:
     home = make_echo(tmp_path / "java")
 
     with ThreadPoolExecutor(8) as threads:
@@ -126,7 +126,7 @@ def test_the_same_java_may_be_made_by_many_at_once(tmp_path: Path) -> None:
     assert [path.name for path in (one / "bin").iterdir()] == ["java"]
 
 
-def test_a_java_that_was_tampered_with_or_lost_its_mode_is_made_again(tmp_path: Path) -> None:
+def test_a_java_that_was_changed_or_lost_its_mode_is_built_again(tmp_path: Path) -> None:
     home = make_echo(tmp_path / "java")
     command = find_java(home) / "bin" / "java"
     command.write_text("something else")
@@ -164,7 +164,7 @@ def test_where_there_is_no_java_the_error_says_what_was_tried_and_what_to_do(
         find_java()
 
 
-def test_a_home_that_is_named_is_the_only_one_tried(tmp_path: Path) -> None:
+def test_an_explicit_java_home_is_the_only_one_tried(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"the home given \(.*/nowhere\) has no bin/java that starts\. "):
         find_java(tmp_path / "nowhere")
 
@@ -186,7 +186,7 @@ def test_spark_gets_this_java_and_this_python(tmp_path: Path, monkeypatch: pytes
     assert (os.environ["JAVA_HOME"], os.environ["PYSPARK_PYTHON"]) == (str(home), sys.executable)
 
 
-def test_a_python_chosen_for_the_workers_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_configured_for_the_workers_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
     monkeypatch.setenv("JAVA_HOME", "")
 
@@ -195,7 +195,7 @@ def test_a_python_chosen_for_the_workers_stays(tmp_path: Path, monkeypatch: pyte
     assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
 
 
-def test_the_environment_stays_as_it_is_when_java_is_only_looked_for() -> None:
+def test_looking_for_java_does_not_change_the_environment() -> None:
     before = dict(os.environ)
 
     find_java()

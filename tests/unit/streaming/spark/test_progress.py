@@ -126,6 +126,6 @@ def test_two_plans_have_two_fingerprints(other: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "v1", "v1\nnot JSON", "v1\n[]"])
-def test_what_is_not_an_entry_of_an_offset_log_is_refused(text: str) -> None:
+def test_a_file_that_is_not_an_offset_log_entry_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="is not an entry"):
         BatchPlan.parse(text)

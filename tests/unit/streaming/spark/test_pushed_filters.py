@@ -76,7 +76,7 @@ def test_a_pushed_filter_keeps_the_rows_for_which_it_is_true(filter: Any, rows: 
 
 
 @pytest.mark.parametrize("filter", SPARKS_OWN, ids=map(str, SPARKS_OWN))
-def test_what_arrow_would_decide_otherwise_is_left_to_spark(filter: Any) -> None:
+def test_filters_that_arrow_evaluates_differently_are_left_to_spark(filter: Any) -> None:
     assert to_expression(filter, TYPES) is None
 
 

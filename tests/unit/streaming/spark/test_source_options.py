@@ -25,7 +25,7 @@ PLACE = {"metastore": "sqlite:////data/metastore.db", "warehouse": "/data/wareho
 STREAM = {**PLACE, "checkpointLocation": "/data/checkpoint"}
 
 
-def test_a_place_is_enough() -> None:
+def test_a_metastore_and_a_table_are_enough() -> None:
     for options in (read_options(PLACE), write_options(PLACE), stream_options(STREAM)):
         assert options.metastore == "sqlite:////data/metastore.db"
         assert options.warehouse == "/data/warehouse"
@@ -51,7 +51,7 @@ def test_every_option_of_the_connection_is_taken_by_its_name() -> None:
         assert getattr(options.settings, setting.name) == value
 
 
-def test_options_of_the_metastore_go_to_it() -> None:
+def test_options_of_the_metastore_are_passed_to_it() -> None:
     options = write_options({**PLACE, "metastore.max_open_batch": "10", "metastore.user": "etl"})
     assert options.metastore_options == {"max_open_batch": 10, "user": "etl"}
 
@@ -76,7 +76,7 @@ def test_a_missing_option_is_named(parse, missing) -> None:
         (stream_options, "metastore_options"),
     ],
 )
-def test_an_option_that_has_no_meaning_there_is_refused_with_those_that_have(parse, name) -> None:
+def test_an_inapplicable_option_is_refused_with_those_that_apply(parse, name) -> None:
     with pytest.raises(ConfigurationError, match=rf"no option '{name}' for .*known are .*metastore, .*table"):
         parse({**PLACE, name: "x"})
 
@@ -112,7 +112,7 @@ def test_a_server_has_its_own_warehouse() -> None:
     assert read_options({"metastore": "thrift://hive:9083", "table": "web.alerts"}).warehouse is None
 
 
-def test_sparks_own_options_of_a_stream_are_let_through() -> None:
+def test_sparks_own_options_of_a_stream_are_accepted() -> None:
     options = stream_options({**PLACE, "checkpointLocation": "/data/checkpoint", "queryName": "alerts"})
     assert options.sink == "alerts"
 
@@ -122,7 +122,7 @@ def test_progress_is_kept_under_the_sinks_name_else_the_tables() -> None:
     assert stream_options({**STREAM, "sink": "second"}).sink == "second"
 
 
-def test_at_least_once_is_only_by_name_and_keeps_no_progress() -> None:
+def test_at_least_once_must_be_requested_by_name_and_keeps_no_progress() -> None:
     assert stream_options({**PLACE, "delivery": "at-least-once"}).sink is None
     with pytest.raises(ConfigurationError, match="leave out one"):
         stream_options({**PLACE, "delivery": "at-least-once", "sink": "second"})
@@ -136,7 +136,7 @@ def test_a_password_is_not_shown() -> None:
 ROOT = Path(__file__).parents[4]
 
 
-def test_every_test_that_the_promises_name_is_there() -> None:
+def test_every_test_that_the_promises_name_exists() -> None:
     section = (ROOT / "docs" / "spark.md").read_text("utf-8").partition("## The data source")[2].partition("\n## ")[0]
     sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_data_source*.py"))
     named = set(re.findall(r"`(test_\w+)`", section))

@@ -1,4 +1,4 @@
-"""Staged rows: complete or not there, read back as they were, and never left for ever."""
+"""Staged rows: complete or missing, read back unchanged, and removed after a while."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from hive_ingest.errors import CorruptFile, StreamingIOFailure
-from hive_ingest.streaming.spark.staged_rows import Job, StagedFile, StagedRows
+from hive_ingest.storage import Location
+from hive_ingest.streaming.spark.staged_rows import Job, StagedArrowFile, StagedRows
 from hive_ingest.transactions.staging import STAGING_FOLDER
 
 SCHEMA = pa.schema([("id", pa.int64()), ("msg", pa.string())])
@@ -26,7 +27,7 @@ def batch(*ids: int) -> pa.RecordBatch:
 
 @pytest.fixture
 def rows(tmp_path: Path) -> StagedRows:
-    staged = pickle.loads(pickle.dumps(StagedRows(f"file:{tmp_path}")))
+    staged = pickle.loads(pickle.dumps(StagedRows(Location.of(f"file:{tmp_path}"))))
     staged.make_folder()
     assert isinstance(staged, StagedRows)
     return staged
@@ -44,7 +45,7 @@ def files(folder: Path) -> list[str]:
     return sorted(str(path) for path in folder.rglob("*.arrow"))
 
 
-def stage(rows: StagedRows, job: Job, *batches: pa.RecordBatch) -> StagedFile:
+def stage(rows: StagedRows, job: Job, *batches: pa.RecordBatch) -> StagedArrowFile:
     rows.make_folder(job)
     file = rows.write(job, SCHEMA, batches)
     assert file is not None
@@ -73,10 +74,10 @@ def test_a_task_that_fails_leaves_no_file(rows: StagedRows, folder: Path) -> Non
     assert files(folder) == []
 
 
-def test_without_the_folder_that_the_planning_made_nothing_is_staged(tmp_path: Path) -> None:
+def test_nothing_is_staged_without_the_folder_that_planning_created(tmp_path: Path) -> None:
     """As on an executor that does not share the table's location."""
     with pytest.raises(StreamingIOFailure, match="no such file or folder"):
-        StagedRows(f"file:{tmp_path}/elsewhere").write(QUERY, SCHEMA, [batch(1)])
+        StagedRows(Location.of(f"file:{tmp_path}/elsewhere")).write(QUERY, SCHEMA, [batch(1)])
 
 
 def test_a_file_that_is_gone_is_named(rows: StagedRows) -> None:
@@ -87,9 +88,9 @@ def test_a_file_that_is_gone_is_named(rows: StagedRows) -> None:
 
 
 @pytest.mark.parametrize("left", [0.0, 0.3, 0.9])
-def test_a_file_that_was_cut_off_is_an_error_and_no_missing_row(rows: StagedRows, left: float) -> None:
+def test_a_truncated_file_is_an_error_and_not_a_missing_row(rows: StagedRows, left: float) -> None:
     file = stage(rows, Job.new(), *(batch(i) for i in range(20)))
-    os.truncate(file.path, int(file.size_bytes * left))
+    os.truncate(file.location.path, int(file.size_bytes * left))
     with pytest.raises(CorruptFile, match="staged_"):
         list(rows.read(file))
 
@@ -100,7 +101,7 @@ def test_the_end_of_a_job_removes_what_its_lost_attempts_left(rows: StagedRows, 
         stage(rows, job, batch(1))
     kept = stage(rows, other, batch(2))
     rows.remove_finished(job, DAY)
-    assert [str(path) for path in folder.rglob("*") if path.is_file()] == [kept.path]
+    assert [str(path) for path in folder.rglob("*") if path.is_file()] == [kept.location.path]
     assert [path.name for path in folder.iterdir()] == [other.folder]
 
 
@@ -124,11 +125,11 @@ def test_a_committed_batch_ends_the_earlier_ones_of_its_query(rows: StagedRows, 
     for number in (6, 7):
         stage(rows, Job.of_query("4a-2b", number), batch(1))
     rows.remove_finished(QUERY, DAY)
-    assert files(folder) == sorted(file.path for file in kept)
+    assert files(folder) == sorted(file.location.path for file in kept)
 
 
 @pytest.mark.parametrize("job", [Job.new, lambda: QUERY], ids=["batch write", "micro-batch"])
-def test_what_is_older_than_the_retention_goes(
+def test_entries_older_than_the_retention_are_removed(
     rows: StagedRows, folder: Path, monkeypatch: pytest.MonkeyPatch, job: Callable[[], Job]
 ) -> None:
     now = time.time()
@@ -137,22 +138,22 @@ def test_what_is_older_than_the_retention_goes(
         young = stage(rows, job(), batch(1))
     monkeypatch.setattr(time, "time", lambda: now)
     rows.remove_finished(Job.new(), DAY)
-    assert files(folder) == [young.path]
+    assert files(folder) == [young.location.path]
     assert len(list(folder.iterdir())) == 1
 
 
-def test_hidden_files_of_transactions_are_left_alone(rows: StagedRows, folder: Path) -> None:
+def test_hidden_files_of_transactions_are_kept(rows: StagedRows, folder: Path) -> None:
     (folder / "17_0123456789abcdef.0.orc").touch()
     rows.remove_finished(Job.new(), 1e-9)
     assert len(list(folder.iterdir())) == 1
 
 
-def test_a_clean_up_that_fails_is_told_and_hides_nothing(
+def test_a_failed_clean_up_is_reported_and_hides_nothing(
     rows: StagedRows, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = stage(rows, QUERY, batch(1))
-    os.unlink(file.path)
-    os.mkdir(file.path)
+    os.unlink(file.location.path)
+    os.mkdir(file.location.path)
     with caplog.at_level(logging.WARNING):
         rows.remove([file])
     assert "were not removed" in caplog.text

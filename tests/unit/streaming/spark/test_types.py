@@ -69,7 +69,7 @@ def plan_of(source, target):
 
 
 @pytest.mark.parametrize(("hive", "spark"), PAIRS.items())
-def test_a_hive_type_is_read_as_the_spark_type_that_makes_it(hive, spark):
+def test_a_hive_type_is_read_as_the_spark_type_that_creates_it(hive, spark):
     assert spark_type(hive) == spark
     assert hive_type(spark) == hive
 
@@ -86,7 +86,7 @@ def test_a_hive_type_is_read_as_the_spark_type_that_makes_it(hive, spark):
         (schema_of(Aa=T.IntegerType()), "struct<aa:int>"),
     ],
 )
-def test_a_spark_type_without_a_twin_becomes_the_hive_type_that_holds_its_values(spark, hive):
+def test_a_spark_type_without_an_equal_hive_type_becomes_one_that_holds_its_values(spark, hive):
     assert hive_type(spark) == hive
 
 
@@ -117,7 +117,7 @@ def test_the_columns_of_a_table_are_those_of_the_dataframe_in_lower_case():
     assert columns_of(schema) == {"id": "bigint", "at": "timestamp", "tags": "array<string>"}
 
 
-def test_every_column_that_no_table_can_have_is_named_at_once():
+def test_every_impossible_column_is_named_in_one_error():
     schema = schema_of(a=T.IntegerType(), A=T.IntegerType(), v=T.VariantType(), n=T.NullType())
     with pytest.raises(UnsupportedFeature) as error:
         columns_of(schema)
@@ -136,7 +136,7 @@ def test_columns_come_in_table_order_then_the_dynamic_partition_columns():
     assert [column.source and column.source.name for column in plan.columns] == ["A", "B", "hour"]
 
 
-def test_every_misfit_is_named_at_once():
+def test_every_mismatch_is_named_in_one_error():
     table = table_of(keys={"day": "date", "hour": "int"}, a="int", b="string", s="struct<x:int,y:int>", n="int")
     fields = schema_of(x=T.StringType(), z=T.IntegerType())
     schema = schema_of(a=T.LongType(), c=T.IntegerType(), day=T.DateType(), s=fields, n=T.IntegerType(), N=T.ByteType())
@@ -155,7 +155,7 @@ def test_every_misfit_is_named_at_once():
     )
 
 
-def test_missing_columns_and_fields_are_null_when_asked_for():
+def test_missing_columns_and_fields_are_null_on_request():
     table = table_of(a="int", s="struct<x:int,y:int>")
     plan = plan_columns(schema_of(s=schema_of(y=T.IntegerType())), table, missing_columns="null")
     assert plan.columns[0].source is None
@@ -168,7 +168,7 @@ def test_an_unknown_rule_for_missing_columns_is_refused():
 
 
 @pytest.mark.parametrize("spark", UNSUPPORTED[1:], ids=lambda t: type(t).__name__)
-def test_a_type_that_cannot_be_carried_is_refused_by_name_at_any_depth(spark):
+def test_an_unsupported_type_is_refused_by_name_at_any_depth(spark):
     name = type(spark).__name__
     for source, target, path in [
         (spark, "string", "'x'"),
@@ -181,7 +181,7 @@ def test_a_type_that_cannot_be_carried_is_refused_by_name_at_any_depth(spark):
 
 
 @pytest.mark.parametrize("target", sorted(PAIRS))
-def test_void_goes_into_every_type(target):
+def test_void_fits_every_type(target):
     assert plan_of(T.NullType(), target).schema["x"].dataType == spark_type(target)
     assert plan_of(T.ArrayType(T.NullType()), f"array<{target}>").schema["x"].dataType.elementType == spark_type(target)
 
@@ -239,7 +239,7 @@ def test_text_of_any_kind_goes_into_text_of_any_kind(source, target):
         (T.StringType(), "array<string>"),
     ],
 )
-def test_a_nested_type_goes_only_into_its_like(source, target):
+def test_a_nested_type_is_written_only_to_the_same_kind_of_type(source, target):
     with pytest.raises(StreamingConnectionError, match="does not hold"):
         plan_of(source, target)
 
