@@ -2,7 +2,7 @@
 
 from hive_ingest.compaction.folder_state import FolderSize, FolderState
 from hive_ingest.compaction.merge import MergeProgress, MergeResult, MergeSettings, merge
-from hive_ingest.compaction.plan import MergePlan, OutputFile, plan_major, plan_minor
+from hive_ingest.compaction.plan import MergePlan, PlannedFile, plan_major, plan_minor
 
 __all__ = [
     "FolderSize",
@@ -11,7 +11,7 @@ __all__ = [
     "MergeProgress",
     "MergeResult",
     "MergeSettings",
-    "OutputFile",
+    "PlannedFile",
     "merge",
     "plan_major",
     "plan_minor",
