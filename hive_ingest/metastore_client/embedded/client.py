@@ -12,7 +12,7 @@ from hive_ingest.metastore_client.embedded.backends import backend_for
 from hive_ingest.metastore_client.embedded.commits import Commits
 from hive_ingest.metastore_client.embedded.compaction_cleaning import CompactionCleaning
 from hive_ingest.metastore_client.embedded.compaction_history import CompactionHistory
-from hive_ingest.metastore_client.embedded.compaction_queue import CompactionQueue
+from hive_ingest.metastore_client.embedded.compactions import Compactions
 from hive_ingest.metastore_client.embedded.context import Context
 from hive_ingest.metastore_client.embedded.databases import Databases, default_location
 from hive_ingest.metastore_client.embedded.folders import make_folders
@@ -45,7 +45,7 @@ class EmbeddedMetastoreClient(ForwardingClient):
         self._transactions = Transactions(context, self._housekeeping.run_if_due)
         self._commits = Commits(context)
         self._snapshots = Snapshots(context)
-        self._compaction_queue = CompactionQueue(context)
+        self._compaction_queue = Compactions(context)
         self._compaction_history = CompactionHistory(context)
         self._compaction_cleaning = CompactionCleaning(context, self._housekeeping.forget_and_prune)
         self._write_ids = WriteIds(context, self._snapshots)

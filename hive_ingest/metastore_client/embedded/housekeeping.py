@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hive_ingest.errors import MetastoreUnavailable
 from hive_ingest.identity import this_host
 from hive_ingest.metastore_client.embedded.compaction_history import CompactionHistory
-from hive_ingest.metastore_client.embedded.compaction_queue import CompactionQueue
+from hive_ingest.metastore_client.embedded.compactions import Compactions
 from hive_ingest.metastore_client.embedded.context import TIMED_OUT, Context
 from hive_ingest.metastore_client.embedded.sessions import Session
 from hive_ingest.metastore_client.embedded.transactions import release
@@ -125,7 +125,7 @@ class Housekeeping:
 
     def __init__(self, context: Context) -> None:
         self._db, self._options, self._folder_tasks = context.sessions, context.options, context.folder_tasks
-        self._compaction_queue, self._compaction_history = CompactionQueue(context), CompactionHistory(context)
+        self._compactions, self._compaction_history = Compactions(context), CompactionHistory(context)
         self._next_look_seconds = 0.0
 
     def run(self) -> HousekeepingResult | None:
@@ -166,7 +166,7 @@ class Housekeeping:
                 timed_out_lock_rows=self._db.run(
                     lambda session: session.execute(_TIME_OUT_LOCKS, timeout_ms=self._timeout_ms)
                 ),
-                revoked_compactions=self._compaction_queue.revoke_timed_out_workers(self._options.txn_timeout_seconds),
+                revoked_compactions=self._compactions.revoke_timed_out_workers(self._options.txn_timeout_seconds),
                 forgotten_txns=self._forget_txns(),
                 pruned_write_ids=self._db.run(_prune_write_ids),
                 pruned_write_sets=self._db.run(_prune_write_set),
