@@ -180,7 +180,7 @@ def probe_fsync(folder: Path, times: int = 200) -> float:
 
 
 def in_folder(cache: Path, measure: Callable[[Path], None]) -> None:
-    """Each measurement in a folder of its own; it is removed when all is over, for freshly freed inodes cost time."""
+    """A new folder for each measurement, removed at the very end because freshly freed inodes cost time."""
     folder = Path(tempfile.mkdtemp(prefix="hive-ingest-bench-", dir=cache))
     atexit.register(shutil.rmtree, folder)
     measure(folder)

@@ -60,7 +60,7 @@ def session() -> SparkSession:
 
 
 def make_parquet(folder: Path) -> None:
-    """The events of `benchmarks/ingest.py`, five times, with ids that go on."""
+    """The events of `benchmarks/ingest.py`, five times, with consecutive ids."""
     _, text = make_input(Path(tempfile.gettempdir()) / "hive-ingest-benchmarks", ROWS // COPIES)
     types = arrow_schema(columns_of(COLUMNS))
     events = pa.csv.read_csv(
@@ -100,7 +100,7 @@ def timed(work: Callable[[], None]) -> float:
 
 
 def planned_batches(folder: Path, batches: int) -> str:
-    """A checkpoint as Spark leaves it, so that the sink takes what is no stream for batches of a query."""
+    """A checkpoint as Spark writes it, so that the sink accepts batches that are not from a streaming query."""
     (folder / "offsets").mkdir(parents=True)
     (folder / "metadata").write_text('{"id": "benchmark"}')
     for batch in range(batches):

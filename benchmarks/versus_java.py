@@ -188,7 +188,7 @@ def schema_script(folder: Path) -> Path:
 
 
 class Ours:
-    """hive-ingest in a Python process of its own."""
+    """hive-ingest in a separate Python process."""
 
     def __init__(self, name: str, source: Path, rows: int, folder: Path, compression: str) -> None:
         self._rows, self._folder = rows, folder

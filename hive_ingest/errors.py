@@ -16,18 +16,18 @@
     │   ├── LockTimeout                    the lock was not granted in time
     │   │   └── SinkInUse                  another live owner holds a source of the sink
     │   ├── SinkConflict                   the sink's progress does not fit what the caller owns
-    │   └── CommitOutcomeUnknown           the answer was lost and cannot be learned
+    │   └── CommitOutcomeUnknown           the response was lost, the outcome is unknown
     ├── SerializationError                 a record that its table cannot hold
     ├── PartitionCreationFailed            new partitions could not be registered
     ├── StreamingIOFailure                 the file system said no
     │   ├── PathNotFound                   a file or folder that should be there is not
-    │   ├── PathExists                     a file or folder that should be new is there already
+    │   ├── PathExists                     a file or folder that should be new already exists
     │   ├── CorruptFile                    a file that is not what its name promises
     │   └── IncompatibleStripes            files that cannot be joined by copying their stripes
     ├── UnsupportedFeature                 legal in Hive, not (yet) possible here
     └── MetastoreError                     the catalog said no (Java: MetaException)
         ├── NoSuchObject                   no such database, table or partition
-        ├── AlreadyExists                  the object is there already
+        ├── AlreadyExists                  the object already exists
         ├── InvalidOperation               the object is there but cannot be used so
         ├── MetastoreUnavailable           no connection, or it broke; nothing is known to have happened
         └── MetastoreSchemaError           the database is foreign, or of a newer version
@@ -141,7 +141,7 @@ class PathNotFound(StreamingIOFailure):
 
 
 class PathExists(StreamingIOFailure):
-    """A file or folder that should be new is there already; it was left as it is."""
+    """A file or folder that should be new already exists; it was not changed."""
 
 
 class CorruptFile(StreamingIOFailure):
@@ -165,7 +165,7 @@ class NoSuchObject(MetastoreError):
 
 
 class AlreadyExists(MetastoreError):
-    """The object is there already (Java: `AlreadyExistsException`)."""
+    """The object already exists (Java: `AlreadyExistsException`)."""
 
 
 class InvalidOperation(MetastoreError):

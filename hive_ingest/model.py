@@ -1,4 +1,4 @@
-"""The words that every room speaks: ids, tables, partitions, locks, transactions.
+"""The values that all packages share: ids, tables, partitions, locks, transactions.
 
 Frozen values without behaviour beyond checking themselves. Names are those of Hive's
 `hive_metastore.thrift`, in snake case.
@@ -115,12 +115,12 @@ class Table:
 
     @property
     def creation_id(self) -> int:
-        """Its `id` on a metastore that has none (Hive 3): made of the second of its creation, and its name."""
+        """The substitute for `id` on a metastore without it (Hive 3): made of the creation time and the name."""
         return self.create_time_seconds << 30 | zlib.crc32(str(self.name).encode()) & (1 << 30) - 1
 
     @property
     def known_ids(self) -> tuple[int, ...]:
-        """Its `id`, and the one from before the metastore was upgraded from Hive 3."""
+        """Its `id`, and the one that it had before the metastore was upgraded from Hive 3."""
         return self.id, self.creation_id
 
 
@@ -272,7 +272,7 @@ class TxnToWriteId:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatTxnRange:
-    """Hive's `HeartbeatTxnRangeResponse`: those of the range that are not open any more."""
+    """Hive's `HeartbeatTxnRangeResponse`: the transactions of the range that are no longer open."""
 
     aborted: frozenset[TxnId] = frozenset()
     nosuch: frozenset[TxnId] = frozenset()
@@ -400,5 +400,5 @@ def columns_of(columns: Mapping[str, str] | Sequence[Column] | None) -> tuple[Co
     pairs: list[object] = [Column(n, t) for n, t in columns.items()] if isinstance(columns, Mapping) else [*columns]
     found = [column for column in pairs if isinstance(column, Column)]
     if len(found) < len(pairs):
-        raise ConfigurationError(f"columns={columns!r}: give names with their types, as in {{'id': 'int'}}")
+        raise ConfigurationError(f"columns={columns!r}: pass names with their types, as in {{'id': 'int'}}")
     return tuple(Column(c.name.lower(), c.type.strip().lower(), c.comment) for c in found)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -66,12 +67,12 @@ class HiveType:
             return pa.decimal128(*self.parameters)
         if self.kind in MAX_LENGTH:
             return pa.string()
-        kids = [(name, child.arrow) for name, child in self.children]
+        children = [(name, child.arrow) for name, child in self.children]
         if self.kind == "array":
-            return pa.list_(kids[0][1])
+            return pa.list_(children[0][1])
         if self.kind == "map":
-            return pa.map_(kids[0][1], kids[1][1])
-        return pa.struct([pa.field(name, type_) for name, type_ in kids])
+            return pa.map_(children[0][1], children[1][1])
+        return pa.struct([pa.field(name, type_) for name, type_ in children])
 
 
 class _Parser:
@@ -172,6 +173,7 @@ def parse_type(text: str) -> HiveType:
     return found
 
 
+@lru_cache(maxsize=1024)
 def arrow_type(text: str) -> pa.DataType:
     """The Arrow type of a Hive type string."""
     return parse_type(text).arrow

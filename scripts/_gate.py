@@ -1,4 +1,4 @@
-"""The stages of `scripts/test`, each to its end also when another one failed.
+"""The stages of `scripts/test`; each runs to its end even if another one failed.
 
 Stages that mostly wait run beside each other, and so do the runs of pytest within a stage; each line of their output
 begins with the name of its stage then. What the gate leaves to the stages that do not gate, and why:

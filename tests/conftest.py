@@ -1,4 +1,4 @@
-"""Fixtures that several rooms share: addresses of empty metastores, and a client connected to one."""
+"""Fixtures that several folders share: URIs of empty metastores, and a client connected to one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """Started when the first test asks for it; unit tests never do."""
+    """Started when the first test requests it. Unit tests never do."""
     from tests.services.postgres import running_server
 
     with running_server() as server:
@@ -42,7 +42,7 @@ def postgres_uri(postgres_server: PostgresServer) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def listening_postgres() -> Iterator[PostgresServer]:
-    """One that Java reaches."""
+    """A server that Java can connect to."""
     from tests.services.postgres import running_server
 
     with running_server(listens=True) as server:
@@ -114,7 +114,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_wanted(item: pytest.Item, metastores: str) -> bool:
-    """On real metastores run what takes any metastore, and their own room."""
+    """On real metastores run the tests for any metastore, and their own folder."""
     kind = (
         item.callspec.params.get("metastore_kind")
         if isinstance(item, pytest.Function) and hasattr(item, "callspec")
@@ -157,16 +157,16 @@ def metastore_uri(request: pytest.FixtureRequest, metastore_kind: str) -> str:
 
 @pytest.fixture
 def metastore_timing_out(request: pytest.FixtureRequest, metastore_kind: str) -> Callable[[float], Address]:
-    """Gives an empty metastore of each kind whose transactions live for so many seconds without a heartbeat."""
+    """Creates an empty metastore of each kind with the given transaction time-out in seconds."""
 
-    def give(seconds: float) -> Address:
+    def metastore_at(seconds: float) -> Address:
         if metastore_kind not in REAL:
             return Address(request.getfixturevalue(f"{metastore_kind}_uri"), embedded_timeout(seconds))
         server = request.getfixturevalue("real_metastores")(REAL[metastore_kind], seconds)
         server.reset()
         return Address(server.uri)
 
-    return give
+    return metastore_at
 
 
 @pytest.fixture

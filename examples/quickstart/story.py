@@ -32,7 +32,7 @@ from hive_ingest.testing import CrashPoint
 
 
 class Story:
-    """One run of a job, in a folder of its own."""
+    """One run of a job, in its own folder."""
 
     def __init__(self, demo: Path, job: Job) -> None:
         self._demo = demo

@@ -85,7 +85,7 @@ class BoundTable:
         if key is None and value is None:
             return None
         if key is None or value is None:
-            raise ConfigurationError("commit_transaction wants both key and value, or neither")
+            raise ConfigurationError("commit_transaction needs both key and value, or neither")
         return CommitKeyValue(self.table.id, key, value)
 
     def warn_of_unmatched_columns(self, counts: WriteCounts) -> None:

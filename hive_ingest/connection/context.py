@@ -45,7 +45,7 @@ class ConnectionContext:
         self.opener = TransactionOpener(client, plan, self.heartbeater, settings, ahead)
 
     def _tick(self, client: MetastoreClient) -> None:
-        self.opener.give_back_idle(client)
+        self.opener.abort_idle_prefetched(client)
 
     def pool(self) -> ThreadPoolExecutor:
         """The worker threads, made when they are first asked for."""
@@ -56,7 +56,7 @@ class ConnectionContext:
     def close(self, client: MetastoreClient) -> None:
         """Give back what no transaction in progress needs."""
         try:
-            self.opener.give_back(client)
+            self.opener.abort_prefetched(client)
         finally:
             self.heartbeater.stop()
             if self._pool is not None:

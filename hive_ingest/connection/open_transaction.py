@@ -217,7 +217,7 @@ class OpenTransaction:
 
     @property
     def may_be_committed(self) -> bool:
-        return self._committer is not None and self._committer.is_asked
+        return self._committer is not None and self._committer.was_requested
 
     def withdraw(self) -> None:
         """Remove what got a visible name, unless the transaction may be committed."""

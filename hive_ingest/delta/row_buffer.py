@@ -124,8 +124,8 @@ class RowBuffer:
     def take(self, groups: Iterable[Group]) -> list[tuple[Group, list[Run]]]:
         """Remove the rows of some groups. Other rows of their batches are copied, so that memory is released."""
         taken: dict[GroupKey, list[Run]] = {group.key: [] for group in groups}
-        rests = [_split(segment, taken) for segment in self._segments]
-        self._segments = [rest for rest in rests if rest is not None]
+        remaining = [_split(segment, taken) for segment in self._segments]
+        self._segments = [rest for rest in remaining if rest is not None]
         self.nbytes = sum(segment.batch.nbytes for segment in self._segments)
         for key in taken:
             self.groups[key].buffered_bytes = 0.0

@@ -208,10 +208,10 @@ class TransactionWriter:
         May run on another thread while the next transaction is written, so it does not touch the record writer, which
         each `TransactionWriter` resets.
         """
-        under_way: list[Future[Any]] = [*(f for _, f in self._parsing), *self._encoding, *self._finishing]
-        for future in under_way:
+        in_progress: list[Future[Any]] = [*(f for _, f in self._parsing), *self._encoding, *self._finishing]
+        for future in in_progress:
             future.cancel()
-        wait(under_way)  # a thread that is still writing would create its file after the removal below
+        wait(in_progress)  # a thread that is still writing would create its file after the removal below
         self._parsing.clear()
         self._encoding.clear()
         self._finishing.clear()

@@ -131,7 +131,7 @@ def _check_buckets(table: Table) -> None:
 
 
 def check_change(old: Table, new: Table) -> None:
-    """Raises InvalidOperation for what an existing table keeps for ever."""
+    """Raises InvalidOperation for a change of a property that an existing table keeps."""
     kept = {
         "partition keys": (old.partition_keys, new.partition_keys),
         "buckets": ((old.bucket_columns, old.num_buckets), (new.bucket_columns, new.num_buckets)),

@@ -25,7 +25,7 @@ Cast = Callable[[pa.Array], pa.Array]
 FieldRule = Callable[[str], None]
 
 _TEXT: Final = (pat.is_string, pat.is_large_string, pat.is_string_view)
-_TAKES: Final[dict[str, tuple[Callable[[pa.DataType], bool], ...]]] = {
+_ACCEPTED: Final[dict[str, tuple[Callable[[pa.DataType], bool], ...]]] = {
     "boolean": (pat.is_boolean,),
     **dict.fromkeys(strict_arrays.INTEGERS, (pat.is_integer,)),
     "float": (pat.is_floating, pat.is_integer),
@@ -70,7 +70,7 @@ class Casts:
             return lambda array: inner(pc.run_end_decode(array))
         if type_.children:
             return self._nested(source, type_, path)
-        if not any(takes(source) for takes in _TAKES[type_.kind]):
+        if not any(accepts(source) for accepts in _ACCEPTED[type_.kind]):
             raise _refused(source, type_)
         if pat.is_timestamp(source) and source.tz is not None:
             return self._instant_cast(source, type_)
@@ -127,7 +127,7 @@ class Casts:
 
 @dataclass(frozen=True, slots=True)
 class FieldCast:
-    """How one field of the table is made from the fields of the data; `place` is None if they lack it."""
+    """The source of one field of the table in the fields of the data; `place` is None if they lack it."""
 
     name: str
     place: int | None
@@ -136,7 +136,7 @@ class FieldCast:
 
 
 def cast_fields(fields: list[FieldCast], arrays: list[pa.Array], length: int) -> list[pa.Array]:
-    """The columns of the table, made from those of the data. Raises BadValue if a value does not fit."""
+    """Convert the columns of the data to those of the table. Raises BadValue if a value does not fit."""
     return [
         pa.nulls(length, field.type) if field.place is None else _cast_field(field, arrays[field.place])
         for field in fields
@@ -163,7 +163,7 @@ def _places(fields: list[pa.Field]) -> dict[str, int]:
 
 
 def _refused(source: pa.DataType, type_: HiveType) -> BadValue:
-    return BadValue(f"Arrow's {source} cannot be converted to {type_} without a guess: cast it first")
+    return BadValue(f"Arrow's {source} cannot be converted to {type_} unambiguously: cast it first")
 
 
 def _simple(type_: HiveType) -> Cast:

@@ -1,6 +1,6 @@
-"""Copies of Arrow data: what `write()` has taken stays as it is, whatever the caller does with its memory.
+"""Copies of Arrow data: data accepted by `write()` does not change, whatever the caller does with its memory.
 
-Whether the memory of an Arrow array can change cannot be found out: buffers over numpy arrays, memory-mapped files and
+Whether the memory of an Arrow array can change cannot be determined: buffers over numpy arrays, memory-mapped files and
 other libraries' memory all look alike (`Buffer.is_mutable` is false for a read-only view of an array that its owner
 still changes). So every batch is copied, at some 3 to 5 GB/s: about 4 % of the processor time of a transaction.
 """
@@ -18,10 +18,10 @@ Copy = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 def copy_of(schema: pa.Schema) -> Copy:
-    """What copies batches of `schema`; chosen once, because a look at the types costs more than to copy a few rows.
+    """The function that copies batches of `schema`, chosen once: inspecting the types costs more than copying rows.
 
     Dictionaries and views are resolved (as values and `large_string` or `large_binary`), because a slice of them
-    refers to all values of the whole, and each copy of a slice would hold them all. Nested ones are copied as they are.
+    refers to all values of the array, and each copy of a slice would hold them all. Nested ones are copied unchanged.
     """
     owned = pa.schema([field.with_type(owned_type(field.type)) for field in schema])
     copy = _through_stream if any(_holds_dictionary(type_) for type_ in owned.types) else _serialized

@@ -149,7 +149,7 @@ class ArrowWriter:
         if plan.places is not None:
             batch = batch.select(plan.places)
         most = self._block_bytes * 3 // 2
-        # All of what the batch is a slice of is an upper bound, and much cheaper to get.
+        # The size of the batch that it is a slice of is an upper bound, and much cheaper to compute.
         nbytes = batch.get_total_buffer_size()
         if nbytes >= most:
             nbytes = batch.nbytes
@@ -161,7 +161,7 @@ class ArrowWriter:
         rows = max(1, batch.num_rows * self._block_bytes // nbytes)
         for start in range(0, batch.num_rows, rows):
             self._append(batch.slice(start, rows), plan)
-            # What a slice of views refers to is more than what it holds: then several pieces make a block.
+            # A slice of views refers to more than it holds, so several pieces make a block.
             if self._kept_bytes >= self._block_bytes // 2:
                 yield from self.drain()
 
@@ -247,7 +247,7 @@ class ArrowWriter:
             ) from error
 
     def _cast(self, batch: pa.RecordBatch, plan: ArrowPlan, first_record: int) -> Iterable[pa.RecordBatch]:
-        """Cast a batch; without its bad rows, which are found by halving, in several pieces."""
+        """Cast a batch. Bad rows are found by halving and left out, which gives several pieces."""
         try:
             arrays = cast_fields(plan.fields, batch.columns, batch.num_rows)
         except BadValue as bad:
@@ -261,7 +261,7 @@ class ArrowWriter:
 
 
 def _batches(records: Any) -> Iterator[pa.RecordBatch]:
-    """The batches of Arrow data of any kind, lazily."""
+    """Iterate lazily over the batches of any kind of Arrow data."""
     if isinstance(records, pa.RecordBatch):
         yield records
     elif isinstance(records, pa.Table):
@@ -277,6 +277,6 @@ def _batches(records: Any) -> Iterator[pa.RecordBatch]:
             yield from _batches(item)
     else:
         raise SerializationError(
-            f"ArrowWriter cannot take a {type(records).__name__}: write a RecordBatch, a Table, anything with the "
+            f"ArrowWriter does not accept a {type(records).__name__}: write a RecordBatch, a Table, anything with the "
             "Arrow interface, or an iterable of those"
         )

@@ -1,4 +1,4 @@
-"""Bad records, which their table cannot hold: reported, and failing the transaction or skipped."""
+"""Bad records, which the table cannot hold: they are reported, and fail the transaction or are skipped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class BadValue(Exception):
         self.path = path
 
     def inside(self, name: str) -> BadValue:
-        """The same error, for the column or struct `name` that contains the field."""
+        """The same error for the column or struct `name` that contains the field."""
         return BadValue(self.why, name, *self.path)
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ class BadValue(Exception):
 
 
 class Doubt(Exception):
-    """A block is not certain to be parsed correctly in one call, so it is parsed record by record."""
+    """A block may not be parsed correctly in one call, so it is parsed record by record."""
 
 
 def shown(value: object) -> str:
@@ -45,7 +45,7 @@ def shown(value: object) -> str:
 
 
 class BadRecords:
-    """What one writer does with bad records. Several threads may use it at once."""
+    """Handles the bad records of one writer. Several threads may use it at once."""
 
     def __init__(self, on_error: OnError) -> None:
         check_choice("on_error", on_error, ("fail", "skip"))
@@ -53,7 +53,7 @@ class BadRecords:
         self._logged = 0
 
     def handle(self, bad: BadValue, record: int, byte_offset: int | None) -> None:
-        """Count a bad record to be skipped.
+        """Skip and count a bad record.
 
         Raises:
             SerializationError: The writer does not skip bad records.
@@ -65,7 +65,7 @@ class BadRecords:
                 record=record,
                 byte_offset=byte_offset,
             ) from bad
-        self._logged += 1  # not atomic: threads may log a line too many
+        self._logged += 1  # not atomic: concurrent threads may log some more
         if self._logged <= MAX_LOGGED_RECORDS:
             last = "; further ones are only counted" if self._logged == MAX_LOGGED_RECORDS else ""
             logger.warning("skipped %s: %s%s", _place(record, byte_offset), bad, last)

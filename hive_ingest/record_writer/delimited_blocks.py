@@ -25,8 +25,9 @@ MIN_RECORDS: Final = 32
 _MAX_BLOCK_BYTES: Final = (1 << 31) - 2
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _NUMBERS: Final = (*strict_arrays.INTEGERS, "float", "double", "decimal")
-#: Bytes that are scanned at once: temporary arrays stay in the processor's cache.
-_SCAN_BYTES: Final = 1 << 20
+#: Bytes that are scanned at once, so that the temporary arrays stay in the processor's cache: 0.5 ms for 1 MiB of
+#: text. With 1 MiB at once it takes 1.6 ms, a tenth of the processor time of ingesting delimited text.
+_SCAN_BYTES: Final = 1 << 17
 _TRUE, _FALSE = ["true", "TRUE", "True"], ["false", "FALSE", "False"]
 
 
@@ -57,7 +58,7 @@ class DelimitedBlocks:
         width = self._width(text)
         if width > 1 and has_empty_line(text):
             raise Doubt("an empty line")
-        numbers_as_text = self._has_numbers and _has_loose_numbers(b"\n" + text, self._format.field_delimiter[0])
+        numbers_as_text = self._has_numbers and _has_loose_numbers(text, self._format.field_delimiter[0])
         table = self._read(text, width, numbers_as_text)
         if table.num_rows != block.records:
             raise Doubt("rows and records differ")
@@ -78,7 +79,7 @@ class DelimitedBlocks:
         try:
             return pa_csv.read_csv(
                 pa.BufferReader(text),
-                # One chunk, one thread: blocks are parsed in parallel.
+                # One chunk and one thread, because blocks are parsed in parallel.
                 read_options=pa_csv.ReadOptions(
                     use_threads=False, block_size=len(text) + 1, column_names=[*names, *further]
                 ),
@@ -137,20 +138,26 @@ def _plain_lines(text: bytes) -> bytes:
 def _has_loose_numbers(text: bytes, delimiter: int) -> bool:
     """Whether a field starts or ends with a blank, or starts with 0x; it may be a number."""
     data = np.frombuffer(text, np.uint8)
-    return any(
+    start = np.frombuffer(b"\n" + text[:3], np.uint8)  # the first field has no edge before it
+    return _is_loose(start, delimiter) or any(
         _is_loose(data[max(at - 2, 0) : at + _SCAN_BYTES + 1], delimiter) for at in range(0, len(data), _SCAN_BYTES)
     )
 
 
 def _is_loose(data: Any, delimiter: int) -> bool:
     edge = (data == delimiter) | (data == NEWLINE)
+    is_blank = np.zeros(len(data), np.bool_)
     for blank in b" \t":
         if blank != delimiter:
-            is_blank = data == blank
-            if (is_blank[1:] & edge[:-1]).any() or (is_blank[:-1] & edge[1:]).any():
-                return True
+            is_blank |= data == blank
+    if (is_blank[1:] & edge[:-1]).any() or (is_blank[:-1] & edge[1:]).any():
+        return True
+    hexadecimal = (data[2:] | 0x20) == ord("x")
+    hexadecimal &= data[1:-1] == ord("0")
+    if not hexadecimal.any():
+        return False
     sign = (data == ord("-")) | edge
-    return bool((((data[2:] | 0x20) == ord("x")) & (data[1:-1] == ord("0")) & sign[:-2]).any())
+    return bool((hexadecimal & sign[:-2]).any())
 
 
 def _wire_type(type_: HiveType, numbers_as_text: bool) -> pa.DataType:

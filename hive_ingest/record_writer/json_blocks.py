@@ -1,8 +1,8 @@
 """A block of JSON lines parsed in one call, with proof that each record became one row.
 
-`pyarrow.json` does not keep records apart: it drops blank lines, splits `{}{}` and joins what a newline cuts.
+`pyarrow.json` does not keep records apart: it drops blank lines, splits `{}{}` and joins values that a newline splits.
 But if every line begins with an opening and ends with a closing brace, and the parse succeeds, then no value
-spans two lines. For a string cannot hold a newline, so that last brace closes an object; after it the next
+spans two lines: a string cannot hold a newline, so the last brace closes an object, and after it the next
 line's opening brace is legal only where a new record begins. So each line holds one record or more, and if
 there are as many rows as lines, exactly one, which is an object.
 """
@@ -19,14 +19,14 @@ import pyarrow.json as pa_json
 
 from hive_ingest.record_writer.bad_records import Doubt
 from hive_ingest.record_writer.json_records import BinaryFormat, UnknownFields
-from hive_ingest.record_writer.json_shapes import Shape, UnknownGuard, UnknownKey, learn
+from hive_ingest.record_writer.json_shapes import Shape, UnknownGuard, UnknownKey, sample_shape
 from hive_ingest.record_writer.json_wire import can_be_read, from_wire, wire_fields
 from hive_ingest.record_writer.text_blocks import CARRIAGE_RETURN, NEWLINE, TextBlock
 from hive_ingest.schema import HiveType
 
 #: Below this many records, a call of the reader costs more than reading them one by one.
 MIN_RECORDS: Final = 32
-#: Records of a block from which the spelling of keys is learned.
+#: Records of a block that are sampled for the spelling of keys.
 SAMPLE_RECORDS: Final = 32
 _MAX_BLOCK_BYTES: Final = (1 << 31) - 2
 _OPENING, _CLOSING = ord("{"), ord("}")
@@ -42,7 +42,7 @@ class ParsedBlock:
 
 
 class JsonBlocks:
-    """Parses blocks for one schema. Several threads may use it: all it keeps is the last shape that was right."""
+    """Parses blocks for one schema. Several threads may use it: its only state is the last shape that matched."""
 
     def __init__(
         self, columns: list[tuple[str, HiveType]], schema: pa.Schema, unknown: UnknownFields, binary: BinaryFormat
@@ -74,18 +74,18 @@ class JsonBlocks:
                 continue
             self._shape = shape
             return parsed
-        raise Doubt("no shape that was learned from a sample fits")
+        raise Doubt("no shape of a sample matches")
 
     def _shapes(self, block: TextBlock) -> Iterator[Shape]:
-        """The last shape that fit; then those that a sample of this block suggests."""
+        """The last shape that matched, then those of a sample of this block."""
         last = self._shape
         yield last
-        learned, _ = learn(_sample(block), self._columns)
-        if not learned.skips_unknown and learned != last:
-            yield learned
-        learned = replace(learned, skips_unknown=True)
-        if self._may_skip_unknown and learned != last:
-            yield learned
+        sampled, _ = sample_shape(_sample(block), self._columns)
+        if not sampled.skips_unknown and sampled != last:
+            yield sampled
+        sampled = replace(sampled, skips_unknown=True)
+        if self._may_skip_unknown and sampled != last:
+            yield sampled
 
     def _read(self, block: TextBlock, shape: Shape) -> ParsedBlock:
         if shape.skips_unknown:
@@ -98,7 +98,7 @@ class JsonBlocks:
             for column, (_, type_) in zip(table.columns, self._columns, strict=True)
         ]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        unknown = learn(_sample(block), self._columns)[1] if shape.skips_unknown else frozenset()
+        unknown = sample_shape(_sample(block), self._columns)[1] if shape.skips_unknown else frozenset()
         return ParsedBlock(batch, self._matched(batch, block.lines, shape), unknown)
 
     def _read_lines(self, lines: bytes, shape: Shape) -> pa.Table:
@@ -106,7 +106,7 @@ class JsonBlocks:
         try:
             return pa_json.read_json(
                 pa.BufferReader(lines),
-                # One chunk, one thread: blocks are parsed in parallel.
+                # One chunk and one thread, because blocks are parsed in parallel.
                 read_options=pa_json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
                 parse_options=pa_json.ParseOptions(
                     explicit_schema=pa.schema(fields),
@@ -142,7 +142,7 @@ def is_one_object_a_line(lines: bytes) -> bool:
 
 
 def is_utf8(text: bytes) -> bool:
-    """Whether the text as a whole is UTF-8; makes no Python string of it."""
+    """Whether the whole text is UTF-8, without decoding it to a Python string."""
     offsets = pa.py_buffer(np.array([0, len(text)], np.int32))
     try:
         pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(text)]).validate(full=True)

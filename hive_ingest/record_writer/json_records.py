@@ -100,7 +100,7 @@ class JsonRecords:
         return self._row.convert(value)
 
     def key_seen(self, path: tuple[str, ...], key: str, known: bool) -> None:
-        """A key is seen for the first time in a struct (or again, if its spelling was not remembered)."""
+        """Look up a key that a struct has not had before (or whose spelling was not remembered)."""
         if known:
             if not path:
                 self.seen.columns.add(key.lower())

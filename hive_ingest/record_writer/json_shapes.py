@@ -1,7 +1,7 @@
-"""The spelling of keys in a block: learned from a sample, proved by the parse itself.
+"""The spelling of keys in a block: taken from a sample, and verified by the parse itself.
 
 Arrow's reader matches keys exactly. A shape maps columns to the keys of the input; read with "unexpected field is an
-error", a block that parses has no other key. Where unknown fields are ignored, the reader skips them without a trace,
+error", a block that parses has no other key. If unknown fields are ignored, the reader skips them silently,
 so every quoted word before a colon is compared instead.
 """
 
@@ -31,7 +31,7 @@ _AFTER_WORD: Final = np.isin(np.arange(256), np.frombuffer(b"i,]} \t\r\n", np.ui
 
 @dataclass(frozen=True)
 class Shape:
-    """The keys of columns and struct fields, by path of names; a key that is missing is spelled like its column."""
+    """The keys of columns and struct fields, by path of names. A missing key is the name of its column."""
 
     spelling: Mapping[Path, str] = field(default_factory=dict)
     #: Whether fields that match no column are skipped, rather than an error.
@@ -41,7 +41,7 @@ class Shape:
         return self.spelling.get(path, path[-1])
 
 
-def learn(records: Iterable[bytes], fields: Any) -> tuple[Shape, frozenset[str]]:
+def sample_shape(records: Iterable[bytes], fields: Any) -> tuple[Shape, frozenset[str]]:
     """The shape of a sample, and its unknown fields (dotted, in lower case).
 
     Raises:
@@ -66,7 +66,7 @@ class _Spellings:
         self.unknown: set[str] = set()
 
     def collect(self, value: Any, fields: Any, path: Path) -> None:
-        """Note every key of an object that should hold `fields`; ignore values of other kinds."""
+        """Record every key of an object that should hold `fields`. Ignore values of other kinds."""
         if type(value) is not tuple:
             return
         types = dict(fields)

@@ -36,7 +36,7 @@ class ListBlock:
 
     @property
     def nbytes(self) -> int:
-        """An estimate, which does not follow references."""
+        """An estimate that does not follow references."""
         return sum(record.__sizeof__() for record in self.records)
 
 
@@ -168,9 +168,9 @@ class RecordListWriter(ABC):
         batch = self.to_batch(records)
         if not batch.schema.equals(self.schema.arrow) or batch.num_rows != len(records):
             raise SerializationError(
-                f"{type(self).__name__}.to_batch made {batch.num_rows} rows of {len(records)} records, with "
+                f"{type(self).__name__}.to_batch returned {batch.num_rows} rows for {len(records)} records, with "
                 f"the schema {batch.schema}: one row for each record is required, with the schema {self.schema.arrow}"
             )
         if (found := unreadable_row(batch)) is not None:
-            raise BadValue(f"to_batch made a value that cannot be read: {found[1]}")
+            raise BadValue(f"to_batch returned a value that cannot be read: {found[1]}")
         return batch

@@ -1,4 +1,4 @@
-"""Blocks that cannot be parsed in one call: halved while they are large, then parsed one record at a time.
+"""Parses blocks that cannot be parsed in one call: halves large ones, then parses one record at a time.
 
 Parsing one record at a time is many times slower, and defines the correct result.
 """

@@ -92,7 +92,7 @@ def no_new_infinity(array: pa.Array, source: pa.Array) -> None:
 
 
 def valid(array: pa.Array) -> pa.Array:
-    """Values that their type can hold: Arrow does not look at them when an array is made from buffers."""
+    """Check that the type can hold its values, which Arrow does not check in an array made from buffers."""
     if array.type == pa.string() and _is_ascii(array):
         return array
     try:
@@ -103,7 +103,7 @@ def valid(array: pa.Array) -> pa.Array:
 
 
 def _is_ascii(array: pa.StringArray) -> bool:
-    """Whether no byte of the strings needs a look; some ten times faster than to validate them one by one."""
+    """Whether all bytes of the strings are ASCII; some ten times faster than validating strings one by one."""
     _, offsets, data = array.buffers()
     if offsets is None or data is None:
         return False
@@ -115,7 +115,7 @@ def _is_ascii(array: pa.StringArray) -> bool:
 
 
 def readable_by_hive(array: pa.Array) -> pa.Array:
-    """Dates or timestamps that Hive reads from an ORC file as they are."""
+    """Check dates or timestamps: Hive must read them unchanged from an ORC file."""
     if unwritable_values(array) is not None:
         raise Doubt("a timestamp before 1970 with a fraction of a second, or a date outside the years 1 to 9999")
     return array

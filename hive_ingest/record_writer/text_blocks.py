@@ -1,7 +1,7 @@
-"""Text and its records: kept cheaply on the caller's thread, and cut into blocks of whole records.
+"""Collects text cheaply on the caller's thread and splits it into blocks of whole records.
 
 Every argument of `write()` is separate: its end ends the last record, and a delimiter at its end adds none. In a
-block the records are lines, each with one newline at its end, whatever form they were written in.
+block the records are lines, each with one newline at its end, in whatever form they were written.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ DEFAULT_BLOCK_BYTES: Final = 2 << 20
 DEFAULT_MAX_RECORD_BYTES: Final = 16 << 20
 NEWLINE: Final = 0x0A
 CARRIAGE_RETURN: Final = 0x0D
-#: An argument without any byte: its end ends a record, which is empty.
+#: An empty argument is one empty record.
 _EMPTY_RECORD: Final = b"\n"
-#: Items of an iterable that are kept together.
+#: Bytes that are scanned at once: temporary arrays that stay in the processor's cache take a third of the time.
+_SCAN_BYTES: Final = 1 << 17
+#: Items of an iterable that are stored together.
 _ITEMS_AT_ONCE: Final = 512
 
 
@@ -77,7 +79,7 @@ def count_lines(lines: bytes) -> int:
 
 
 class TextRecordWriter:
-    """The part of a record writer that keeps text and cuts it into blocks (Java: AbstractRecordWriter).
+    """The part of a record writer that collects text and splits it into blocks (Java: AbstractRecordWriter).
 
     A subclass sets `newline_replacement`: what a newline inside an item may be replaced by without changing the
     record's meaning, or None if there is no such byte.
@@ -112,9 +114,9 @@ class TextRecordWriter:
 
     def _drop_chunks(self) -> None:
         self._chunks: list[bytes] = []
-        #: Bytes to come before a block is ready to be parsed.
+        #: Bytes missing until a block is ready to be parsed.
         self._missing_bytes = self._block_bytes
-        #: Positions in `_chunks` of those that are one record as they are, including newlines.
+        #: Positions in `_chunks` of chunks that are one record each, including newlines.
         self._whole: set[int] = set()
 
     def write(self, records: object) -> Iterable[TextBlock]:
@@ -161,7 +163,7 @@ class TextRecordWriter:
             return self._drain_if_ready()
         if isinstance(records, Iterable):
             return self._write_items(records)
-        raise self._cannot_take(records)
+        raise self._not_accepted(records)
 
     def _drain_if_ready(self) -> Iterator[TextBlock]:
         return self.drain() if self._missing_bytes <= 0 else iter(())
@@ -170,7 +172,7 @@ class TextRecordWriter:
         part: list[bytes] = []
         part_bytes = 0
         for item in items:
-            # Each item becomes bytes before the next is asked for: a generator may yield the same object, filled again.
+            # Each item is converted to bytes before the next is requested: a generator may reuse the yielded object.
             text = item if type(item) is bytes else self._bytes_of_item(item)
             part.append(text)
             part_bytes += len(text)
@@ -196,7 +198,7 @@ class TextRecordWriter:
         if text is None:
             text = self._item_bytes(item)
         if text is None:
-            raise self._cannot_take(item)
+            raise self._not_accepted(item)
         return text
 
     def _item_bytes(self, item: object) -> bytes | None:
@@ -211,7 +213,7 @@ class TextRecordWriter:
             raise StreamingIOFailure(f"cannot read {os.fspath(path)!r}: {error}") from error
 
     def _write_file(self, file: Any) -> Iterator[TextBlock]:
-        pieces: list[bytes] = []  # of the record that has not ended yet
+        pieces: list[bytes] = []  # of the incomplete record
         pieces_bytes = 0
         while text := self._read(file):
             end = text.rfind(self._delimiter) + 1
@@ -229,7 +231,7 @@ class TextRecordWriter:
             yield from self._drain_if_ready()
 
     def _read(self, file: Any) -> bytes:
-        """The next piece of a stream, empty at its end only."""
+        """The next piece of a stream, empty only at its end."""
         try:
             piece = file.read(self._block_bytes)
             is_waiting = piece is None or (len(piece) == 0 and _is_waiting(file))
@@ -316,9 +318,9 @@ class TextRecordWriter:
             byte_offset=byte_offset,
         )
 
-    def _cannot_take(self, records: object) -> SerializationError:
+    def _not_accepted(self, records: object) -> SerializationError:
         return SerializationError(
-            f"{type(self).__name__} cannot take a {type(records).__name__}: write bytes, str, a file opened for "
+            f"{type(self).__name__} does not accept a {type(records).__name__}: write bytes, str, a file opened for "
             "reading, a path, or an iterable of records",
         )
 
@@ -334,7 +336,7 @@ def _lines_of(chunks: list[bytes]) -> bytes:
 
 
 def _first_longer(lines: bytes, most_bytes: int) -> int | None:
-    """Where the first line of more than `most_bytes` starts. Looks at one newline in each stretch of that length."""
+    """The start of the first line longer than `most_bytes`. Searches one newline in each stretch of that length."""
     at = 0
     while len(lines) - at > most_bytes + 1:
         end = lines.rfind(b"\n", at, at + most_bytes + 1)
@@ -345,9 +347,9 @@ def _first_longer(lines: bytes, most_bytes: int) -> int | None:
 
 
 def _is_waiting(file: Any) -> bool:
-    """Whether a text stream that gave no text is over a non-blocking one that may still give some.
+    """Whether a text stream that returned no text is over a non-blocking stream that may still return some.
 
-    `io.TextIOWrapper` gives "" in either case; the stream below tells them apart by None.
+    `io.TextIOWrapper` returns "" in both cases; the underlying stream returns None if it is not at its end.
     """
     raw = getattr(getattr(file, "buffer", None), "raw", None)
     if raw is None or os.get_blocking(raw.fileno()):
@@ -362,8 +364,15 @@ def _name_of(file: Any) -> str:
 
 def has_empty_line(lines: bytes) -> bool:
     """Whether a newline is first, or follows another."""
-    is_newline = np.frombuffer(lines, np.uint8) == NEWLINE
-    return bool(is_newline[0] or (is_newline[1:] & is_newline[:-1]).any())
+    codes = np.frombuffer(lines, np.uint8)
+    return bool(codes[0] == NEWLINE) or any(
+        _has_newline_pair(codes[at : at + _SCAN_BYTES + 1]) for at in range(0, len(codes), _SCAN_BYTES)
+    )
+
+
+def _has_newline_pair(codes: Any) -> bool:
+    is_newline = codes == NEWLINE
+    return bool((is_newline[1:] & is_newline[:-1]).any())
 
 
 def _has_open_return(chunks: list[bytes]) -> bool:

@@ -87,7 +87,7 @@ def floating(kind: str) -> Converter:
 
 
 def floating_text(kind: str) -> Converter:
-    """As `floating`, for unchecked text, and with Java's NaN, Infinity and -Infinity."""
+    """Like `floating`, for unchecked text, including Java's NaN, Infinity and -Infinity."""
     finite = floating(kind)
 
     def convert(text: str) -> object:
@@ -141,7 +141,7 @@ def date(text: str) -> int:
 def timestamp(text: str) -> int:
     """`yyyy-mm-dd hh:mm:ss[.fffffffff]`, or with a T in between, without a zone, as nanoseconds since 1970.
 
-    Before 1970 without a fraction: Hive could not read that from ORC files (see `storage.normalise`).
+    No fraction before 1970: Hive could not read it from ORC files (see `orc.normalise`).
     """
     if not _timestamp(text):
         raise BadValue(f"{shown(text)} is not a timestamp of the form yyyy-mm-dd hh:mm:ss[.fffffffff], without a zone")
@@ -155,7 +155,7 @@ def timestamp(text: str) -> int:
             f"{shown(text)} is out of range for a timestamp (1677-09-21 00:12:44 to 2262-04-11 23:47:16.854775807)"
         )
     if nanos < 0 and nanos % 10**9:
-        raise BadValue(f"{shown(text)} is before 1970, where Hive reads whole seconds only: round it")
+        raise BadValue(f"{shown(text)} is before 1970, where Hive reads only whole seconds: round it")
     return nanos
 
 

@@ -44,11 +44,11 @@ class RecordSchema:
 
 
 class Block(Protocol):
-    """Consecutive raw records that are parsed in one call. Only the writer that made it knows its contents."""
+    """Consecutive raw records that are parsed in one call. Only the writer that created it knows its contents."""
 
     @property
     def nbytes(self) -> int:
-        """The memory that it holds, in bytes."""
+        """The memory used, in bytes."""
         ...
 
 

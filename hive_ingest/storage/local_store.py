@@ -16,7 +16,7 @@ from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, Outp
 
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _MAX_SYNC_THREADS = 8
-# A file system without hard links (FAT, some FUSE ones) answers one of these.
+# What link(2) answers for a folder, and on a file system without hard links (FAT, some FUSE ones).
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
@@ -102,7 +102,7 @@ class LocalStore(FileStore):
 
     def rename(self, source: str, target: str) -> None:
         with io_errors("rename", f"{source} to {target}"):
-            if not os.path.isdir(source) and _link_and_unlink(source, target):
+            if _link_and_unlink(source, target):
                 return
             # rename(2) replaces a file silently, so look first. Between the two calls another process could still
             # put a file there; on file systems with hard links this path is for folders only.
@@ -130,8 +130,7 @@ class LocalStore(FileStore):
     def sync_folders(self, paths: Iterable[str]) -> None:
         folders = list(dict.fromkeys(paths))
         if len(folders) < 2 or not _sync_in_threads(folders):
-            for folder in folders:
-                _sync_folder(folder)
+            _sync_each(folders)
 
     def list(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> list[FileEntry]:
         with io_errors("list", path):
@@ -175,7 +174,7 @@ def _unlink(path: str) -> None:
 
 
 def _link_and_unlink(source: str, target: str) -> bool:
-    """The rename that never replaces; False where the file system has no hard links."""
+    """The rename that never replaces; False for a folder, and where the file system has no hard links."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError as error:
@@ -212,14 +211,25 @@ def _device(path: str) -> int:
 
 
 def _sync_in_threads(folders: Sequence[str]) -> bool:
-    """The journal commits once for all that wait together. False where there are no threads to be had."""
-    with ThreadPoolExecutor(min(_MAX_SYNC_THREADS, len(folders))) as pool:
+    """The journal commits once for all that wait together. False where there are no threads to be had.
+
+    The caller's thread takes its share: a thread takes longer to start than a folder of a fast disk to sync.
+    """
+    first, *others = [folders[start::_MAX_SYNC_THREADS] for start in range(min(_MAX_SYNC_THREADS, len(folders)))]
+    with ThreadPoolExecutor(len(others)) as pool:
         try:
-            synced = pool.map(_sync_folder, folders)
+            under_way = [pool.submit(_sync_each, share) for share in others]
         except RuntimeError:  # too many threads, or the interpreter is shutting down
             return False
-        list(synced)
+        _sync_each(first)
+        for future in under_way:
+            future.result()
     return True
+
+
+def _sync_each(folders: Sequence[str]) -> None:
+    for folder in folders:
+        _sync_folder(folder)
 
 
 def _sync_folder(path: str) -> None:

@@ -145,7 +145,7 @@ class Location:
         """Give this file its new name in one step.
 
         Raises:
-            PathExists: `target` is there already; it stays as it is.
+            PathExists: `target` already exists; it was not changed.
             UnsupportedFeature: They lie on different file systems.
         """
         if self.store is not target.store:

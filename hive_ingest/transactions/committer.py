@@ -61,7 +61,7 @@ class Committer:
         self._retry_seconds = retry_seconds
         self._publisher = Publisher(txn_id, writes, fsync=fsync)
         #: Whether the commit was requested: from then on it may have happened, whatever error is raised.
-        self.is_asked = False
+        self.was_requested = False
 
     def commit_insert(
         self,
@@ -92,7 +92,7 @@ class Committer:
     ) -> None:
         """Run steps 3 to 5 for writes whose partitions are registered."""
         self._publisher.bring_to_file_systems(self._client)
-        self._beat()
+        self._send_heartbeat()
         try:
             self._publisher.publish(self._refuse_if_late)
         except StreamingIOFailure:
@@ -106,12 +106,12 @@ class Committer:
 
     def withdraw(self) -> None:
         """Remove the published files, unless a commit was requested: then it may have happened."""
-        if not self.is_asked:
+        if not self.was_requested:
             self._publisher.withdraw()
 
     # -- (3) ---------------------------------------------------------------------------------------
 
-    def _beat(self) -> None:
+    def _send_heartbeat(self) -> None:
         """Send a heartbeat, retried for as long as publishing may still begin: a shorter outage costs nothing."""
         retry = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(MetastoreUnavailable),
@@ -120,13 +120,13 @@ class Committer:
             before_sleep=tenacity.before_sleep_log(_log, logging.WARNING),
             reraise=True,
         )
-        retry(self._beat_once)
+        retry(self._send_heartbeat_once)
         reach("after_commit_heartbeat")
 
-    def _beat_once(self) -> None:
+    def _send_heartbeat_once(self) -> None:
         sent_at = now()
         self._client.heartbeat(txn_id=self._txn_id)
-        self._heartbeater.beaten(self._txn_id, sent_at)
+        self._heartbeater.record_heartbeat(self._txn_id, sent_at)
 
     def _age_seconds(self) -> float:
         return self._heartbeater.age_seconds(self._txn_id)
@@ -163,11 +163,11 @@ class Committer:
     # -- (5) ---------------------------------------------------------------------------------------
 
     def _commit_txn(self, key_value: CommitKeyValue | None, was_committed: Callable[[], bool] | None) -> None:
-        self.is_asked = True
+        self.was_requested = True
         try:
             self._client.commit_txn(self._txn_id, key_value=key_value)
         except (TxnAborted, NoSuchTxn) as error:
-            self.is_asked = False  # a definite answer to the first request: nothing was committed
+            self.was_requested = False  # a definite answer to the first request: nothing was committed
             self.withdraw()
             raise TxnAborted(f"transaction {self._txn_id} was not committed: {error}") from error
         except MetastoreUnavailable as error:
@@ -179,13 +179,13 @@ class Committer:
     ) -> None:
         """Request the commit again after a lost response. The sink's progress decides if it is forgotten."""
         try:
-            self._ask_again(key_value)
+            self._request_again(key_value)
         except TxnAborted:
             raise
         except (NoSuchTxn, MetastoreUnavailable) as error:
             self._decide_by_progress(was_committed if isinstance(error, NoSuchTxn) else None, lost)
 
-    def _ask_again(self, key_value: CommitKeyValue | None) -> None:
+    def _request_again(self, key_value: CommitKeyValue | None) -> None:
         retry = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(MetastoreUnavailable),
             wait=tenacity.wait_random_exponential(multiplier=0.1, max=5),

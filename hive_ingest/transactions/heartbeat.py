@@ -69,7 +69,7 @@ class Heartbeater:
         self._stop = threading.Event()
         self._last_good: dict[TxnId, float] = {}
         self._thread: threading.Thread | None = None
-        #: Transactions that the metastore reported as gone, and why. Read by the owner before each step; never replaced.
+        #: Transactions that the metastore reported as gone, and why. Read before each step. The dict is never replaced.
         self.lost: dict[TxnId, str] = {}
 
     def watch(self, txn_ids: Iterable[TxnId]) -> None:
@@ -89,7 +89,7 @@ class Heartbeater:
                 self._last_good.pop(txn_id, None)
                 self.lost.pop(txn_id, None)
 
-    def beaten(self, txn_id: TxnId, sent_at: float) -> None:
+    def record_heartbeat(self, txn_id: TxnId, sent_at: float) -> None:
         """Record that a heartbeat of the owner, sent at that time, was answered."""
         with self._lock:
             if txn_id in self._last_good:
@@ -125,7 +125,7 @@ class Heartbeater:
                 try:
                     client = client or self._client.clone()
                     if now() >= due:
-                        due = now() + (interval if self._beat(client) else min(interval, _RETRY_SECONDS))
+                        due = now() + (interval if self._send_heartbeat(client) else min(interval, _RETRY_SECONDS))
                     if self._on_tick is not None:
                         self._on_tick(client)
                 except Exception as error:  # noqa: BLE001
@@ -134,7 +134,7 @@ class Heartbeater:
             if client is not None:
                 client.close()
 
-    def _beat(self, client: MetastoreClient) -> bool:
+    def _send_heartbeat(self, client: MetastoreClient) -> bool:
         with self._lock:
             ranges = contiguous_ranges(self._last_good.keys() - self.lost.keys())
         good = True

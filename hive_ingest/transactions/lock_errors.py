@@ -18,7 +18,9 @@ def lock_timeout(
     )
 
 
-def begun_in_vain(table: TableName, times: int, reason: str, begin_retries: int, waited_seconds: float) -> LockTimeout:
+def begin_limit_reached(
+    table: TableName, times: int, reason: str, begin_retries: int, waited_seconds: float
+) -> LockTimeout:
     """The error for a transaction that was begun several times and never usable, although no lock blocked it."""
     return LockTimeout(
         f"no transaction on {table} could begin: {times_begun_again(times)}, the last time because {reason}. "

@@ -35,7 +35,7 @@ from hive_ingest.model import (
 )
 from hive_ingest.storage import Location
 from hive_ingest.transactions.heartbeat import Heartbeater, now
-from hive_ingest.transactions.lock_errors import begun_in_vain, times_begun_again
+from hive_ingest.transactions.lock_errors import begin_limit_reached, times_begun_again
 from hive_ingest.transactions.lock_plan import LockPlan
 from hive_ingest.transactions.lock_wait import LockWait
 from hive_ingest.transactions.registered_folders import list_registered
@@ -84,7 +84,7 @@ class TransactionOpener:
         self._settings = settings
         self._batch_size = ahead
         self._lock = threading.Lock()
-        self._ahead: deque[TxnId] = deque()
+        self._prefetched: deque[TxnId] = deque()
         self._idle_since = now()
         #: The transaction that holds the turn of overwrites, where one is needed.
         self._turn: TxnId | None = None
@@ -92,7 +92,7 @@ class TransactionOpener:
     @property
     def remaining(self) -> int:
         """Transactions that were prefetched and not begun (Java: `remainingTransactions`)."""
-        return len(self._ahead)
+        return len(self._prefetched)
 
     def begin(self, is_overtaken: Callable[[LockedTransaction], bool]) -> LockedTransaction:
         """Begin the next transaction.
@@ -137,7 +137,7 @@ class TransactionOpener:
                 if locked is not None:
                     begun_again, reason = begun_again + 1, "a transaction with a higher write id committed before it"
             if begun_again >= self._settings.begin_retries or (begun_again and wait.is_over):
-                raise begun_in_vain(
+                raise begin_limit_reached(
                     self._plan.tables[0], begun_again, reason, self._settings.begin_retries, wait.seconds
                 )
 
@@ -230,8 +230,8 @@ class TransactionOpener:
 
     def _next_txn(self) -> TxnId:
         with self._lock:
-            while self._ahead:
-                txn_id = self._ahead.popleft()
+            while self._prefetched:
+                txn_id = self._prefetched.popleft()
                 if txn_id not in self._heartbeater.lost:
                     return txn_id
                 self._heartbeater.forget([txn_id])
@@ -241,7 +241,7 @@ class TransactionOpener:
         reach("after_open_txns")
         self._heartbeater.watch(opened)
         with self._lock:
-            self._ahead.extend(opened[1:])
+            self._prefetched.extend(opened[1:])
             self._idle_since = now()
         return opened[0]
 
@@ -250,20 +250,20 @@ class TransactionOpener:
         self._idle_since = now()
         self._end_turn(self._client)
 
-    def give_back_idle(self, client: MetastoreClient) -> None:
+    def abort_idle_prefetched(self, client: MetastoreClient) -> None:
         """Abort prefetched transactions that are idle for long: an open transaction holds up all cleaning."""
         if now() - self._idle_since >= self._settings.max_idle_seconds:
-            self._give_back_ahead(client)
+            self._abort_all_prefetched(client)
 
-    def give_back(self, client: MetastoreClient) -> None:
+    def abort_prefetched(self, client: MetastoreClient) -> None:
         """Abort all prefetched transactions."""
         self._end_turn(client)
-        self._give_back_ahead(client)
+        self._abort_all_prefetched(client)
 
-    def _give_back_ahead(self, client: MetastoreClient) -> None:
+    def _abort_all_prefetched(self, client: MetastoreClient) -> None:
         with self._lock:
-            idle = list(self._ahead)
-            self._ahead.clear()
+            idle = list(self._prefetched)
+            self._prefetched.clear()
         if idle:
             self._heartbeater.forget(idle)
             client.abort_txns(idle, reason="prefetched and not used")

@@ -85,7 +85,8 @@ class Publisher:
         for write in self._writes:
             check()
             self._make_new_partition_folders(write)
-            self._make_acid_folders(write.acid_folders())
+            folders = write.acid_folders()
+            self._make_acid_folders(folders)
             for file in write.files:
                 check()
                 if renamed:
@@ -93,7 +94,7 @@ class Publisher:
                 self._rename(file, write.folder_of(file) / file.file_name)
                 renamed += 1
             if self._fsync:
-                self._sync(write)
+                self._sync(write, folders)
         reach("after_publish")
         check()
         self._look_at_new_partitions()
@@ -141,8 +142,7 @@ class Publisher:
         for store, paths in _by_store(folders).items():
             write_acid_version(store, paths, sync=self._fsync)
 
-    def _sync(self, write: TableWrite) -> None:
-        folders = write.acid_folders()
+    def _sync(self, write: TableWrite, folders: Sequence[Location]) -> None:
         parents = [folder.parent for folder in folders]
         # A metastore that has just created a partition's folders may not have synced their names.
         table = Location.of(write.table.location)

@@ -70,9 +70,9 @@ class ReadTransaction:
     def end_with(self, reader: object, what: str) -> None:
         """End it with a warning that names `what` if `reader` is garbage collected while it is open."""
         warning = f"{what} was not read to its end or closed"
-        self._guard = Guard(reader, self._client, self._end_forgotten, what, warning)
+        self._guard = Guard(reader, self._client, self._end_unclosed, what, warning)
 
-    def _end_forgotten(self, client: MetastoreClient) -> None:
+    def _end_unclosed(self, client: MetastoreClient) -> None:
         if not self._end():
             return
         try:
@@ -105,7 +105,7 @@ class ReadTransaction:
         try:
             self._client.commit_txn(self.txn_id)
         except StreamingError as error:
-            self._could_not_end(error)
+            self._log_failed_end(error)
         finally:
             self._release_client()
 
@@ -116,7 +116,7 @@ class ReadTransaction:
         try:
             self._client.abort_txn(self.txn_id, reason=f"reader: {because}" if because else "reader: closed early")
         except StreamingError as error:
-            self._could_not_end(error)
+            self._log_failed_end(error)
             if because is not None:
                 because.add_note(f"and, while ending the reader's transaction {self.txn_id}: {error}")
         finally:
@@ -126,7 +126,7 @@ class ReadTransaction:
         if self._owns_client:
             self._client.close()
 
-    def _could_not_end(self, error: StreamingError) -> None:
+    def _log_failed_end(self, error: StreamingError) -> None:
         _log.warning("transaction %d of a reader could not be ended, it will time out: %s", self.txn_id, error)
 
     def _end(self) -> bool:

@@ -79,8 +79,8 @@ def refuse_unknown_write_ids(client: MetastoreClient, table: Table) -> None:
     if highest > allocated:
         raise InvalidTable(
             f"{table.name} has write id {highest} in its folders, but its metastore has allocated write ids up to "
-            f"{allocated} only: it was restored from an older copy (run hive-ingest repair before anything is "
-            f"written), or another table lies at {table.location!r} too"
+            f"{allocated} only: it was restored from an older copy (run hive-ingest repair before any write), "
+            f"or another table lies at {table.location!r} too"
         )
     _highest_seen[key] = max(highest, allocated)
 

@@ -44,9 +44,9 @@ def row(i: int) -> bytes:
 
 
 class ContendedMetastore(AnswerLost):
-    """Where somebody else has the table until a moment after the writer was told to wait for it."""
+    """A metastore where another client holds the table until shortly after the writer starts to wait for it."""
 
-    def get_in_the_way(self, table: TableName) -> None:
+    def hold_exclusive_lock(self, table: TableName) -> None:
         (self._other,) = self._client.open_txns(1, agent_info="in the way")
         component = LockComponent(
             LockType.EXCLUSIVE, LockLevel.TABLE, table.database, table.table, operation_type=DataOperationType.NO_TXN
@@ -56,10 +56,10 @@ class ContendedMetastore(AnswerLost):
     def lock(self, request: LockRequest) -> LockResponse:
         answer = self._client.lock(request)
         if answer.state is LockState.WAITING:
-            threading.Timer(0.1, self._go_away).start()
+            threading.Timer(0.1, self._release_lock).start()
         return answer
 
-    def _go_away(self) -> None:
+    def _release_lock(self) -> None:
         with self._client.clone() as own:
             own.abort_txn(self._other)
 
@@ -78,7 +78,7 @@ def main(uri: str, options: dict[str, Any], warehouse: str, table: str, rows: in
         sources=[SOURCE],
     ) as conn:
         arm_from_environment()
-        client.get_in_the_way(name)
+        client.hold_exclusive_lock(name)
         while True:
             conn.begin_transaction()
             latest = conn.progress[SOURCE]

@@ -54,14 +54,14 @@ def start(address: Address, warehouse: Path, crash: CrashPoint | None = None) ->
 
 
 def run(address: Address, warehouse: Path, crash: CrashPoint | None = None) -> tuple[int, list[int], str]:
-    """Exit code, the positions that it was told are committed, and its error output."""
+    """Exit code, the positions that it reported as committed, and its error output."""
     child = start(address, warehouse, crash)
     out, err = child.communicate(timeout=120)
     return child.returncode, [int(line.split()[1]) for line in out.splitlines()], err
 
 
 def wait_until_timed_out(client: MetastoreClient) -> None:
-    """A server sees to that itself; of embedded metastores, whoever uses one."""
+    """A server does that itself. For an embedded metastore, its clients do."""
     deadline = time.monotonic() + 60
     while client.get_valid_txns().open:
         assert time.monotonic() < deadline, "the transaction is still open"
@@ -76,13 +76,13 @@ def test_killed_at_any_step_and_restarted_every_row_is_there_once(
 ) -> None:
     # The second transaction, where there is one: the first has left its traces then.
     occurrence = {"lock_waiting": 1, "after_spill": 5, "between_renames": 4}.get(point, 2)
-    code, told, err = run(address, warehouse, CrashPoint(point, occurrence, signal.SIGKILL))
+    code, reported, err = run(address, warehouse, CrashPoint(point, occurrence, signal.SIGKILL))
     assert code == -signal.SIGKILL, f"{point} was never hit: {err}"
     before = ids(ms, TABLE)
     assert before == list(range(len(before))), "a transaction is visible in part"
-    assert len(before) >= (told[-1] if told else 0), "a row that was reported committed is gone"
-    code, told, err = run(address, warehouse)
-    assert (code, told[-1:]) == (0, [ROWS]), err
+    assert len(before) >= (reported[-1] if reported else 0), "a row that was reported committed is gone"
+    code, reported, err = run(address, warehouse)
+    assert (code, reported[-1:]) == (0, [ROWS]), err
     assert ids(ms, TABLE) == list(range(ROWS))
 
 

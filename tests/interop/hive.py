@@ -1,4 +1,4 @@
-"""Real Hive as a judge: one process a version, asked in HiveQL and through Hive's own ACID reader."""
+"""Real Hive as the reference: one process per version, queried in HiveQL and through Hive's ACID reader."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Split(NamedTuple):
 
 
 class RealHive(Judge):
-    """Hive in a process of its own, of the version of `metastore`, with scratch files and its log in `home`.
+    """Hive in a separate process, of the version of `metastore`, with scratch files and its log in `home`.
 
     A cell arrives as Python's value: int, float, str, bool, None, bytes, `Decimal`, `date`, `datetime` (a
     timestamp finer than a microsecond stays Hive's text), an array as list, a map and a struct as dict.
@@ -72,7 +72,7 @@ class RealHive(Judge):
         if not vectorized:
             return self.sql(query)
         with self.vectorizing():
-            self._insist_on_vectorized(query)
+            self._require_vectorized(query)
             self.sql("drop table if exists judged")
             self.sql(f"create temporary table judged stored as orc as {query}")
         return self.sql("select * from judged")
@@ -88,7 +88,7 @@ class RealHive(Judge):
             self.set("hive.vectorized.execution.enabled", "false")
             self.set("hive.fetch.task.conversion", "more")
 
-    def _insist_on_vectorized(self, query: str) -> None:
+    def _require_vectorized(self, query: str) -> None:
         plan = "\n".join(row[0] for row in self.sql(f"explain vectorization detail {query}"))
         if "vectorized: true" not in plan or re.search(r"Map Vectorization:\s+enabled: false", plan):
             raise HiveError(f"Hive {self.version} does not vectorise: {query}\n{plan}")
@@ -191,7 +191,7 @@ def _cell(cell: Any) -> Any:
 
 def _timestamp(text: str) -> datetime | str:
     if len(text.partition(".")[2]) > 6:
-        return text  # Python would cut it to microseconds without a word
+        return text  # Python would silently cut it to microseconds
     return datetime.fromisoformat(text)
 
 

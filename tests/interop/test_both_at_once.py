@@ -60,7 +60,7 @@ def batches(client: MetastoreClient, name: str) -> Counter[int]:
 
 
 class InBackground(abc.ABC):
-    """Runs in a thread of its own until it is told to stop."""
+    """Runs in a separate thread until it is stopped."""
 
     def __init__(self) -> None:
         self._stop = threading.Event()
@@ -109,10 +109,10 @@ class Watcher(InBackground):
     def run(self) -> None:
         with self._client.clone() as client:
             while not self._stop.is_set():
-                told = list(self._streamer.committed)
+                reported = list(self._streamer.committed)
                 found = batches(client, self._name)
                 assert set(found.values()) <= {EACH}, f"a snapshot has a part of a transaction: {found}"
-                assert set(told) <= set(found), "a snapshot lacks what had been committed"
+                assert set(reported) <= set(found), "a snapshot lacks what had been committed"
                 self.snapshots += 1
 
 
@@ -129,10 +129,10 @@ def test_streaming_while_hive_inserts_updates_deletes_and_compacts_loses_nothing
         hive.sql(f"update {name} set number = number + 100 where batch < 0 or batch % 3 = 0")
         hive.compact_uncleaned(name, "minor")
         hive.sql(f"delete from {name} where batch = -11")
-        assert_whole(hive, name)
+        assert_consistent(hive, name)
         hive.compact_uncleaned(name, "major")
         hive.sql(f"update {name} set number = number + 100 where batch < 0 or batch % 3 = 1")
-        assert_whole(hive, name)
+        assert_consistent(hive, name)
     assert watcher.snapshots > 3
     assert len(streamer.committed) > 3
 
@@ -140,7 +140,7 @@ def test_streaming_while_hive_inserts_updates_deletes_and_compacts_loses_nothing
     assert batches(client, name) == dict.fromkeys((FIRST, -10, *streamer.committed), EACH)
 
 
-def assert_whole(hive: RealHive, name: str) -> None:
+def assert_consistent(hive: RealHive, name: str) -> None:
     """A snapshot of Hive's."""
     found = hive.sql(f"select batch, number from {name}")
     assert set(Counter(batch for batch, _ in found).values()) == {EACH}
@@ -205,7 +205,7 @@ def test_an_overwrite_waits_for_our_lock_until_we_have_committed(
 def test_a_truncate_of_hive_4_that_does_not_wait_is_noticed_before_our_commit(hive401: RealHive) -> None:
     with hi.connect_metastore(hive401.metastore.uri) as client:
         client.create_database("truncated")
-        for point in UNDER_LOCK[1:]:  # until the first the transaction is begun anew
+        for point in UNDER_LOCK[1:]:  # the transaction is begun again until the first one
             name = create(hive401, client, f"truncated.{point}")
             hi.append(client, name, rows(FIRST))
             truncate = functools.partial(hive401.sql, f"truncate table {name}")

@@ -1,4 +1,4 @@
-"""A row of ours lies in the bucket that Hive gives it: beside Hive's own table of the same rows, and by TABLESAMPLE.
+"""Rows are in the bucket that Hive assigns: compared with Hive's own table of the same rows, and by TABLESAMPLE.
 
 Bucket joins and bucket pruning rest on that alone. Hive plans them for ACID tables on Tez only, which has no part
 here: on MapReduce it counts the folders of deltas as files of buckets, and declines.
@@ -91,8 +91,8 @@ def test_a_sample_of_buckets_is_what_hives_own_hash_assigns(
     name, ([key], buckets) = tables[layout], LAYOUTS[layout]
     by_file = places(hive, name)
     for bucket in range(1, buckets + 1):
-        lies_there = {n for n, (_, file) in by_file.items() if file == f"bucket_{bucket - 1:05}"}
-        assert sample(hive, name, bucket, buckets, key) == lies_there
+        expected = {n for n, (_, file) in by_file.items() if file == f"bucket_{bucket - 1:05}"}
+        assert sample(hive, name, bucket, buckets, key) == expected
     halves = [sample(hive, name, bucket, 2 * buckets, key) for bucket in (1, 1 + buckets)]
     assert halves[0] | halves[1] == {n for n, (_, file) in by_file.items() if file == "bucket_00000"}
     assert halves == [sample(hive, f"{name}_its", bucket, 2 * buckets, key) for bucket in (1, 1 + buckets)]

@@ -37,7 +37,7 @@ REGION, MONTH = "north", 1
 class Layout:
     name: str
     options: dict[str, Any] = field(default_factory=dict)
-    #: What tells parallel writers apart; one writer without it.
+    #: How parallel writers are distinguished; one writer without it.
     parallel_key: str | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""Our files beside those that Hive writes of the same rows: each difference is known, and told in docs/design.md."""
+"""Our files compared with Hive's for the same rows: docs/design.md explains each difference."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def differences(ours: dict[str, str], its: dict[str, str]) -> dict[str, tuple[st
 
 
 def explanation(key: str, ours: str, its: str, version: str) -> str | None:
-    """The row of the table that tells of it."""
+    """The row of the table that explains it."""
     for name, known in DIFFERENCES.items():
         patterns = (known.keys, known.ours, known.its)
         fits = (re.fullmatch(pattern, text) for pattern, text in zip(patterns, (key, ours, its), strict=True))

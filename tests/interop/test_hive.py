@@ -1,4 +1,4 @@
-"""The judge itself: what it says is what Hive holds."""
+"""The judge itself: its responses match Hive's tables."""
 
 from __future__ import annotations
 

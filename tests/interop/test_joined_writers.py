@@ -38,7 +38,7 @@ def connect(client: MetastoreClient, table: str, *, overwrite: bool = False) -> 
 def write_in_parallel(
     conn: StreamingConnection, key: str, ids: range, *, numbers: Sequence[int] = range(WRITERS), **constant: str
 ) -> None:
-    """A writer for each of `numbers`, by which `key` tells them apart; they take turns with the ids."""
+    """A writer for each of `numbers`, by which `key` distinguishes them; they take turns with the ids."""
     conn.begin_transaction()
     shared, prepared = conn.share_transaction(), []
     for at, number in enumerate(numbers):

@@ -111,12 +111,12 @@ def test_a_writer_that_sleeps_until_its_transaction_is_forgotten_leaves_no_row(
     for point, sleeper in sleepers.items():
         _, status = os.waitpid(sleeper.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status), f"{point} was not reached"
-    asleep = set(client.get_valid_txns().open)
-    assert len(asleep) == len(STOPS)
+    suspended = set(client.get_valid_txns().open)
+    assert len(suspended) == len(STOPS)
     assert [len(visible(client, tables[point])) for point in STOPS] == [2, 3, 3]
 
     wait_until(
-        lambda: not asleep & set(client.get_valid_txns().open), "the metastore has not timed them out", seconds=90
+        lambda: not suspended & set(client.get_valid_txns().open), "the metastore has not timed them out", seconds=90
     )
     for table in tables.values():
         assert read(hive, client, table) == list(range(10))
@@ -124,7 +124,7 @@ def test_a_writer_that_sleeps_until_its_transaction_is_forgotten_leaves_no_row(
         assert len(visible(client, table)) == 1, "Hive has not cleaned: the test tests nothing"
     if hive.version == "3.1.3":
         hive.call("compactor_pass", thread="initiator")
-    wait_until(lambda: not asleep & remembered(client), "the metastore has not forgotten them", seconds=90)
+    wait_until(lambda: not suspended & remembered(client), "the metastore has not forgotten them", seconds=90)
 
     for point, sleeper in sleepers.items():
         os.kill(sleeper.pid, signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""The benchmark beside Java runs, on Python and pip alone."""
+"""The benchmark against Java runs with Python and pip alone."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def texts(rows: Iterable[Row]) -> list[str]:
 
 
 def start(action: str, zone: str, uri: str, table: str) -> subprocess.Popen[str]:
-    """Our side in a process of its own, whose zone is `zone`."""
+    """Our side in a separate process in the time zone `zone`."""
     command = [sys.executable, "-m", "tests.interop.zoned", action, uri, table]
     return subprocess.Popen(
         command, cwd=REPOSITORY, env=os.environ | {"TZ": zone}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

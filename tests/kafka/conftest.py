@@ -1,4 +1,4 @@
-"""A real broker for all tests of this room, and Spark drivers that read from it."""
+"""A real broker for all tests of this folder, and Spark drivers that read from it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ __all__ = ["install_spark", "start_driver"]
 
 @pytest.fixture(scope="session")
 def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """Started when the first test asks for it. Each test makes topics of its own."""
+    """Started when the first test requests it. Each test creates its own topics."""
     with running_broker(tmp_path_factory.mktemp("kafka")) as broker:
         yield broker

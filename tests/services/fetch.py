@@ -57,13 +57,13 @@ def fetch(name: str) -> Path:
 
 def _download(name: str, folder: Path) -> None:
     origin = repository()
-    _say(f"{name}: fetching from {origin.url}")
+    _print(f"{name}: fetching from {origin.url}")
     started = time.monotonic()
     _retrieve(name, origin, folder)
     _verify(name, folder)
     files = list(folder.iterdir())
     size = sum(path.stat().st_size for path in files) / 1e6
-    _say(f"{name}: {len(files)} files, {size:.0f} MB in {time.monotonic() - started:.0f} s")
+    _print(f"{name}: {len(files)} files, {size:.0f} MB in {time.monotonic() - started:.0f} s")
 
 
 def _retrieve(name: str, origin: Repository, folder: Path) -> None:
@@ -126,7 +126,7 @@ def write_lock(name: str) -> None:
         _retrieve(name, repository(), folder)
         lines = [f"{_sha256(path)}  {path.name}\n" for path in sorted(folder.iterdir())]
     _lock_file(name).write_text("".join(lines))
-    _say(f"{name}: {len(lines)} files locked")
+    _print(f"{name}: {len(lines)} files locked")
 
 
 def _lock_file(name: str) -> Path:
@@ -142,7 +142,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _say(message: str) -> None:
+def _print(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
@@ -157,9 +157,9 @@ def main(arguments: list[str]) -> int:
             if locking:
                 write_lock(name)
             else:
-                _say(f"{name}: {fetch(name)}")
+                _print(f"{name}: {fetch(name)}")
     except PartUnavailable as error:
-        _say(f"error: {error}")
+        _print(f"error: {error}")
         return 1
     return 0
 

@@ -71,7 +71,7 @@ class KafkaBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client wants to be told."""
+        """The address for clients."""
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:

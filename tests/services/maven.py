@@ -23,7 +23,7 @@ _TIMEOUT_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A repository in Maven's layout; `authorization` is the HTTP header that it asks for, if it does."""
+    """A repository in Maven's layout; `authorization` is the HTTP header that it requires, if any."""
 
     url: str
     authorization: str | None = None

@@ -173,7 +173,7 @@ class RealMetastore:
             self._process = None
 
     def reset(self) -> None:
-        """Empty it, beneath its feet: all that was made since it started is forgotten, and the warehouse is cleared."""
+        """Empty it while it runs: its database is reset to the state after the start, and the warehouse is cleared."""
         self._postgres.run(_PUT_BACK, database=self._database)
         if self.version != "3.1.3":
             self._postgres.run("""ALTER SEQUENCE "TXNS_TXN_ID_seq" RESTART""", database=self._database)
@@ -182,7 +182,7 @@ class RealMetastore:
             folder.mkdir()
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """The rows of one statement on its database, behind its back."""
+        """The rows of one statement, run directly on its database."""
         return self._postgres.query(sql, database=self._database)
 
     def forget_commits(self) -> None:
@@ -233,7 +233,7 @@ class RealMetastore:
 
 
 class RealMetastores:
-    """One for each version and time-out (Hive's own where none is said), started when it is first asked for."""
+    """One server for each version and time-out (by default Hive's own), started at the first request."""
 
     def __init__(self, folder: Callable[[str], Path], postgres: PostgresServer) -> None:
         self._folder, self._postgres = folder, postgres

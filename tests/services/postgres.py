@@ -42,7 +42,7 @@ class PostgresServer:
             self.run(f'DROP DATABASE "{name}" WITH (FORCE)')
 
     def uri(self, database: str, password: str = "") -> str:
-        """`password` percent-encoded, as an address wants it; the server does not ask for it."""
+        """The URI with the percent-encoded `password`, which the server does not require."""
         return f"postgresql+psycopg://{self.user}:{password}@/{database}?host={self.socket_folder}"
 
     def run(self, *statements: str, database: str = "postgres") -> None:

@@ -1,4 +1,4 @@
-"""No server outlives whoever started it."""
+"""No server outlives the process that started it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark sessions: one for the whole process, and drivers in processes of their own."""
+"""Spark sessions: one for the whole process, and drivers in separate processes."""
 
 from __future__ import annotations
 
@@ -68,6 +68,6 @@ def spark(spark_in: Callable[[str], SparkSession]) -> SparkSession:
 
 @pytest.fixture(params=[LOCAL, LOCAL_CLUSTER], ids=["local", "cluster"])
 def master(request: pytest.FixtureRequest) -> str:
-    """Tasks in the driver's JVM, then in executors of their own."""
+    """Tasks in the driver's JVM, then in separate executors."""
     value: str = request.param
     return value

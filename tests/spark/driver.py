@@ -1,4 +1,4 @@
-"""Driver scripts in processes of their own: started, killed by -9, and looked into.
+"""Driver scripts in separate processes: started, killed by -9, and inspected.
 
 A driver leads a session of its own (setsid). By that its JVM, its executors and their Python workers are found,
 also when it has died and they belong to nobody.

@@ -1,4 +1,4 @@
-"""Drivers in processes of their own, for the rooms whose tests run Spark: imported by their conftest."""
+"""Drivers in separate processes, for the folders whose tests run Spark: imported by their conftest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sinks that stop at a named fault point until they are told to go on."""
+"""Sinks that stop at a named fault point until they are released."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _thread = threading.local()
 
 
 class HeldSink(HiveSink):
-    """Stops in batch `batch_id`, or in each, the first time that it comes to `point`: see `Streams.let_go`.
+    """Stops in batch `batch_id`, or in each, the first time that it comes to `point`: see `Streams.release`.
 
     Prints "held <table> <point> <batch>" there. Each batch runs on one thread, so several sinks of a process are held
     each at a point of its own.
     """
 
-    def __init__(self, *, point: str, batch_id: int | None, go_on: Path, **options: Any) -> None:
+    def __init__(self, *, point: str, batch_id: int | None, resume_file: Path, **options: Any) -> None:
         super().__init__(**options)
         assert point in ALL_FAULT_POINTS
-        self._point, self._held_batch, self._go_on = point, batch_id, go_on
+        self._point, self._held_batch, self._resume_file = point, batch_id, resume_file
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         is_held = self._held_batch is None or batch_id == self._held_batch
@@ -37,7 +37,7 @@ class HeldSink(HiveSink):
             return
         _thread.held = None
         print("held", self._target.table, point, batch_id, flush=True)
-        signs = (self._go_on, self._go_on.with_name(f"{self._go_on.name}-{batch_id}"))
+        signs = (self._resume_file, self._resume_file.with_name(f"{self._resume_file.name}-{batch_id}"))
         while not any(sign.exists() for sign in signs):
             time.sleep(0.02)
 

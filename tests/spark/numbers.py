@@ -1,4 +1,4 @@
-"""Numbered rows on their way into tables: a row that is lost or doubled is seen by its id."""
+"""Numbered rows that are written to tables: lost and duplicate rows are found by their ids."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Tables:
 
 
 def assert_once(found: list[int], expected: list[int]) -> None:
-    """Every id once, told by what is wrong."""
+    """Assert that every id occurs once; the message names lost and duplicate ids."""
     twice = [number for number, count in Counter(found).items() if count > 1]
     lost, foreign = sorted(set(expected) - set(found)), sorted(set(found) - set(expected))
     wrong = {"lost": lost[:9], "more than once": twice[:9], "never sent": foreign[:9]}

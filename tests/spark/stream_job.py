@@ -1,8 +1,8 @@
 """A driver script: streaming queries that read numbered files into tables, each until its input is used up.
 
-Run with the path of a JSON file: `metastore` (URI), `warehouse`, `metastore_options`, `go_on` (a file), and `streams`,
-each with `table`, `input`, `checkpoint`, `columns`, `sink` (arguments of HiveSink), and, if it is to be held there,
-`point` and `batch_id`. Prints a line for each batch, and at the end of each query how it ended.
+Run with the path of a JSON file that has `metastore` (URI), `warehouse`, `metastore_options`, `resume_file` and
+`streams`. Each stream has `table`, `input`, `checkpoint`, `columns`, `sink` (arguments of HiveSink), and, to be held at
+a fault point, `point` and `batch_id`. Prints a line for each batch, and the outcome of each query when it ends.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ from tests.spark.numbers import SCHEMA
 def start(spark: SparkSession, job: dict[str, Any], stream: dict[str, Any], client: AnswerLost) -> StreamingQuery:
     table = stream["table"]
 
-    def tell(batch: BatchStats) -> None:
+    def report_batch(batch: BatchStats) -> None:
         print("batch", table, batch.batch_id, "skipped" if batch.is_skipped else "committed", flush=True)
 
-    options = {"metastore": client, "table": table, "on_batch": tell, **stream["sink"]}
+    options = {"metastore": client, "table": table, "on_batch": report_batch, **stream["sink"]}
     sink = (
-        held.HeldSink(point=stream["point"], batch_id=stream["batch_id"], go_on=Path(job["go_on"]), **options)
+        held.HeldSink(
+            point=stream["point"], batch_id=stream["batch_id"], resume_file=Path(job["resume_file"]), **options
+        )
         if "point" in stream
         else HiveSink(**options)
     )

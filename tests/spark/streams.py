@@ -1,4 +1,4 @@
-"""Streaming queries from one input into several tables, run by a driver of their own or in this process."""
+"""Streaming queries from one input into several tables, run by a separate driver or in this process."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class Streams:
     # -- in a driver of its own -------------------------------------------------------------------
 
     @property
-    def go_on(self) -> Path:
-        """Held queries go on when this is a file, or `go-on-<batch>`."""
+    def resume_file(self) -> Path:
+        """Held queries continue once this file, or this name with `-<batch>`, exists."""
         return self.folder / "go-on"
 
     def drive(
@@ -80,7 +80,7 @@ class Streams:
             "metastore": self._uri,
             "warehouse": str(self.folder / "warehouse"),
             "metastore_options": self._options,
-            "go_on": str(self.go_on),
+            "resume_file": str(self.resume_file),
             "conf": dict(conf or {}),
             "streams": [self._spec(stream, dict(sink or {})) for stream in self.streams],
         }
@@ -104,9 +104,10 @@ class Streams:
             if stream.point is not None:
                 driver.wait_for(f"held {stream.table} {stream.point} {stream.batch_id}", 300)
 
-    def let_go(self, batch_id: int | None = None) -> None:
-        """What is held goes on; with `batch_id`, what is held in that batch."""
-        sign = self.go_on if batch_id is None else self.go_on.with_name(f"{self.go_on.name}-{batch_id}")
+    def release(self, batch_id: int | None = None) -> None:
+        """Let held queries continue; with `batch_id`, those held in that batch."""
+        file = self.resume_file
+        sign = file if batch_id is None else file.with_name(f"{file.name}-{batch_id}")
         sign.touch()
 
     # -- in this process ---------------------------------------------------------------------------

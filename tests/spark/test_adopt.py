@@ -69,7 +69,7 @@ def test_an_adopted_checkpoint_continues_from_its_position(job: Job, ms: Metasto
     adoption = adopt_checkpoint(ms, "web.t", "t", job.checkpoint("second"))
     assert (adoption.batch_id, adoption.last_written) == (-1, None)
     job.run("second")
-    assert job.ids() == [1, 1, 2, 2]  # another query reads its source anew
+    assert job.ids() == [1, 1, 2, 2]  # another query reads its source from the start
 
     job.add(3)
     with pytest.raises(StreamingQueryException, match="hive-ingest sinks adopt"):

@@ -227,15 +227,15 @@ def test_a_job_that_fails_leaves_nothing_and_the_next_attempt_writes_every_row(
     assert tables.hidden(table) == []
 
 
-def slowly(go_on: Path) -> Callable[[Any], Iterator[pa.RecordBatch]]:
-    """Fails in the task of row 0 at once; the others come to their end when `go_on` is a file."""
+def slowly(resume_file: Path) -> Callable[[Any], Iterator[pa.RecordBatch]]:
+    """Fails in the task of row 0 at once; the others finish once `resume_file` exists."""
 
     def run(batches: Any) -> Iterator[pa.RecordBatch]:
 
         for batch in batches:
             if 0 in batch.column(0).to_pylist():
                 raise ValueError("on purpose")
-            while not go_on.exists():
+            while not resume_file.exists():
                 time.sleep(0.02)
             yield batch
 

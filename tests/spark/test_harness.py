@@ -95,7 +95,7 @@ def test_a_driver_runs_its_tasks_where_its_master_says(
 def test_a_driver_runs_on_the_version_of_spark_asked_for(
     install_spark: Install, start_driver: Start, script: Callable[[str], Path]
 ) -> None:
-    tell = """
+    script_text = """
         import pyarrow as pa
         import pyspark
         from pyspark.sql import SparkSession
@@ -109,7 +109,7 @@ def test_a_driver_runs_on_the_version_of_spark_asked_for(
         print(pyspark.__version__, spark.version, row.version)
     """
 
-    done = start_driver(install_spark(version=LOWEST), script(tell)).wait()
+    done = start_driver(install_spark(version=LOWEST), script(script_text)).wait()
 
     assert (done.returncode, done.out.split()) == (0, [LOWEST] * 3), done.err
 

@@ -30,7 +30,7 @@ Install = Callable[..., Installation]
 Start = Callable[..., Driver]
 
 
-def in_the_way(client: MetastoreClient, table: str) -> StreamingConnection:
+def holding_the_table(client: MetastoreClient, table: str) -> StreamingConnection:
     """An overwrite under way, for which every other writer waits."""
     database, name = table.split(".")
     connection = StreamingConnection.connect(
@@ -45,7 +45,7 @@ def kill_at_every_point(streams: Streams, start_driver: Start, installation: Ins
     for point in SINK_POINTS:
         streams.add(point, layout, point=point, batch_id=0 if point == "lock_waiting" else 1)
     streams.input.add_batches(3)
-    with in_the_way(streams.client, "web.lock_waiting"):
+    with holding_the_table(streams.client, "web.lock_waiting"):
         driver = streams.drive(start_driver, installation)
         streams.wait_until_held(driver)
         driver.kill()

@@ -39,7 +39,7 @@ def fail_once_a_batch(streams: Streams, driver: Driver, arms: Arms, plan: Sequen
     for batch_id, (point, action) in enumerate(plan):
         driver.wait_for(f"held web.numbers before_batch {batch_id}")
         arms.arm(point, action)
-        streams.let_go(batch_id)
+        streams.release(batch_id)
         driver.wait_for(f"batch web.numbers {batch_id} committed")
         assert arms.is_hit(point), f"no task came to {point}"
 

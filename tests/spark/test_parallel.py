@@ -1,4 +1,4 @@
-"""How many tasks write, what tells them apart, how many files they make, and how much memory each takes."""
+"""How many tasks write, how they are distinguished, how many files they write, and how much memory each uses."""
 
 from __future__ import annotations
 

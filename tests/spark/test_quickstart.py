@@ -32,11 +32,11 @@ def test_a_year_of_flights_is_ingested_exactly_once_through_a_kill_of_spark(
 ) -> None:
     assert main([str(demo)]) == 0
 
-    told, errors = capfd.readouterr()
-    assert "All checks passed" in told
-    assert "FAILED" not in told
-    assert f"{ROWS:,} rows, " in told
-    assert "Killed by kill -9 inside a transaction" in told
+    output, errors = capfd.readouterr()
+    assert "All checks passed" in output
+    assert "FAILED" not in output
+    assert f"{ROWS:,} rows, " in output
+    assert "Killed by kill -9 inside a transaction" in output
     assert "WARN" not in errors.replace("FutureWarning", ""), "what Spark warns of goes into a file"
     assert "WARN" in (demo / "spark.log").read_text()
     assert png_size(demo / "flights.png") == (1600, 1000)

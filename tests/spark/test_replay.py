@@ -1,4 +1,4 @@
-"""What a sink does with a batch that comes again, or from a query that it does not know."""
+"""How a sink handles a repeated batch, and a batch of an unknown query."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_batch_that_spark_plans_again_after_it_lost_its_plan_is_refused(
 def test_a_checkpoint_restored_from_an_older_copy_is_refused_and_the_newest_one_continues(
     spark: SparkSession, streams: Streams, tmp_path: Path
 ) -> None:
-    """Its next batch has a number that was committed, with rows that were not: they were lost without a word."""
+    """Its next batch has a number that was committed, with rows that were not: they were lost silently."""
     stream = streams.add("t")
     checkpoint, old, newest = Path(streams.checkpoint(stream)), tmp_path / "old", tmp_path / "newest"
     for copy in (old, newest):

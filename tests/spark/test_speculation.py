@@ -47,11 +47,11 @@ def test_of_two_attempts_of_a_task_one_counts_and_nothing_is_left_of_the_other(
             for batch_id, point in enumerate(points):
                 driver.wait_for(f"held web.numbers before_batch {batch_id}")
                 arms.arm(point, "sleep")
-                streams.let_go(batch_id)
+                streams.release(batch_id)
                 driver.wait_for(f"batch web.numbers {batch_id} committed")
                 assert arms.is_hit(point), f"no attempt came to {point}"
                 arms.wake(point)
-            streams.let_go()
+            streams.release()
             assert driver.wait().returncode == 0
 
         streams.assert_all_once()

@@ -20,23 +20,23 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.one_embedded
 
-#: What Spark looks for in the text of an error, to tell a stopped query from a failed one.
+#: What Spark looks for in the text of an error, to distinguish a stopped query from a failed one.
 INTERRUPTED = re.compile(
     r"py4j\.protocol\.Py4JJavaError: An error occurred while calling((.|\r\n|\r|\n)*)java\.lang\.InterruptedException"
 )
 
 
 class RecordingSink(HiveSink):
-    """Keeps what py4j tells Spark of an error."""
+    """Keeps the text by which py4j reports an error to Spark."""
 
     error: Exception | None = None
-    told = ""
+    traceback_text = ""
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         try:
             super().__call__(df, batch_id)
         except Exception as error:
-            self.error, self.told = error, traceback.format_exc()
+            self.error, self.traceback_text = error, traceback.format_exc()
             raise
 
 
@@ -70,10 +70,10 @@ def test_a_query_stopped_in_its_tasks_gives_spark_a_short_reason_and_resumes_lat
     assert query.exception() is None
     wait_until(lambda: sink.error is not None, "the batch went on")
     assert isinstance(sink.error, TxnAborted)
-    found = INTERRUPTED.search(sink.told)
-    assert found, sink.told
+    found = INTERRUPTED.search(sink.traceback_text)
+    assert found, sink.traceback_text
     # Spark's expression takes some stack for each character from there on.
-    assert len(sink.told) - found.start() < 500
+    assert len(sink.traceback_text) - found.start() < 500
     assert streams.ids(stream) == []
 
     streams.run(spark, stream)

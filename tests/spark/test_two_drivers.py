@@ -1,4 +1,4 @@
-"""Two drivers on one checkpoint: live ones, and one that was taken for dead and wakes up late."""
+"""Two drivers on one checkpoint: both alive, and one that counted as dead and resumes late."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_second_driver_on_a_checkpoint_is_refused_or_waits_and_every_row_is_th
         batches: list[Any] = []
         query = streams.start(spark, waiting, on_batch=batches.append)
         wait_until(lambda: is_waiting(streams.client, "web.waiting"), "the second driver has not come to its lock")
-        streams.let_go()
+        streams.release()
         with contextlib.suppress(StreamingQueryException):  # Spark's own: one of the two comes late to its commit log
             query.awaitTermination()
 
@@ -69,9 +69,9 @@ def test_a_second_driver_on_a_checkpoint_is_refused_or_waits_and_every_row_is_th
         streams.assert_all_once()
 
 
-def told(out: str, beginning: str) -> str:
-    """The one line that begins so."""
-    [line] = [line for line in out.splitlines() if line.startswith(beginning)]
+def line_starting_with(out: str, prefix: str) -> str:
+    """The only line of the output with this prefix."""
+    [line] = [line for line in out.splitlines() if line.startswith(prefix)]
     return line
 
 
@@ -132,19 +132,19 @@ def test_a_driver_that_resumes_after_its_timeout_commits_nothing(
         driver = streams.drive(start_driver, install_spark(conf=arms.conf), environ=arms.environ)
         streams.wait_until_held(driver)
         arms.arm("before_prepare", "sleep")
-        streams.let_go(2)
+        streams.release(2)
         wait_until(lambda: arms.is_hit("before_prepare"), "no task has come to before_prepare")
 
         suspend_between_writes(driver, address.uri)
         take_over(spark, streams)
         arms.wake("before_prepare")
-        streams.let_go()
+        streams.release()
         driver.resume()
         ended = driver.wait()
 
         assert ended.returncode == 0, ended.err
         for stream in streams.streams:
-            failed = told(ended.out, f"failed {stream.table} ")
+            failed = line_starting_with(ended.out, f"failed {stream.table} ")
             assert "hive_ingest.errors.TxnAborted: " in failed, f"{failed}\n{ended.err}"
             assert files_of_aborted(streams, stream.table) == []
         streams.assert_all_once()

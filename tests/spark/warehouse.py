@@ -1,4 +1,4 @@
-"""A warehouse of a test's own, as the data source is told of it and as it is looked into without Spark."""
+"""A warehouse for one test, accessed through the data source and without Spark."""
 
 from __future__ import annotations
 

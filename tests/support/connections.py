@@ -1,4 +1,4 @@
-"""Streaming connections with the options that most tests want."""
+"""Streaming connections with the options that most tests need."""
 
 from __future__ import annotations
 

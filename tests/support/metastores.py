@@ -1,4 +1,4 @@
-"""Clients of metastores that a test has for itself."""
+"""Clients of metastores that belong to one test."""
 
 from __future__ import annotations
 

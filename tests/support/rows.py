@@ -1,4 +1,4 @@
-"""Rows that are told apart by a column `id`: made, and found again in a table."""
+"""Rows that are identified by a column `id`: created, and read back from a table."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def rows(ids: Iterable[int], **columns: Any) -> pa.Table:
 
 
 def ids(client: MetastoreClient, table: str = "t") -> list[int]:
-    """The ids of all rows that are visible in a table, sorted, those that are there twice twice."""
+    """The ids of all visible rows of a table, sorted, with duplicates."""
     return sorted(hi.read_table(client, full_name(table), columns=["id"])["id"].to_pylist())

@@ -1,4 +1,4 @@
-"""Tables of a test, in the database `web`, and what lies in their folders.
+"""Tables of a test, in the database `web`, and the files in their folders.
 
 Where a table is named here and in the modules beside this one, `t` stands for `web.t`.
 """

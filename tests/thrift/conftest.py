@@ -1,4 +1,4 @@
-"""Real metastores by version, and one that wants TLS and a password."""
+"""Real metastores by version, and one that requires TLS and a password."""
 
 from __future__ import annotations
 

@@ -52,12 +52,12 @@ class FaultyProxy:
         self._armed, self.hit = (call, fault), None
 
     def cut(self) -> None:
-        """Close all connections, and refuse new ones until `mend`."""
+        """Close all connections, and refuse new ones until `restore`."""
         self.refuses = True
         for connection in self._connections:
             _close(connection)
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         self.refuses = False
 
     def __enter__(self) -> Self:

@@ -58,7 +58,7 @@ def test_a_server_lost_between_two_calls_is_replaced_by_the_other(real_metastore
 def test_a_call_that_is_safe_to_repeat_waits_for_the_server_to_come_back(real_metastore: RealMetastore) -> None:
     with FaultyProxy(real_metastore.port) as proxy, connect_metastore(proxy.uri, retry_seconds=20) as client:
         proxy.cut()
-        threading.Timer(0.5, proxy.mend).start()
+        threading.Timer(0.5, proxy.restore).start()
         assert client.get_databases() == ["default"]
 
 
@@ -68,7 +68,7 @@ def test_a_response_that_does_not_come_in_time_is_reported_and_does_not_answer_t
     options: dict[str, Any] = {"retry_seconds": 0.1, "call_timeout_seconds": 1.0}
     with FaultyProxy(real_metastore.port) as proxy, connect_metastore(proxy.uri, **options) as client:
         proxy.arm("open_txns", Fault.ANSWER_LATE)
-        with pytest.raises(MetastoreUnavailable, match="did not answer open_txns within 1 s"):
+        with pytest.raises(MetastoreUnavailable, match="did not respond to open_txns within 1 s"):
             client.open_txns()
         assert client.get_databases() == ["default"]
 
@@ -81,7 +81,7 @@ def test_calls_that_must_not_be_repeated_are_sent_once(real_metastore: RealMetas
             ("drop_database", lambda: client.drop_database("web")),
         ):
             proxy.arm(call, Fault.ANSWER_CUT)
-            with pytest.raises(MetastoreUnavailable, match=f"hung up during {call}"):
+            with pytest.raises(MetastoreUnavailable, match=f"closed the connection during {call}"):
                 run()
             assert proxy.calls.count(call) == 1
         proxy.arm("create_database", Fault.ANSWER_CUT)

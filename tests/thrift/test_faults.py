@@ -1,4 +1,4 @@
-"""Each call of a transaction is broken in each way: afterwards rows are what the caller was told.
+"""Each call of a transaction is broken in each way: afterwards the rows match the reported outcome.
 
 Heartbeats of ranges, which come with time, are broken in `test_heartbeat_outages.py`.
 """
@@ -91,7 +91,7 @@ def test_a_broken_call_loses_and_duplicates_nothing(
     proxy: FaultyProxy, direct: MetastoreClient, client: MetastoreClient, call: str
 ) -> None:
     for number, fault in enumerate(Fault):
-        stream_until_told(client, proxy, number, call, fault)
+        stream_until_known(client, proxy, number, call, fault)
         assert proxy.hit == call, f"{call} was not called"
         assert ids(direct) == list(range(number + 1)), f"after {fault.value}"
     for txn_id in direct.get_valid_txns().open:
@@ -99,8 +99,8 @@ def test_a_broken_call_loses_and_duplicates_nothing(
     assert ids(direct) == list(range(len(Fault)))
 
 
-def stream_until_told(client: MetastoreClient, proxy: FaultyProxy, number: int, call: str, fault: Fault) -> None:
-    """One row, once: after an error the sink's progress says whether it is there, as a pipeline asks it."""
+def stream_until_known(client: MetastoreClient, proxy: FaultyProxy, number: int, call: str, fault: Fault) -> None:
+    """One row, once: after an error the sink's progress says whether it is there, as a pipeline would check it."""
     for attempt in range(TRIES):
         connection = connect(client, sink="numbers", sources=["a"])
         if attempt == 0:

@@ -50,7 +50,7 @@ def lose_contact(proxy: FaultyProxy, seconds: float) -> None:
     """Nothing reaches the metastore for so long."""
     proxy.cut()
     time.sleep(seconds)
-    proxy.mend()
+    proxy.restore()
 
 
 def test_an_outage_within_half_the_timeout_costs_nothing(
@@ -65,7 +65,7 @@ def test_an_outage_during_a_commit_that_ends_within_half_the_timeout_costs_nothi
     client: MetastoreClient, connection: hi.StreamingConnection, proxy: FaultyProxy
 ) -> None:
     proxy.cut()
-    end = threading.Timer(HALF - 0.5, proxy.mend)
+    end = threading.Timer(HALF - 0.5, proxy.restore)
     end.start()
     connection.commit_transaction()
     end.join()

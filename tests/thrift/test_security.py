@@ -1,4 +1,4 @@
-"""TLS, passwords and what a real server is asked: on a Hive 4.0.1 that wants them all."""
+"""TLS, passwords and settings of a real server, on a Hive 4.0.1 that requires them all."""
 
 from __future__ import annotations
 

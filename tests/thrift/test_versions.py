@@ -1,4 +1,4 @@
-"""Where versions differ, and what is the same on all of them, asked of real metastores."""
+"""Differences and common behaviour of versions, on real metastores."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_table_that_was_dropped_and_created_again_has_another_id(client: Metas
     first = client.create_table("default.t", columns={"id": "int"})
     assert client.get_table("default.t").id == first.id != 0
     client.drop_table("default.t")
-    time.sleep(1.1)  # Hive 3 tells them apart by the second
+    time.sleep(1.1)  # Hive 3 distinguishes them by the second of their creation
     assert client.create_table("default.t", columns={"id": "int"}).id != first.id
 
 

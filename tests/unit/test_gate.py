@@ -1,4 +1,4 @@
-"""The gate fails for what shows nothing: no tests, tests that were skipped, a process that broke."""
+"""The gate fails without evidence: no tests, skipped tests, a process that crashed."""
 
 from __future__ import annotations
 

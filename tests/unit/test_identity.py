@@ -1,4 +1,4 @@
-"""Who we are is known everywhere, also where the system does not know its user."""
+"""The user has a name everywhere, also if the system does not know the user."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_user_without_a_passwd_entry_is_named_by_uid() -> None:
 @pytest.mark.one_embedded
 @pytest.mark.usefixtures("no_passwd_entry")
 def test_a_user_without_a_passwd_entry_can_write_and_read(metastore: MetastoreClient) -> None:
-    """`connect` asked the system for the user's name without a fallback, and ended in a KeyError."""
+    """`connect` requested the user's name from the system without a fallback, which raised KeyError."""
     metastore.create_table("default.t", columns={"id": "int"})
     hi.append(metastore, "default.t", pa.table({"id": pa.array([1], pa.int32())}))
     assert hi.read_table(metastore, "default.t")["id"].to_pylist() == [1]

@@ -1,4 +1,4 @@
-"""The words that every room speaks."""
+"""The values that all packages share."""
 
 import dataclasses
 

@@ -55,7 +55,7 @@ class Databases:
             if found is not None:
                 if if_not_exists:
                     return _database(found)
-                raise AlreadyExists(f"database {lower!r} is there already: use it, or pass if_not_exists=True")
+                raise AlreadyExists(f"database {lower!r} already exists: use it, or pass if_not_exists=True")
             make_folders([where])
             session.execute(_INSERT, database=lower, **row)
             return Database(lower, where, comment, dict(properties or {}))

@@ -191,7 +191,7 @@ def _create(session: Session, new: Table, if_not_exists: bool) -> Table:
     if found:
         if if_not_exists:
             return _table(new.name, found)
-        raise AlreadyExists(f"table {new.name} is there already: use it, or pass if_not_exists=True")
+        raise AlreadyExists(f"table {new.name} already exists: use it, or pass if_not_exists=True")
     location = new.location or f"{parent.rstrip('/')}/{new.name.table}"
     refuse_overlap(session, new.name, location)
     clear_place(session, [location])
@@ -233,7 +233,7 @@ def _rename(session: Session, old: Table, new: TableName) -> str:
     if parent is None:
         raise no_such_database(new.database)
     if session.row(_LOCK, database=new.database, table=new.table) is not None:
-        raise AlreadyExists(f"table {new} is there already: drop it, or choose another name")
+        raise AlreadyExists(f"table {new} already exists: drop it, or choose another name")
     clear_name(session, new)  # before the write ids of the old table count as those of the new name
     for statement in _CLEAR_WRITE_IDS:
         session.execute(statement, database=new.database, table=new.table)

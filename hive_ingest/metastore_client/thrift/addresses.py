@@ -25,17 +25,17 @@ class Address:
 
 
 def parse_addresses(uri: str) -> tuple[Address, ...]:
-    """Each server once, in order. Raises ConfigurationError."""
+    """Parse a URI to its servers, each once, in order. Raises ConfigurationError."""
     return tuple(dict.fromkeys(_parse(part.strip()) for part in uri.split(",")))
 
 
 def _parse(text: str) -> Address:
     found = _ADDRESS.fullmatch(text)
     if found is None or int(found["port"] or DEFAULT_PORT) not in range(1, 65536):
-        # A mistyped address may hold a password: only its scheme is shown.
+        # A mistyped URI may hold a password, so only its scheme is shown.
         shown = text.partition("://")[0] if "://" in text else "this text"
         raise ConfigurationError(
-            f"{shown!r}: no address of a metastore: write 'thrift://host:9083', several of them divided by commas; "
+            f"{shown!r} is not a metastore URI: write 'thrift://host:9083', several of them separated by commas; "
             "user and password are options"
         )
     return Address(found["host"].strip("[]"), int(found["port"] or DEFAULT_PORT))

@@ -1,7 +1,7 @@
-"""Calls to whichever server answers: connecting, failing over, and repeating what is safe to repeat.
+"""Calls to any server that answers: connects, fails over, and repeats calls that are safe to repeat.
 
-A call whose request may have reached a server is repeated only if doing it twice is the same as doing it once;
-the caller says so. Connecting comes before anything is sent, so that is always tried again.
+A call whose request may have reached a server is repeated only if the caller declares it idempotent.
+Connecting is always retried, because nothing has been sent yet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tenacity
 
 from hive_ingest.errors import ConnectionMisuse, MetastoreError, MetastoreUnavailable, StreamingError
 from hive_ingest.metastore_client.thrift.addresses import Address
-from hive_ingest.metastore_client.thrift.failures import HungUp, NoAnswer
+from hive_ingest.metastore_client.thrift.failures import ConnectionClosed, NoResponse
 from hive_ingest.metastore_client.thrift.options import ThriftOptions
 from hive_ingest.metastore_client.thrift.versions import ServerVersion, parse_version
 from hive_ingest.metastore_client.thrift.wire import Wire
@@ -26,16 +26,16 @@ _log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 2.0
-#: How often a server may hang up on one call, with connecting in between, before it counts as failing on it.
-_HANG_UPS = 3
+#: How often a server may close the connection during one call before the call counts as failed in the server.
+_MAX_CLOSED_CONNECTIONS = 3
 
 
-#: Connections kept open without work. As many as there are calls at once are opened, and closed again.
+#: Idle connections that are kept open. Concurrent calls open further ones, which are closed afterwards.
 _IDLE_WIRES = 4
 
 
 class Channel:
-    """To any of several servers of one metastore. Threads may share it: each call has a connection to itself."""
+    """Connections to the servers of one metastore. Threads may share it: each call uses its own connection."""
 
     def __init__(self, addresses: Sequence[Address], options: ThriftOptions) -> None:
         self.addresses = tuple(addresses)
@@ -44,7 +44,7 @@ class Channel:
         if options.uri_selection == "random":
             random.shuffle(order)
         self._order = tuple(order)
-        # Without a lock: append and pop of a deque are atomic, and a call may come from a finaliser amid another one.
+        # Without a lock: append and pop of a deque are atomic, and a finalizer may make a call inside another one.
         self._idle: deque[Wire] = deque()
         self._version: ServerVersion | None = None
         self._pid = os.getpid()
@@ -52,8 +52,8 @@ class Channel:
 
     @property
     def version(self) -> ServerVersion:
-        """Of the server that is connected; connects if none is."""
-        self._give_back(self._take(self.options.retry_seconds, self.options.connect_timeout_seconds))
+        """The version of the connected server. Connects if necessary."""
+        self._release(self._take(self.options.retry_seconds, self.options.connect_timeout_seconds))
         assert self._version is not None
         return self._version
 
@@ -65,7 +65,7 @@ class Channel:
         timeout_seconds: float | None = None,
         retry_seconds: float | None = None,
     ) -> Any:
-        """The answer of a server. Raises what it says, or MetastoreUnavailable.
+        """Make a call and return the response. Raises the server's error, or MetastoreUnavailable.
 
         After MetastoreUnavailable a call that is not repeatable may or may not have taken effect.
         """
@@ -73,18 +73,19 @@ class Channel:
         retry = self.options.retry_seconds if retry_seconds is None else retry_seconds
         if not is_repeatable:
             return self._once(name, arguments, timeout, retry)
-        hang_ups = 0
+        times_closed = 0
 
         def attempt() -> Any:
-            nonlocal hang_ups
+            nonlocal times_closed
             try:
                 return self._once(name, arguments, timeout, 0)
-            except HungUp as error:
-                hang_ups += 1
-                if hang_ups == _HANG_UPS and self._version is not None and self._version.hangs_up_on_errors:
+            except ConnectionClosed as error:
+                times_closed += 1
+                version = self._version
+                if times_closed == _MAX_CLOSED_CONNECTIONS and version and version.closes_connection_on_errors:
                     raise MetastoreError(
-                        f"the metastore hung up {hang_ups} times on {name}: Hive 3 does so when a call fails inside "
-                        "it, and its log says why"
+                        f"the metastore closed the connection {times_closed} times on {name}: Hive 3 does so when a "
+                        "call fails inside it, so see its log"
                     ) from error
                 raise
 
@@ -94,16 +95,16 @@ class Channel:
         wire = self._take(retry_seconds, min(timeout_seconds, self.options.connect_timeout_seconds))
         try:
             answer = wire.call(name, arguments, timeout_seconds)
-        except NoAnswer:
+        except NoResponse:
             wire.close()
             raise
         except StreamingError:
-            self._give_back(wire)  # an answer: the wire is as good as before
+            self._release(wire)  # a response arrived, so the connection is still usable
             raise
         except BaseException:
-            wire.close()  # interrupted half-way: the answer would be taken for that of the next call
+            wire.close()  # interrupted: the response would be taken for that of the next call
             raise
-        self._give_back(wire)
+        self._release(wire)
         return answer
 
     # -- connecting --------------------------------------------------------------------------------
@@ -114,7 +115,7 @@ class Channel:
             raise ConnectionMisuse("this metastore client is closed: connect again")
         if self._pid != os.getpid():
             self._pid = os.getpid()
-            self._drop_idle()  # the parent goes on using them
+            self._drop_idle()  # the parent process continues to use them
         while (wire := self._pop()) is not None:
             if not wire.is_stale():
                 return wire
@@ -129,7 +130,7 @@ class Channel:
         except IndexError:
             return None
 
-    def _give_back(self, wire: Wire) -> None:
+    def _release(self, wire: Wire) -> None:
         if len(self._idle) >= _IDLE_WIRES:
             wire.close()
             return
@@ -138,7 +139,7 @@ class Channel:
             self._drop_idle()
 
     def _open_any(self, timeout_seconds: float) -> tuple[Wire, ServerVersion]:
-        """Each server once, the one that answered last first."""
+        """Connect to one of the servers, starting with the one that answered last."""
         failures = []
         order = self._order
         for number, address in enumerate(order):
@@ -158,7 +159,7 @@ class Channel:
         wire = Wire.open(address, self.options, timeout_seconds)
         try:
             if self.options.authentication == "none":
-                # With metastore.execute.setugi the server makes folders as this user.
+                # With metastore.execute.setugi the server creates folders as this user.
                 wire.call("set_ugi", (self.options.effective_user, []), timeout_seconds)
             return wire, parse_version(wire.call("getVersion", (), timeout_seconds))
         except BaseException:
@@ -170,13 +171,13 @@ class Channel:
             wire.close()
 
     def close(self) -> None:
-        """Idempotent. A call that another thread is making goes on to its end."""
+        """Close idle connections. Idempotent. A call of another thread still finishes."""
         self._is_closed = True
         self._drop_idle()
 
 
 def _retrying(seconds: float) -> Callable[[Callable[[], Any]], Any]:
-    """Tries again after MetastoreUnavailable, for so long; the last error is the one that is raised."""
+    """Retry after MetastoreUnavailable for this many seconds, then raise the last error."""
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(MetastoreUnavailable),
         wait=tenacity.wait_exponential(multiplier=_FIRST_PAUSE_SECONDS, max=_LONGEST_PAUSE_SECONDS)

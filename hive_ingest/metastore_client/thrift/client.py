@@ -1,4 +1,4 @@
-"""A real Hive Metastore over Thrift: a MetastoreClient that connects, fails over and repeats as is safe."""
+"""A MetastoreClient for a real Hive Metastore over Thrift."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from hive_ingest.metastore_client.thrift.transactions import Transactions
 
 
 class ThriftMetastoreClient(ForwardingClient):
-    """One client of a real metastore; made by `connect_metastore`.
+    """A client of a real metastore, created by `connect_metastore`.
 
-    Many threads may share it. After a fork the child's calls open connections of their own.
+    Threads may share it. After a fork the child's calls open new connections.
     """
 
     def __init__(self, context: Context) -> None:
@@ -53,7 +53,7 @@ class ThriftMetastoreClient(ForwardingClient):
 
     @property
     def wants_write_notifications(self) -> bool:
-        """Whether the server has `hive.metastore.dml.events` on; asked of it once. Version 3 has no such call."""
+        """Whether the server has `hive.metastore.dml.events` on, requested once. Version 3 has no such call."""
         return self._notifications.wants_write_notifications
 
     # -- about itself ------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ class ThriftMetastoreClient(ForwardingClient):
         addresses = parse_addresses(uris_of_hive_site() if uri == "thrift://" else uri)
         client = cls(Context(Channel(addresses, ThriftOptions.load(arguments)), warehouse))
         try:
-            client._context.txn_timeout_seconds  # noqa: B018 - asked for early, while the address is at hand
+            client._context.txn_timeout_seconds  # noqa: B018 - connect early, where the caller passes the URI
         except BaseException:
             client.close()
             raise
@@ -72,12 +72,12 @@ class ThriftMetastoreClient(ForwardingClient):
 
     @property
     def uri(self) -> str:
-        """The addresses, as they were given."""
+        """The URI that was passed."""
         return ",".join(map(str, self._context.channel.addresses))
 
     @property
     def metastore_id(self) -> str:
-        """The UUID of the metastore's database, asked of the server once."""
+        """The UUID of the metastore's database, requested once."""
         return self._context.metastore_id
 
     @property
@@ -87,7 +87,7 @@ class ThriftMetastoreClient(ForwardingClient):
 
     @property
     def keeps_min_history(self) -> bool:
-        """True for servers of version 3. Later servers do not report it, so it is taken for false."""
+        """True for servers of version 3. Later servers do not report it, so it is assumed to be false."""
         return self._context.channel.version.always_keeps_history_level
 
     @property
@@ -97,16 +97,16 @@ class ThriftMetastoreClient(ForwardingClient):
 
     @property
     def txn_timeout_seconds(self) -> float:
-        """How long a transaction lives without a heartbeat (`hive.txn.timeout`), asked of the server once."""
+        """How long a transaction lives without a heartbeat (`hive.txn.timeout`), requested once."""
         return self._context.txn_timeout_seconds
 
     def clone(self) -> Self:
-        """Another client of the same metastore, closed on its own; it connects at its first call."""
+        """Another client of the same metastore, which is closed separately. It connects at its first call."""
         channel = self._context.channel
         return type(self)(replace(self._context, channel=Channel(channel.addresses, channel.options)))
 
     def close(self) -> None:
-        """Idempotent. Every later call raises ConnectionMisuse."""
+        """Close the client. Idempotent. Every later call raises ConnectionMisuse."""
         self._context.channel.close()
 
     def __enter__(self) -> Self:

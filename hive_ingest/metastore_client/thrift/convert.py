@@ -1,4 +1,4 @@
-"""Thrift's structures and the values of `hive_ingest.model`, one to the other."""
+"""Conversion between Thrift's structures and the values of `hive_ingest.model`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TXN_STATES = {1: TxnState.COMMITTED, 2: TxnState.ABORTED, 3: TxnState.OPEN}
 
 
 def to_database(found: Any) -> Database:
-    """Its location is that of managed tables, where it has one of its own."""
+    """Convert a database. Its location is that of managed tables, if they have a separate one."""
     location = found.managedLocationUri or found.locationUri or ""
     return Database(found.name, location, found.description or "", dict(found.parameters or {}))
 
@@ -47,7 +47,7 @@ def to_columns(fields: Sequence[Any] | None) -> tuple[Column, ...]:
 
 
 def from_new_table(table: Table) -> Any:
-    """Of a table that is to be made."""
+    """Convert a table that is to be created."""
     t = idl()
     descriptor = t.StorageDescriptor(
         cols=from_columns(table.columns),
@@ -76,7 +76,7 @@ def from_new_table(table: Table) -> Any:
 
 
 def change_table(found: Any, new: Table) -> Any:
-    """`found`, as the server gave it, with what `new` may change; all else stays as it is."""
+    """Change `found`, as returned by the server, to `new`. Fields that `new` cannot change are kept."""
     found.tableName, found.dbName = new.name.table, new.name.database
     found.owner = new.owner
     found.parameters = dict(new.properties)
@@ -110,7 +110,7 @@ def to_table(found: Any, version: ServerVersion) -> Table:
 
 
 def from_new_partition(table: Any, values: Sequence[str], location: str) -> Any:
-    """A partition of `table`, as the server gave it, with the table's own formats and columns."""
+    """A partition of `table`, as returned by the server, with the table's formats and columns."""
     t, sd = idl(), table.sd
     descriptor = t.StorageDescriptor(**{name: getattr(sd, name) for _, name, *_ in sd.thrift_spec.values()})
     descriptor.location = location
@@ -140,7 +140,7 @@ def to_partition(found: Any) -> Partition:
 
 
 def split_by_bits(ids: Sequence[int], aborted_bits: bytes | str) -> tuple[list[int], list[int]]:
-    """Open ids and aborted ones: bit i, counted from the lowest of each byte, says that ids[i] is aborted."""
+    """Split ids into open and aborted ones: ids[i] is aborted if bit i, from the lowest of each byte, is set."""
     bits = aborted_bits.encode("latin-1") if isinstance(aborted_bits, str) else aborted_bits
     is_aborted = [i // 8 < len(bits) and bool(bits[i // 8] >> (i % 8) & 1) for i in range(len(ids))]
     aborted = sorted(id_ for id_, was in zip(ids, is_aborted, strict=True) if was)
@@ -148,7 +148,7 @@ def split_by_bits(ids: Sequence[int], aborted_bits: bytes | str) -> tuple[list[i
 
 
 def to_valid_txns(answer: Any, own: TxnId | None) -> ValidTxnList:
-    """`own` is left out of the exceptions."""
+    """Convert a snapshot. `own` is left out of the exceptions."""
     open_ids, aborted = split_by_bits(answer.open_txns, answer.abortedBits)
     return ValidTxnList(
         TxnId(answer.txn_high_water_mark),

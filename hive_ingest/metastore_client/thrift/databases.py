@@ -31,7 +31,7 @@ class Databases(Part):
         properties: Mapping[str, str] | None = None,
         if_not_exists: bool = False,
     ) -> Database:
-        """Raises AlreadyExists, ConfigurationError. Without `location` it lies where the server puts it."""
+        """Create a database, by default where the server places it. Raises AlreadyExists, ConfigurationError."""
         lower = database_name(name)
         where = location or (f"{self._context.warehouse.rstrip('/')}/{lower}.db" if self._context.warehouse else None)
         new = idl().Database(name=lower, description=comment, locationUri=where, parameters=dict(properties or {}))
@@ -41,9 +41,7 @@ class Databases(Part):
             self._channel.call("create_database", new, is_repeatable=if_not_exists)
         except AlreadyExists as error:
             if not if_not_exists:
-                raise AlreadyExists(
-                    f"database {lower!r} is there already: use it, or pass if_not_exists=True"
-                ) from error
+                raise AlreadyExists(f"database {lower!r} already exists: use it, or pass if_not_exists=True") from error
         return self.get_database(lower)
 
     def get_database(self, name: str) -> Database:
@@ -51,7 +49,7 @@ class Databases(Part):
         return to_database(self._get_database(name.lower()))
 
     def _get_database(self, name: str) -> Any:
-        """As the server gives it."""
+        """The database as returned by the server."""
         try:
             return self._channel.call("get_database", name, is_repeatable=True)
         except NoSuchObject as error:
@@ -66,7 +64,9 @@ class Databases(Part):
         found = self._get_database(name.lower())
         old = to_database(found)
         if (database.name.lower(), database.location.rstrip("/")) != (old.name, old.location.rstrip("/")):
-            raise InvalidOperation(f"database {old.name!r} keeps its name and location {old.location}: make a new one")
+            raise InvalidOperation(
+                f"database {old.name!r} keeps its name and location {old.location}: create a new one"
+            )
         found.description, found.parameters = database.comment, dict(database.properties)
         self._channel.call("alter_database", old.name, found, is_repeatable=False)
 
@@ -80,7 +80,7 @@ class Databases(Part):
             raise InvalidOperation("the database 'default' cannot be dropped")
         what, wait = f"drop database {lower}", self._channel.options.ddl_lock_wait_seconds
         try:
-            self._get_database(lower)  # Hive 3 fails inside when it is not there
+            self._get_database(lower)  # Hive 3 fails with an internal error if it does not exist
             with exclusive_lock(self._locks, what, on_database(lower), wait_seconds=wait):
                 self._channel.call("drop_database", lower, True, cascade, is_repeatable=if_exists)
         except NoSuchObject:

@@ -1,4 +1,4 @@
-"""What a server, or the way to it, says instead of an answer, in our errors."""
+"""Conversion of failures of a server, or of the connection to it, to our errors."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ _ERRORS: dict[str, type[StreamingError]] = {
     "TxnAbortedException": TxnAborted,
     "TxnOpenException": TxnOpen,
 }
-# A server wraps exceptions that a call does not declare into the text of another one.
+# A server reports an exception that a call does not declare in the text of another one.
 _WRAPPED = re.compile(r"\b(\w+Exception)\(message:(.*?)\)", re.DOTALL)
 _LONGEST_MESSAGE = 500
 _TOO_MANY_OPEN = "Maximum allowed number of open transactions"
 
 
 class ServerFailed(MetastoreError):
-    """The server answered that the call failed inside it: nothing of the call is under way any more."""
+    """The server reported that the call failed inside it, so nothing of the call is still running."""
 
 
-class NoAnswer(MetastoreUnavailable):
-    """The call was sent and no answer came: whether it took effect is not known."""
+class NoResponse(MetastoreUnavailable):
+    """The call was sent and no response came: whether it took effect is unknown."""
 
 
-class HungUp(NoAnswer):
-    """The connection ended instead."""
+class ConnectionClosed(NoResponse):
+    """The connection ended before the response."""
 
 
 class UnknownCall(UnsupportedFeature):
@@ -54,7 +54,7 @@ class UnknownCall(UnsupportedFeature):
 
 
 def server_error(call: str, server: str, error: TException) -> StreamingError:
-    """Of an exception that came as the answer."""
+    """The message of an exception that the server returned."""
     if isinstance(error, TApplicationException):
         return _application_error(call, server, error)
     name, message = type(error).__name__, str(getattr(error, "message", "") or "")
@@ -68,12 +68,12 @@ def _application_error(call: str, server: str, error: TApplicationException) -> 
     if _TOO_MANY_OPEN in message:
         return TooManyOpenTxns(_reported(call, server, message))
     return _named("", message, call, server) or ServerFailed(
-        f"{call} failed inside the metastore {server} ({message}): its log says why"
+        f"{call} failed inside the metastore {server} ({message}): see its log"
     )
 
 
 def _named(name: str, message: str, call: str, server: str) -> StreamingError | None:
-    """The error that the exception stands for, or the one that is wrapped in its text."""
+    """The error for the exception, or for the one in its text."""
     wrapped = _WRAPPED.search(message)
     if name not in _ERRORS and wrapped is not None:
         name, message = wrapped[1], wrapped[2]
@@ -83,6 +83,6 @@ def _named(name: str, message: str, call: str, server: str) -> StreamingError | 
 
 
 def _reported(call: str, server: str, message: str) -> str:
-    # Only the first line is for people: a Java trace may follow.
-    first = next(iter(message.strip().splitlines()), "refused without a word")[:_LONGEST_MESSAGE]
-    return f"{call}: {first} (says the metastore {server})"
+    # Only the first line is useful: a Java stack trace may follow.
+    first = next(iter(message.strip().splitlines()), "refused without a reason")[:_LONGEST_MESSAGE]
+    return f"{call}: {first} (reported by the metastore {server})"

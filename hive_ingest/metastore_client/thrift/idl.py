@@ -1,4 +1,4 @@
-"""The structures and calls of `hive_metastore.thrift`, made from it when they are first asked for."""
+"""The structures and calls of `hive_metastore.thrift`, loaded at first use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FILE = Path(__file__).with_name("hive_metastore.thrift")
 
 @functools.cache
 def idl() -> Any:
-    """The module that thriftpy2 makes of the file: a class for each structure, enum and exception."""
+    """The module that thriftpy2 creates from the file: a class for each structure, enum and exception."""
     import thriftpy2
 
     return thriftpy2.load(str(_FILE), module_name="hive_ingest_hive_metastore_thrift")

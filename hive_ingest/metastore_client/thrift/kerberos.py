@@ -11,7 +11,7 @@ _NO_SECURITY_LAYER = 1
 
 
 class Gssapi:
-    """A ticket for the metastore's principal; authentication alone, the data is neither signed nor encrypted."""
+    """Authenticates with a ticket for the metastore's principal. The data is neither signed nor encrypted."""
 
     name = "GSSAPI"
 
@@ -24,13 +24,13 @@ class Gssapi:
         return self._step(None)
 
     def respond(self, challenge: bytes) -> bytes:
-        """The tokens of the context; then the answer to what security layers the server offers."""
+        """The tokens of the context, then the response to the security layers that the server offers."""
         if not self._context.complete:
             return self._step(challenge)
         offered = self._context.unwrap(challenge).message
         if not offered[0] & _NO_SECURITY_LAYER:
             raise MetastoreError(
-                "the metastore wants a SASL security layer (hadoop.rpc.protection), which is not supported: "
+                "the metastore requires a SASL security layer (hadoop.rpc.protection), which is not supported: "
                 "set it to 'authentication' and use TLS"
             )
         wrapped: bytes = self._context.wrap(bytes([_NO_SECURITY_LAYER, 0, 0, 0]), False).message
@@ -47,12 +47,12 @@ class Gssapi:
             return self._context.step(token) or b""
         except self._gssapi.exceptions.GSSError as error:
             raise MetastoreError(
-                f"Kerberos refuses: {error}. Get a ticket with kinit, and check the principal"
+                f"Kerberos authentication failed: {error}. Get a ticket with kinit, and check the principal"
             ) from error
 
 
 def principal_of(principal: str, host: str) -> str:
-    """With `_HOST` replaced, as Hadoop does it."""
+    """The principal with `_HOST` replaced, as in Hadoop."""
     return principal.replace("_HOST", socket.getfqdn(host).lower())
 
 

@@ -1,4 +1,4 @@
-"""Locks, and heartbeats of what holds them."""
+"""Locks and their heartbeats."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Locks(Part):
         self._transactions = transactions
 
     def lock(self, request: LockRequest) -> LockResponse:
-        """ACQUIRED, or WAITING for others: then ask with check_lock. Objects that do not exist can be locked.
+        """Request a lock: ACQUIRED, or WAITING, then call check_lock. Objects that do not exist can be locked.
 
         Raises NoSuchTxn, TxnAborted, ConfigurationError (no components).
         """
         if not request.components:
-            raise ConfigurationError("a lock request without components: name at least one thing to lock")
+            raise ConfigurationError("a lock request without components: name at least one object to lock")
         for component in request.components:
             check_component(request, component)
         wanted = idl().LockRequest(
@@ -38,16 +38,16 @@ class Locks(Part):
             hostname=(request.hostname or this_host())[:MAX_TEXT],
             agentInfo=request.agent_info[:MAX_TEXT],
         )
-        # Asked for twice, a lock would wait in two places: the second would hold when the first is given up.
+        # Sent once: a repeated request would queue a second lock, which would stay when the first is released.
         return to_lock_response(self._channel.call("lock", wanted, is_repeatable=False))
 
     def check_lock(self, lock_id: LockId) -> LockResponse:
-        """Try again to acquire a WAITING lock; beats its heart. Raises NoSuchLock, TxnAborted."""
+        """Try again to acquire a WAITING lock; counts as its heartbeat. Raises NoSuchLock, TxnAborted."""
         request = idl().CheckLockRequest(lockid=lock_id)
         return to_lock_response(self._channel.call("check_lock", request, is_repeatable=True))
 
     def unlock(self, lock_id: LockId) -> None:
-        """Release a lock outside a transaction, or give up one that is WAITING. Idempotent. Raises TxnOpen."""
+        """Release a lock outside a transaction, or withdraw one that is WAITING. Idempotent. Raises TxnOpen."""
         # Hive's own message names the transaction's id, too.
         try:
             self._channel.call("unlock", idl().UnlockRequest(lockid=lock_id), is_repeatable=True)
@@ -55,12 +55,12 @@ class Locks(Part):
             return
 
     def heartbeat(self, *, txn_id: TxnId | None = None, lock_id: LockId | None = None) -> None:
-        """Raises NoSuchTxn, TxnAborted, NoSuchLock."""
+        """Send a heartbeat. Raises NoSuchTxn, TxnAborted, NoSuchLock."""
         request = idl().HeartbeatRequest(lockid=lock_id or None, txnid=txn_id or None)
         self._transactions.call_heartbeat("heartbeat", request)
 
     def show_locks(self, table: str | TableName | None = None) -> list[LockInfo]:
-        """All locks, held and waited for, or those on one table."""
+        """All locks, held and waiting, or those on one table."""
         name = None if table is None else TableName.of(table)
         request = idl().ShowLocksRequest(dbname=name and name.database, tablename=name and name.table)
         answer = self._channel.call("show_locks", request, is_repeatable=True)

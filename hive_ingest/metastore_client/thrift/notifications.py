@@ -1,4 +1,4 @@
-"""Write notifications for the server's event listeners, replication above all."""
+"""Write notifications for the server's event listeners, such as replication."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Notifications(Part):
 
     @property
     def wants_write_notifications(self) -> bool:
-        """Whether the server has `hive.metastore.dml.events` on; asked of it once. Version 3 has no such call."""
+        """Whether the server has `hive.metastore.dml.events` on, requested once. Version 3 has no such call."""
         if self._context.wants_notifications is None:
             self._context.wants_notifications = self._version.has_write_notifications and (
                 self._channel.call("get_config_value", _DML_EVENTS, "false", is_repeatable=True).lower() == "true"
@@ -37,7 +37,7 @@ class Notifications(Part):
         """
         t, name = idl(), TableName.of(table)
         data = t.InsertEventRequestData(
-            replace=True,  # what Java's client says of every ACID write
+            replace=True,  # as Java's client sets it for every ACID write
             filesAdded=list(files),
             filesAddedChecksum=[""] * len(files),
             subDirectoryList=[file.rsplit("/", 2)[-2] for file in files],

@@ -1,4 +1,4 @@
-"""Options of a connection to a real metastore, and where they come from."""
+"""Options of a connection to a real metastore, and their sources."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _seconds(default: float, about: str, *hive_keys: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThriftOptions:
-    """What `connect_metastore` accepts beside the addresses of a real metastore.
+    """Options that `connect_metastore` accepts for a real metastore.
 
     A value comes from the first of: the argument, the environment (`HIVE_INGEST_METASTORE_<NAME>`), `hive-site.xml` in
     `HIVE_CONF_DIR` (under Hive 3's names or Hive 4's), the default.
@@ -68,28 +68,28 @@ class ThriftOptions:
 
     @classmethod
     def load(cls, arguments: Mapping[str, Any], *, environ: Mapping[str, str] | None = None) -> Self:
-        """Options from all sources. Raises ConfigurationError for an unknown name or an invalid value."""
+        """Load options from all sources. Raises ConfigurationError for an unknown name or an invalid value."""
         environ = os.environ if environ is None else environ
         return options_from(
             cls,
             ("hive-site.xml", _from_hive_site(environ)),
             ("the environment", from_environment(cls, ENVIRONMENT_PREFIX, environ)),
-            ("the arguments, for a thrift:// address", arguments),
+            ("the arguments, for a thrift:// URI", arguments),
         )
 
     @property
     def effective_user(self) -> str:
-        """`user`, or whom Hadoop's own clients would take."""
+        """`user`, or the user that Hadoop's own clients would use."""
         return self.user or os.environ.get("HADOOP_USER_NAME") or this_user()
 
 
 def uris_of_hive_site(environ: Mapping[str, str] | None = None) -> str:
-    """`hive.metastore.uris` of `hive-site.xml`. Raises ConfigurationError when it is not there."""
+    """`hive.metastore.uris` of `hive-site.xml`. Raises ConfigurationError if it is missing."""
     properties = hive_site_properties(os.environ if environ is None else environ)
     uris = properties.get("metastore.thrift.uris") or properties.get("hive.metastore.uris")
     if not uris:
         raise ConfigurationError(
-            "'thrift://' alone stands for hive.metastore.uris of hive-site.xml, which is not there: "
+            "'thrift://' alone stands for hive.metastore.uris of hive-site.xml, which is missing: "
             "set HIVE_CONF_DIR to the folder that holds the file, or write 'thrift://host:9083'"
         )
     return uris

@@ -21,15 +21,15 @@ from hive_ingest.metastore_client.thrift.part import Context, Part
 from hive_ingest.metastore_client.thrift.tables import Tables
 from hive_ingest.model import DEFAULT_PARTITION_NAME, Partition, TableName
 
-#: Partitions of one call, so that no answer grows beyond what a server and its database can make.
+#: Partitions per call, to keep a response within the limits of the server and its database.
 _BATCH = 1_000
-#: The largest `max_parts` that the protocol's i16 can say.
+#: The largest `max_parts` that fits the protocol's i16.
 _MOST_PARTS = 32_767
 _ALL = -1
 
 
 class Partitions(Part):
-    """The calls about partitions. Values are texts in the order of the keys; null and empty ones are the same."""
+    """The calls about partitions. Values are texts in the order of the keys. Null and empty are the same."""
 
     def __init__(self, context: Context, locks: Locks, tables: Tables) -> None:
         super().__init__(context)
@@ -38,7 +38,7 @@ class Partitions(Part):
     def add_partitions(
         self, table: str | TableName, values: Sequence[Sequence[str]], *, if_not_exists: bool = False
     ) -> list[Partition]:
-        """Register partitions by their text values, in key order; all or none.
+        """Add partitions by their text values, in key order; all or none.
 
         Raises NoSuchObject, AlreadyExists, InvalidOperation (an unpartitioned table), ConfigurationError (not as many
         values as keys).
@@ -70,7 +70,7 @@ class Partitions(Part):
         return found[0]
 
     def get_partitions_by_names(self, table: str | TableName, names: Sequence[str]) -> list[Partition]:
-        """Those of `names` ("k=v/…", escaped) that exist, sorted by name."""
+        """The existing partitions among `names` ("k=v/…", escaped), sorted by name."""
         name = TableName.of(table)
         found: list[Any] = []
         for first in range(0, len(names), _BATCH):
@@ -80,7 +80,7 @@ class Partitions(Part):
         return _sorted(found)
 
     def list_partitions(self, table: str | TableName, *, max_parts: int = -1) -> list[Partition]:
-        """All, or the first `max_parts`, sorted by name."""
+        """All partitions, or the first `max_parts`, sorted by name."""
         name = TableName.of(table)
         if max_parts >= 0:
             return self.get_partitions_by_names(name, self.list_partition_names(name, max_parts=max_parts))
@@ -88,17 +88,17 @@ class Partitions(Part):
         return _sorted(found)
 
     def list_partition_names(self, table: str | TableName, *, max_parts: int = -1) -> list[str]:
-        """All, or the first `max_parts`, sorted."""
+        """The names of all partitions, or of the first `max_parts`, sorted."""
         name = TableName.of(table)
-        self._tables.get_hive_table(name)  # Hive 3 knows no partitions of a table that is not there
+        self._tables.get_hive_table(name)  # Hive 3 returns no partitions for a missing table
         most = max_parts if 0 <= max_parts <= _MOST_PARTS else _ALL
         names = sorted(self._channel.call("get_partition_names", name.database, name.table, most, is_repeatable=True))
         return names if max_parts < 0 else names[:max_parts]
 
     def get_partitions_by_filter(self, table: str | TableName, filter: str, *, max_parts: int = -1) -> list[Partition]:
-        """`filter` in the metastore's language: `country = "India" and (month > 3 or day like "1%")`.
+        """List by `filter`, in the metastore's language: `country = "India" and (month > 3 or day like "1%")`.
 
-        Raises ConfigurationError, which shows where the filter cannot be read.
+        Raises ConfigurationError, which shows the position of a syntax error.
         """
         name = TableName.of(table)
         keys = to_columns(self._tables.get_hive_table(name).partitionKeys)
@@ -108,7 +108,7 @@ class Partitions(Part):
             found = self._channel.call("get_partitions_by_filter", *where, is_repeatable=True)
             partitions = _sorted(found)
         except MetastoreError:
-            # Servers push down some comparisons of some types only, and each version others.
+            # Servers push down only some comparisons of some types, which differ between versions.
             partitions = self.list_partitions(name)
         selected = [partition for partition in partitions if matches(partition.values)]
         return selected if max_parts < 0 else selected[:max_parts]
@@ -152,7 +152,7 @@ class Partitions(Part):
 
 
 def _sorted(found: Sequence[Any]) -> list[Partition]:
-    """By name; the names of the keys are the same in all of them, so any will do."""
+    """Partitions by name. All have the same keys."""
     return sorted(
         map(to_partition, found), key=lambda each: partition_name(["key"] * len(each.values), list(each.values))
     )

@@ -1,4 +1,4 @@
-"""SASL under Thrift: a short negotiation, then frames; mechanisms plug in (RFC 4422, Thrift's TSaslTransport).
+"""SASL under Thrift: a negotiation, then frames, with pluggable mechanisms (RFC 4422, Thrift's TSaslTransport).
 
 A negotiation message is a status byte, the length in four bytes, the payload. A frame is its length and the payload.
 """
@@ -17,7 +17,7 @@ _MAX_FRAME_BYTES = 1 << 30
 
 
 class Status(enum.IntEnum):
-    """Of a negotiation message."""
+    """The status of a negotiation message."""
 
     START = 1
     OK = 2
@@ -31,7 +31,7 @@ class Mechanism(Protocol):
 
     @property
     def name(self) -> str:
-        """As it is registered: PLAIN, GSSAPI."""
+        """The registered name: PLAIN, GSSAPI."""
         ...
 
     def initial_response(self) -> bytes: ...
@@ -39,14 +39,14 @@ class Mechanism(Protocol):
     def respond(self, challenge: bytes) -> bytes: ...
 
     def wrap(self, data: bytes) -> bytes:
-        """Of one frame after the negotiation: as it is, signed or encrypted."""
+        """The payload of a frame after the negotiation: unchanged, signed or encrypted."""
         ...
 
     def unwrap(self, data: bytes) -> bytes: ...
 
 
 class Plain:
-    """User and password in clear text (RFC 4616): only over TLS, or where everybody on the way is trusted."""
+    """User and password in clear text (RFC 4616): use it only over TLS or in a trusted network."""
 
     name = "PLAIN"
 
@@ -76,7 +76,7 @@ class SaslTransport:
         self._unread = b""
 
     def negotiate(self) -> None:
-        """Raises MetastoreError when the server refuses us."""
+        """Negotiate. Raises MetastoreError if the server refuses us."""
         self._send(Status.START, self._mechanism.name.encode())
         self._send(Status.OK, self._mechanism.initial_response())
         while True:
@@ -86,7 +86,7 @@ class SaslTransport:
                     self._mechanism.respond(payload)
                 return
             if status != Status.OK:
-                reason = payload.decode("utf-8", "replace") or "without a word"
+                reason = payload.decode("utf-8", "replace") or "no reason given"
                 raise MetastoreError(
                     f"the metastore refuses SASL {self._mechanism.name} ({reason}): check authentication, user and "
                     "password, or the Kerberos ticket"
@@ -94,11 +94,11 @@ class SaslTransport:
             self._send(Status.OK, self._mechanism.respond(payload))
 
     def read(self, size: int) -> bytes:
-        """At least one byte and at most `size`."""
+        """Read at least one byte and at most `size`."""
         if not self._unread:
             (length,) = struct.unpack(">I", self._exactly(4))
             if length > _MAX_FRAME_BYTES:
-                raise TTransportException(TTransportException.UNKNOWN, f"a frame of {length} bytes is none of SASL's")
+                raise TTransportException(TTransportException.UNKNOWN, f"a frame of {length} bytes is not a SASL frame")
             self._unread = self._mechanism.unwrap(self._exactly(length))
         chunk, self._unread = self._unread[:size], self._unread[size:]
         return chunk
@@ -120,7 +120,7 @@ class SaslTransport:
     def _receive(self) -> tuple[int, bytes]:
         status, length = struct.unpack(">BI", self._exactly(5))
         if length > _MAX_FRAME_BYTES:
-            raise MetastoreError("the metastore does not answer in SASL: it wants no authentication, or another one")
+            raise MetastoreError("the metastore does not respond in SASL: it uses no authentication, or another one")
         return status, self._exactly(length)
 
     def _exactly(self, size: int) -> bytes:

@@ -26,7 +26,7 @@ class Tables(Part):
         self._locks, self._databases = locks, databases
 
     def create_table(self, table: str | TableName, *, if_not_exists: bool = False, **definition: Any) -> Table:
-        """A managed ORC table, transactional unless `properties` say otherwise (`EXTERNAL=TRUE` makes it external).
+        """Create a managed ORC table, transactional unless `properties` say otherwise (external with `EXTERNAL=TRUE`).
 
         Raises AlreadyExists, NoSuchObject (the database), InvalidOperation (a column twice, a bad type, bad buckets),
         UnsupportedFeature (a type of Hive that is not supported here).
@@ -38,7 +38,7 @@ class Tables(Part):
             self._create(from_new_table(new), is_repeatable=if_not_exists)
         except AlreadyExists as error:
             if not if_not_exists:
-                raise AlreadyExists(f"table {new.name} is there already: use it, or pass if_not_exists=True") from error
+                raise AlreadyExists(f"table {new.name} already exists: use it, or pass if_not_exists=True") from error
         except (InvalidOperation, NoSuchObject):
             self._databases.get_database(new.name.database)  # Hive 3 calls a missing database an invalid object
             raise
@@ -58,7 +58,7 @@ class Tables(Part):
         return to_table(self.get_hive_table(TableName.of(table)), self._version)
 
     def get_hive_table(self, name: TableName) -> Any:
-        """As the server gives it."""
+        """The table as returned by the server."""
         t = idl()
         request = t.GetTableRequest(
             dbName=name.database,
@@ -78,8 +78,8 @@ class Tables(Part):
     def alter_table(self, table: str | TableName, new: Table) -> Table:
         """Replace columns, properties, owner; rename when `new.name` differs. Returns what is stored.
 
-        A rename, and any change of columns but adding some at the end, happens under an EXCLUSIVE lock. What this
-        package does not know of a table stays as it is. Raises NoSuchObject, LockTimeout, AlreadyExists (the new name),
+        A rename, and any change of columns other than adding some at the end, takes an EXCLUSIVE lock. Fields that
+        this package does not know are kept. Raises NoSuchObject, LockTimeout, AlreadyExists (the new name),
         InvalidOperation (partition keys, buckets, location, or no longer transactional).
         """
         name = TableName.of(table)
@@ -95,14 +95,14 @@ class Tables(Part):
                 self._alter(name, change_table(found, changed))
         except InvalidOperation as error:
             if new.name != name and self._exists(new.name):
-                raise AlreadyExists(f"table {new.name} is there already: drop it, or choose another name") from error
+                raise AlreadyExists(f"table {new.name} already exists: drop it, or choose another name") from error
             raise
         return self.get_table(new.name)
 
     def add_column(self, table: str | TableName, name: str, type: str, *, comment: str = "") -> Table:
         """Add a column after the others. Raises NoSuchObject, InvalidOperation.
 
-        The server has one call for all changes: of two that are made at the same moment one may be lost.
+        The server has one call for all changes, so one of two concurrent changes may be lost.
         """
         found = self.get_table(table)
         return self.alter_table(

@@ -18,7 +18,7 @@ from hive_ingest.errors import (
 )
 from hive_ingest.identity import this_host
 from hive_ingest.metastore_client.thrift.convert import to_txn_info, to_valid_txns, to_valid_write_ids
-from hive_ingest.metastore_client.thrift.failures import NoAnswer, ServerFailed
+from hive_ingest.metastore_client.thrift.failures import NoResponse, ServerFailed
 from hive_ingest.metastore_client.thrift.idl import idl
 from hive_ingest.metastore_client.thrift.part import Part
 from hive_ingest.model import (
@@ -35,15 +35,15 @@ from hive_ingest.model import (
 )
 
 _KEY_PREFIX = "_meta"
-#: What `raise_write_ids` takes at most, and by one call.
+#: The most write ids that `raise_write_ids` takes, in all and by one call.
 _MOST_SKIPPED, _SKIPPED_AT_ONCE = 1_000_000, 500
 _MIN_HISTORY = "hive.txn.use.minhistorywriteid"
-#: Of the columns for users, hosts and agents: a longer text makes the server fail.
+#: Length of the columns for users, hosts and agents: the server fails on a longer text.
 MAX_TEXT = 128
 
 
 class Transactions(Part):
-    """The calls about transactions, what they write, and what readers see."""
+    """The calls about transactions, write ids and snapshots."""
 
     def open_txns(
         self,
@@ -55,7 +55,7 @@ class Transactions(Part):
     ) -> list[TxnId]:
         """Open up to `count` transactions (fewer above `hive.txn.max.open.batch`). Raises TooManyOpenTxns.
 
-        When the answer is lost, what was opened is nobody's and times out.
+        If the response is lost, the opened transactions belong to nobody and time out.
         """
         if count < 1:
             raise ConfigurationError(f"count={count}: open at least one transaction")
@@ -69,7 +69,7 @@ class Transactions(Part):
         return [TxnId(id_) for id_ in self._channel.call("open_txns", request, is_repeatable=False).txn_ids]
 
     def allocate_table_write_ids(self, table: str | TableName, txn_ids: Sequence[TxnId]) -> list[TxnToWriteId]:
-        """Idempotent for each transaction; lower transactions get lower ids. Raises NoSuchTxn, TxnAborted."""
+        """Allocate write ids. Idempotent; lower transactions get lower ids. Raises NoSuchTxn, TxnAborted."""
         if not txn_ids:
             return []
         name = TableName.of(table)
@@ -87,7 +87,7 @@ class Transactions(Part):
         )
 
     def get_max_allocated_write_id(self, table: str | TableName) -> WriteId | None:
-        """The highest write id handed out; None for servers of version 3, which do not report it."""
+        """The highest allocated write id; None for servers of version 3, which do not report it."""
         if not self._version.has_max_allocated_write_id:
             return None
         name = TableName.of(table)
@@ -96,7 +96,7 @@ class Transactions(Part):
         return WriteId(answer.maxWriteId)
 
     def raise_write_ids(self, table: str | TableName, at_least: WriteId) -> None:
-        """Hand out no write id below `at_least` from now on; those that are skipped count as committed.
+        """Allocate no write id below `at_least` from now on. Skipped write ids count as committed.
 
         Hive's own `seed_write_id` (version 4) fails once the table has write ids, so they are taken, each by a
         transaction that commits nothing.
@@ -138,7 +138,7 @@ class Transactions(Part):
         partition_names: Sequence[str],
         operation_type: DataOperationType = DataOperationType.INSERT,
     ) -> None:
-        """Name the partitions *written* (HIVE-24020). Raises NoSuchTxn, TxnAborted."""
+        """Register the partitions *written* (HIVE-24020). Raises NoSuchTxn, TxnAborted."""
         name = TableName.of(table)
         request = idl().AddDynamicPartitions(
             txnid=txn_id,
@@ -148,7 +148,7 @@ class Transactions(Part):
             partitionnames=list(partition_names),
             operationType=int(operation_type),
         )
-        # Named twice, a partition has two rows of TXN_COMPONENTS, which mean what one means.
+        # A partition that is named twice gets two rows in TXN_COMPONENTS, which is harmless.
         self._channel.call("add_dynamic_partitions", request, is_repeatable=True)
 
     # -- end ---------------------------------------------------------------------------------------
@@ -156,9 +156,9 @@ class Transactions(Part):
     def commit_txn(
         self, txn_id: TxnId, *, key_value: CommitKeyValue | None = None, excl_write_enabled: bool = True
     ) -> None:
-        """Idempotent while the commit is remembered; one that wrote nothing is forgotten within seconds, or at once.
+        """Commit. Idempotent while the commit is remembered; one without writes is forgotten within seconds or at once.
 
-        Sent once: whoever calls again after MetastoreUnavailable must know that NoSuchTxn then proves nothing.
+        Sent once: a caller that repeats it after MetastoreUnavailable must know that NoSuchTxn then proves nothing.
         Raises NoSuchTxn, TxnAborted, InvalidOperation (a key_value that does not fit; the transaction stays open),
         UnsupportedFeature (a key_value, and a server that would ignore it), MetastoreUnavailable (the outcome is
         unknown).
@@ -181,13 +181,13 @@ class Transactions(Part):
             )
         if not key_value.key.startswith(_KEY_PREFIX):
             raise InvalidOperation(
-                f"a commit may only set parameters that begin with {_KEY_PREFIX!r}, not {key_value.key!r}"
+                f"a commit can only set parameters that begin with {_KEY_PREFIX!r}, not {key_value.key!r}"
             )
 
     def _commit_failed(self, txn_id: TxnId, key_value: CommitKeyValue | None, error: ServerFailed) -> MetastoreError:
-        """What follows from the server's word that its commit failed: it may have done so after the commit."""
+        """The error for a commit that the server reported as failed: it may have failed after committing."""
         if txn_id not in self.get_valid_txns().open:
-            return MetastoreUnavailable(f"transaction {txn_id}: {error}; whether it is committed is not known")
+            return MetastoreUnavailable(f"transaction {txn_id}: {error}; whether it is committed is unknown")
         if key_value is None:
             return MetastoreError(f"transaction {txn_id} is still open: {error}")
         return InvalidOperation(
@@ -197,12 +197,12 @@ class Transactions(Part):
         )
 
     def abort_txn(self, txn_id: TxnId, *, reason: str = "") -> None:
-        """Idempotent. Raises NoSuchTxn (never opened, or "already committed"). Servers keep no `reason`."""
+        """Abort. Idempotent. Raises NoSuchTxn (never opened, or "already committed"). Servers keep no `reason`."""
         request = idl().AbortTxnRequest(txnid=txn_id)
         try:
             self._channel.call("abort_txn", request, is_repeatable=False)
-        except NoAnswer:
-            # Repeated by hand: once it is aborted, Hive may have forgotten it before it is asked again.
+        except NoResponse:
+            # Repeated here: once it is aborted, Hive may forget it before the second call.
             try:
                 self._channel.call("abort_txn", request, is_repeatable=True)
             except NoSuchTxn as error:
@@ -210,20 +210,20 @@ class Transactions(Part):
                     raise
 
     def abort_txns(self, txn_ids: Sequence[TxnId], *, reason: str = "") -> None:
-        """Abort those that are open; says nothing of the others. Servers keep no `reason`."""
+        """Abort the open ones and ignore the others. Servers keep no `reason`."""
         if txn_ids:
             self._channel.call("abort_txns", idl().AbortTxnsRequest(txn_ids=list(txn_ids)), is_repeatable=True)
 
     # -- heartbeats --------------------------------------------------------------------------------
 
     def heartbeat_txn_range(self, min_txn: TxnId, max_txn: TxnId) -> HeartbeatTxnRange:
-        """Beat every open transaction of the closed range; raises nothing about those that are gone."""
+        """Send a heartbeat for every open transaction of the closed range. Returns those that are gone."""
         request = idl().HeartbeatTxnRangeRequest(min=min_txn, max=max_txn)
         answer = self.call_heartbeat("heartbeat_txn_range", request)
         return HeartbeatTxnRange(frozenset(map(TxnId, answer.aborted)), frozenset(map(TxnId, answer.nosuch)))
 
     def call_heartbeat(self, name: str, request: Any) -> Any:
-        """A heartbeat must have failed early enough for others before the time-out."""
+        """Retry a heartbeat only for so long that others can follow before the time-out."""
         share = self._context.txn_timeout_seconds / 6
         return self._channel.call(
             name, request, is_repeatable=True, timeout_seconds=share, retry_seconds=min(share, 1.0)
@@ -232,18 +232,18 @@ class Transactions(Part):
     # -- snapshots ---------------------------------------------------------------------------------
 
     def get_open_txns_info(self) -> OpenTxnsInfo:
-        """All transactions that are open, or aborted and remembered."""
+        """All open transactions, and the aborted ones that the server remembers."""
         answer = self._channel.call("get_open_txns_info", is_repeatable=True)
         return OpenTxnsInfo(TxnId(answer.txn_high_water_mark), tuple(map(to_txn_info, answer.open_txns)))
 
     def get_valid_txns(self, txn_id: TxnId | None = None) -> ValidTxnList:
-        """A snapshot of now. With `txn_id`, that transaction's own id is left out of the exceptions."""
+        """The current snapshot. With `txn_id`, that transaction is left out of the exceptions."""
         return to_valid_txns(self._channel.call("get_open_txns", is_repeatable=True), txn_id)
 
     def get_valid_write_ids(
         self, tables: Sequence[str | TableName], valid_txns: ValidTxnList | None = None
     ) -> list[ValidWriteIdList]:
-        """One list for each table, in order, as of the snapshot (or of now)."""
+        """One list for each table, in order, as of the snapshot (or the current one)."""
         names = [TableName.of(table) for table in tables]
         if not names:
             return []
@@ -256,9 +256,9 @@ class Transactions(Part):
         return [found[name] for name in names]
 
     def add_write_ids_to_min_history(self, txn_id: TxnId, write_ids: Sequence[ValidWriteIdList]) -> None:
-        """Register what a reader's snapshot still needs (HIVE-24291), where the server uses it; 4.2 does by default.
+        """Register the write ids that a reader's snapshot needs (HIVE-24291) if the server uses it (4.2 by default).
 
-        All others keep what an open transaction may need by the transaction's own id.
+        Other servers keep what an open transaction may need by the id of the transaction.
         """
         if not write_ids or not self._goes_by_min_history():
             return

@@ -1,6 +1,6 @@
-"""What servers of different versions can and cannot do: all of it is here, found when a connection is made.
+"""The features of servers of different versions, determined when a connection is opened.
 
-Seen on Hive 3.1.3 and 4.0.1; `docs/metastores.md` says what follows from it.
+Observed with Hive 3.1.3 and 4.0.1; see `docs/metastores.md` for the consequences.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hive_ingest.errors import UnsupportedFeature
 from hive_ingest.model import LockType
 
-#: What we say we can do. A server of version 4 shows and makes transactional tables only for those who say so.
+#: The capabilities that we declare. Version 4 shows and creates transactional tables only for clients that have them.
 PROCESSOR_CAPABILITIES = (
     *("HIVEFULLACIDREAD", "HIVEFULLACIDWRITE", "HIVEMANAGEDINSERTREAD", "HIVEMANAGEDINSERTWRITE"),
     *("HIVECACHEINVALIDATE", "EXTREAD", "EXTWRITE"),
@@ -33,12 +33,12 @@ class ServerVersion:
 
     @property
     def has_table_ids(self) -> bool:
-        """`Table.id` (HIVE-20538); without it `Table.creation_id` has to do."""
+        """`Table.id` (HIVE-20538); `Table.creation_id` is its substitute."""
         return self.major >= 4
 
     @property
     def keeps_commit_key_value(self) -> bool:
-        """commit_txn's keyValue (HIVE-20538), which version 3 ignores without a word."""
+        """`keyValue` of `commit_txn` (HIVE-20538), which version 3 silently ignores."""
         return self.major >= 4
 
     @property
@@ -48,7 +48,7 @@ class ServerVersion:
 
     @property
     def always_keeps_history_level(self) -> bool:
-        """MIN_HISTORY_LEVEL (HIVE-18747); version 4 has it by a setting, which it gives up where the table is gone."""
+        """MIN_HISTORY_LEVEL (HIVE-18747); in version 4 a setting, which it turns off if the table does not exist."""
         return self.major < 4
 
     @property
@@ -63,12 +63,12 @@ class ServerVersion:
 
     @property
     def has_min_history(self) -> bool:
-        """`add_write_ids_to_min_history`; whether the server uses it is a setting of its own (HIVE-24291)."""
+        """`add_write_ids_to_min_history`; whether the server uses it is a separate setting (HIVE-24291)."""
         return self.major >= 4
 
     @property
     def has_write_notifications(self) -> bool:
-        """`add_write_notification_log`; whether the server wants them is a setting of its own (HIVE-19267)."""
+        """`add_write_notification_log`; whether the server uses it is a separate setting (HIVE-19267)."""
         return self.major >= 4
 
     @property
@@ -77,22 +77,22 @@ class ServerVersion:
         return self.major >= 4
 
     @property
-    def hangs_up_on_errors(self) -> bool:
+    def closes_connection_on_errors(self) -> bool:
         """An unexpected exception in the server ends the connection instead of being reported."""
         return self.major < 4
 
     def lock_type(self, wanted: LockType) -> LockType:
-        """Version 3 has no EXCL_WRITE: its SHARED_WRITE lets no second writer in (HIVE-19369 split the two)."""
+        """Version 3 has no EXCL_WRITE: its SHARED_WRITE excludes other writers (HIVE-19369 split the two)."""
         if wanted is LockType.EXCL_WRITE and self.major < 4:
             return LockType.SHARED_WRITE
         return wanted
 
 
 def parse_version(answer: str) -> ServerVersion:
-    """From the answer to `getVersion`. Raises UnsupportedFeature for a version before 3."""
+    """Parse the response of `getVersion`. Raises UnsupportedFeature for a version before 3."""
     found = re.match(r"\d+", answer)
     if found is None or int(found[0]) < 3:
         raise UnsupportedFeature(
-            f"this metastore says that its version is {answer!r}: transactional streaming works with Hive 3.1 and later"
+            f"this metastore reports version {answer!r}: transactional streaming needs Hive 3.1 or later"
         )
     return ServerVersion(answer, int(found[0]))

@@ -1,4 +1,4 @@
-"""One connection to one server: TCP, TLS where it is wanted, SASL where it is wanted, Thrift's binary protocol."""
+"""A connection to one server: TCP, optional TLS, optional SASL, Thrift's binary protocol."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from thriftpy2.transport import TCyBufferedTransportFactory, TSocket, TTransport
 
 from hive_ingest.errors import ConfigurationError, MetastoreError, MetastoreUnavailable
 from hive_ingest.metastore_client.thrift.addresses import Address
-from hive_ingest.metastore_client.thrift.failures import HungUp, NoAnswer, server_error
+from hive_ingest.metastore_client.thrift.failures import ConnectionClosed, NoResponse, server_error
 from hive_ingest.metastore_client.thrift.idl import idl
 from hive_ingest.metastore_client.thrift.kerberos import Gssapi
 from hive_ingest.metastore_client.thrift.options import ThriftOptions
 from hive_ingest.metastore_client.thrift.sasl import Mechanism, Plain, SaslTransport
 
-#: Without an answer to keep-alives for so long a connection counts as broken; a call under way then ends.
+#: A connection without responses to keep-alives for this long counts as broken, which ends a call in progress.
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
 class Wire:
-    """Calls go out and answers come in, one at a time."""
+    """Sends calls and receives responses, one at a time."""
 
     def __init__(self, address: Address, connection: socket.socket, client: Any) -> None:
         self.address = address
@@ -35,14 +35,14 @@ class Wire:
 
     @classmethod
     def open(cls, address: Address, options: ThriftOptions, timeout_seconds: float) -> Self:
-        """Raises MetastoreUnavailable, MetastoreError (authentication refused), ConfigurationError (TLS, Kerberos)."""
+        """Connect. Raises MetastoreUnavailable, MetastoreError (authentication), ConfigurationError (TLS, Kerberos)."""
         connection = _connect(address, options, timeout_seconds)
         try:
             return cls(address, connection, _client(_transport(connection, address, options)))
         except (OSError, TTransportException) as error:
             connection.close()
             raise MetastoreUnavailable(
-                f"{address} ended the connection while it was authenticated: {error}. It may want another "
+                f"{address} closed the connection during authentication: {error}. It may require another "
                 "authentication, or TLS"
             ) from error
         except BaseException:
@@ -50,32 +50,33 @@ class Wire:
             raise
 
     def call(self, name: str, arguments: tuple[Any, ...], timeout_seconds: float) -> Any:
-        """The answer. Raises what the server says, HungUp when the connection ended, NoAnswer when none came in time.
+        """Make a call and return the response. Raises the server's error, HungUp if the connection ended, NoAnswer if
+        none came in time.
 
-        After either the wire is of no more use: a late answer would be taken for that of the next call.
+        After HungUp or NoAnswer the wire is unusable: a late response would be taken for that of the next call.
         """
         self._socket.settimeout(timeout_seconds)
         try:
             return getattr(self._client, name)(*arguments)
         except TTransportException as error:
-            raise HungUp(f"{self.address} hung up during {name}") from error
+            raise ConnectionClosed(f"{self.address} closed the connection during {name}") from error
         except TimeoutError as error:
-            raise NoAnswer(f"{self.address} did not answer {name} within {timeout_seconds:g} s") from error
+            raise NoResponse(f"{self.address} did not respond to {name} within {timeout_seconds:g} s") from error
         except OSError as error:
-            raise HungUp(f"the connection to {self.address} broke during {name}: {error}") from error
+            raise ConnectionClosed(f"the connection to {self.address} broke during {name}: {error}") from error
         except (ProtocolError, TProtocolException) as error:
-            raise NoAnswer(f"{self.address} answered {name} with something that is not Thrift: {error}") from error
+            raise NoResponse(f"the response of {self.address} to {name} is not Thrift: {error}") from error
         except TException as error:
             raise server_error(name, str(self.address), error) from error
 
     def is_stale(self) -> bool:
-        """Whether the server has hung up since the last answer: nothing else can be there to read."""
+        """Whether the server has closed the connection since the last response: nothing else can be readable."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN | select.POLLHUP | select.POLLERR)
         return bool(poll.poll(0))
 
     def close(self) -> None:
-        """Without a word to the server: a forked child may close what its parent goes on using."""
+        """Close the socket without a shutdown: a forked child may close a connection that its parent still uses."""
         self._socket.close()
 
 
@@ -103,12 +104,12 @@ def _encrypt(connection: socket.socket, address: Address, options: ThriftOptions
     except ssl.SSLCertVerificationError as error:
         connection.close()
         raise MetastoreError(
-            f"{address}: its certificate is not trusted ({error.verify_message}): give the authority's certificate "
-            "in ssl_ca_file, and the name that is in the certificate in the address"
+            f"{address}: its certificate is not trusted ({error.verify_message}): name the authority's certificate "
+            "in ssl_ca_file, and use the host name of the certificate in the URI"
         ) from error
     except OSError as error:
         connection.close()
-        raise MetastoreUnavailable(f"{address}: no TLS could be agreed on: {error}") from error
+        raise MetastoreUnavailable(f"{address}: the TLS handshake failed: {error}") from error
 
 
 def _transport(connection: socket.socket, address: Address, options: ThriftOptions) -> Any:

@@ -35,9 +35,9 @@ class Shell:
         self._capsys.readouterr()
         with pytest.raises(SystemExit) as caught:
             run()
-        told = self._capsys.readouterr()
+        output = self._capsys.readouterr()
         code = caught.value.code
-        return Outcome(code if isinstance(code, int) else 0, told.out, told.err)
+        return Outcome(code if isinstance(code, int) else 0, output.out, output.err)
 
     def done(self, *arguments: str | Path) -> Outcome:
         outcome = self(*arguments)

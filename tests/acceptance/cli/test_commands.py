@@ -75,7 +75,7 @@ def test_create_table_creates_what_it_is_given(client: MetastoreClient) -> None:
 
 @pytest.mark.only_on(["sqlite", "postgres", "hive313"], because="Hive 4 keeps a managed table in its database's folder")
 def test_create_table_takes_a_location_and_types_with_colons(shell: Shell, tmp_path: Path) -> None:
-    told = shell.done(
+    output = shell.done(
         "create-table",
         "--create-metastore",
         "default.t",
@@ -84,7 +84,7 @@ def test_create_table_takes_a_location_and_types_with_colons(shell: Shell, tmp_p
         "--location",
         tmp_path / "elsewhere",
     )
-    assert told.out == f"default.t at file:{tmp_path}/elsewhere\n"
+    assert output.out == f"default.t at file:{tmp_path}/elsewhere\n"
 
 
 def test_create_table_again_is_an_error_unless_it_is_allowed(alerts: Shell) -> None:
@@ -126,8 +126,8 @@ def test_a_usage_error_exits_with_2_and_changes_nothing(wrong: list[str], shell:
 
 def test_ingest_is_exactly_once(alerts: Shell, tmp_path: Path) -> None:
     paths = [records(tmp_path / "a.json", 25), records(tmp_path / "b.json", 10, start=25)]
-    told = alerts.done("ingest", "web.alerts", *paths, "--rows-per-transaction", "10")
-    assert told.out.startswith("web.alerts: 35 rows in 4 transactions and ")
+    output = alerts.done("ingest", "web.alerts", *paths, "--rows-per-transaction", "10")
+    assert output.out.startswith("web.alerts: 35 rows in 4 transactions and ")
     again = alerts.done("ingest", "web.alerts", *paths)
     assert again.out == "web.alerts: nothing to do, all was committed before: 2 files\n"
     more = alerts.done("ingest", "web.alerts", *paths, records(tmp_path / "c.json", 1, start=35))
@@ -440,8 +440,8 @@ def test_the_warehouse_lies_beside_the_metastore_unless_it_is_named(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HIVE_INGEST_WAREHOUSE")
-    told = shell.done("create-table", "--create-metastore", "--create-database", "--column", "id:int", "c.t")
-    assert f"file:{tmp_path}/warehouse/c.db/t" in told.out
+    output = shell.done("create-table", "--create-metastore", "--create-database", "--column", "id:int", "c.t")
+    assert f"file:{tmp_path}/warehouse/c.db/t" in output.out
 
 
 def test_conditions_given_one_by_one_hold_together(alerts: Shell, tmp_path: Path) -> None:
@@ -452,35 +452,35 @@ def test_conditions_given_one_by_one_hold_together(alerts: Shell, tmp_path: Path
 
 
 def test_help_names_every_command(shell: Shell) -> None:
-    told = "".join(shell.done(*group, "--help").out for group in ((), ("show",), ("sinks",)))
+    output = "".join(shell.done(*group, "--help").out for group in ((), ("show",), ("sinks",)))
     names = "create-table ingest read show abort transactions locks partitions deltas sinks list adopt"
     for command in names.split():
-        assert command in told
+        assert command in output
 
 
 def test_the_version_is_that_of_the_package() -> None:
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-m", "hive_ingest.cli", "--version"], capture_output=True, text=True, check=True
     )
-    assert told.stdout == f"hive-ingest {hi.__version__}\n"
+    assert output.stdout == f"hive-ingest {hi.__version__}\n"
 
 
 def test_importing_the_command_line_loads_nothing_that_help_does_not_need() -> None:
     code = "import sys, hive_ingest.cli; print(sorted({'sqlalchemy', 'typer', 'rich', 'psycopg'} & set(sys.modules)))"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout == "[]\n"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert output.stdout == "[]\n"
     code = "import sys, hive_ingest.cli.app; print('sqlalchemy' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout == "False\n"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert output.stdout == "False\n"
 
 
 def test_a_closed_output_pipe_gives_no_traceback(alerts: Shell, metastore_uri: str, tmp_path: Path) -> None:
     alerts.done("ingest", "web.alerts", records(tmp_path / "a.json", 5_000))
-    told = subprocess.run(
+    output = subprocess.run(
         f"{sys.executable} -m hive_ingest.cli read web.alerts -o json | head -n 1",
         shell=True,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert (len(told.stdout.splitlines()), told.stderr) == (1, "")
+    assert (len(output.stdout.splitlines()), output.stderr) == (1, "")

@@ -223,15 +223,15 @@ def test_adopt_lets_a_new_checkpoint_write_and_refuses_the_old_one(
     with pytest.raises(SinkConflict, match="hive-ingest sinks adopt"):
         micro_batch(client, "q2", 0)
     checkpoint = checkpoint_at(tmp_path / "checkpoint", "q2", committed=-1)
-    told = shell.done("sinks", "adopt", "web.alerts", "--checkpoint", checkpoint).out.splitlines()
-    assert told[0] == "sink alerts of web.alerts:"
-    assert told[1].startswith("before: query q1, last batch 2, written at 2")
-    assert told[2:5] == [
+    output = shell.done("sinks", "adopt", "web.alerts", "--checkpoint", checkpoint).out.splitlines()
+    assert output[0] == "sink alerts of web.alerts:"
+    assert output[1].startswith("before: query q1, last batch 2, written at 2")
+    assert output[2:5] == [
         "now:    query q2, no batch yet",
         "next:   batch 0 of query q2, or a later one, will be written",
         "query q1 is refused from now on",
     ]
-    assert told[5].startswith("CAUTION: a new query reads its sources from its own starting offsets")
+    assert output[5].startswith("CAUTION: a new query reads its sources from its own starting offsets")
     assert micro_batch(client, "q2", 0)
     with pytest.raises(SinkConflict, match="belongs to Spark query q2"):
         micro_batch(client, "q1", 3)
@@ -252,8 +252,8 @@ def test_adopt_continues_after_the_last_commit_of_a_used_checkpoint(
 def test_adopt_creates_a_missing_sink(shell: Shell, client: MetastoreClient) -> None:
     with pytest.raises(SinkConflict, match="no progress yet"):
         micro_batch(client, "q1", 5, sink="fresh")
-    told = shell.done("sinks", "adopt", "web.alerts", "--sink", "new", "--query-id", "q1", "--batch-id", "4").out
-    assert told.splitlines() == [
+    output = shell.done("sinks", "adopt", "web.alerts", "--sink", "new", "--query-id", "q1", "--batch-id", "4").out
+    assert output.splitlines() == [
         "sink new of web.alerts:",
         "before: no Spark query",
         "now:    query q1, last batch 4",
@@ -268,9 +268,9 @@ def test_a_query_that_comes_back_duplicates_nothing(shell: Shell, client: Metast
         micro_batch(client, "q1", batch_id)
     checkpoint = checkpoint_at(tmp_path / "checkpoint", "q1", committed=1, planned=2)
     shell.done("sinks", "adopt", "web.alerts", "--query-id", "q2")
-    told = shell.done("sinks", "adopt", "web.alerts", "--checkpoint", checkpoint).out
-    assert "now:    query q1, last batch 2\n" in told
-    assert "CAUTION" not in told
+    output = shell.done("sinks", "adopt", "web.alerts", "--checkpoint", checkpoint).out
+    assert "now:    query q1, last batch 2\n" in output
+    assert "CAUTION" not in output
     assert not micro_batch(client, "q1", 2)
     assert micro_batch(client, "q1", 3)
 
@@ -283,24 +283,26 @@ def test_adopting_the_query_that_is_bound_changes_nothing(
     before = latest_progress(client, PROGRESS)
     checkpoint = checkpoint_at(tmp_path / "checkpoint", "q1", committed=1, planned=2)
     for how in (("--checkpoint", checkpoint), ("--query-id", "q1"), ("--query-id", "q1", "--batch-id", "2")):
-        told = shell.done("sinks", "adopt", "web.alerts", *how).out
-        assert "now:    the same, nothing was changed\n" in told
-        assert "refused" not in told
+        output = shell.done("sinks", "adopt", "web.alerts", *how).out
+        assert "now:    the same, nothing was changed\n" in output
+        assert "refused" not in output
     assert latest_progress(client, PROGRESS) == before
 
 
 def test_adopt_goes_back_on_request_and_says_what_may_be_duplicated(shell: Shell, client: MetastoreClient) -> None:
     for batch_id in range(3):
         micro_batch(client, "q1", batch_id)
-    told = shell.done("sinks", "adopt", "web.alerts", "--query-id", "q1", "--batch-id", "0").out
-    assert told.splitlines()[-1].startswith("CAUTION: this sink has committed its batches up to 2 before; those from 1")
+    output = shell.done("sinks", "adopt", "web.alerts", "--query-id", "q1", "--batch-id", "0").out
+    assert output.splitlines()[-1].startswith(
+        "CAUTION: this sink has committed its batches up to 2 before; those from 1"
+    )
     assert micro_batch(client, "q1", 1)
 
 
 def test_adopt_says_when_a_batch_of_the_checkpoint_was_begun_and_not_finished(shell: Shell, tmp_path: Path) -> None:
     checkpoint = checkpoint_at(tmp_path / "checkpoint", "q1", committed=6, planned=7)
-    told = shell.done("sinks", "adopt", "web.alerts", "--checkpoint", checkpoint).out
-    assert "CAUTION: the checkpoint has batch 7 as begun and not as done" in told
+    output = shell.done("sinks", "adopt", "web.alerts", "--checkpoint", checkpoint).out
+    assert "CAUTION: the checkpoint has batch 7 as begun and not as done" in output
     assert (
         "CAUTION" not in shell.done("sinks", "adopt", "web.alerts", "--checkpoint", checkpoint, "--batch-id", "7").out
     )

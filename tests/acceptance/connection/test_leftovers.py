@@ -1,4 +1,4 @@
-"""What a killed writer left is removed, and nothing else."""
+"""Files of a killed writer are removed, and nothing else."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_folder_that_is_a_symbolic_link_is_not_followed(ms: MetastoreClient, r
     [
         "²_x",  # was a ValueError: a digit to Python, and not a number
         "{txn}_notes.txt",
-        "{txn}_{uuid}.0.orc",  # as earlier versions named them: of which metastore, nobody knows
+        "{txn}_{uuid}.0.orc",  # as earlier versions named them, without the metastore
         "{txn}_zzzzzzzz_{uuid}.0.orc",
         "x{txn}_{digest}_{uuid}.0.orc",
         "{txn}_{digest}_{uuid}.0.orc.bak",

@@ -137,7 +137,7 @@ def test_a_commit_after_a_heartbeat_has_found_the_transaction_gone_leaves_it_abo
         conn.write(b'{"id": 1}')
         assert conn.txn_id is not None
         ms.abort_txn(conn.txn_id)
-        conn._context.heartbeater._beat(ms)
+        conn._context.heartbeater._send_heartbeat(ms)
         with pytest.raises(TxnAborted, match=f"transaction {conn.txn_id} is gone"):
             conn.commit_transaction()
         assert conn.state is TransactionState.ABORTED
@@ -268,12 +268,12 @@ def test_an_overwrite_that_finished_before_our_lock_makes_us_begin_again(ms: Met
     with connect(ms) as conn, ms.clone() as other:
         done: list[int] = []
 
-        def come_between(point: str) -> None:
+        def overwrite_meanwhile(point: str) -> None:
             if point == "after_write_id" and not done:
                 done.append(1)
                 overwrite(other, "t", [100])
 
-        with faults(observe=come_between) as recorder, conn.transaction():
+        with faults(observe=overwrite_meanwhile) as recorder, conn.transaction():
             assert conn.write_id == 3
             conn.write(b'{"id": 1}')
         assert recorder.passed["after_write_id"] == 2
@@ -282,23 +282,23 @@ def test_an_overwrite_that_finished_before_our_lock_makes_us_begin_again(ms: Met
 
 def test_an_overwrite_that_holds_the_lock_makes_us_wait_and_begin_again(ms: MetastoreClient) -> None:
     with connect(ms) as conn, ms.clone() as other:
-        locked, go_on = threading.Event(), threading.Event()
+        locked, resume = threading.Event(), threading.Event()
         thread = threading.Thread(
             target=overwrite,
             args=(other, "t", [100]),
-            kwargs={"before_commit": lambda: (locked.set(), go_on.wait(20))},
+            kwargs={"before_commit": lambda: (locked.set(), resume.wait(20))},
         )
         started: list[int] = []
 
-        def come_between(point: str) -> None:
+        def overwrite_meanwhile(point: str) -> None:
             if point == "after_write_id" and not started:
                 started.append(1)
                 thread.start()
                 assert locked.wait(20)
             if point == "lock_waiting":
-                threading.Timer(0.2, go_on.set).start()
+                threading.Timer(0.2, resume.set).start()
 
-        with faults(observe=come_between) as recorder, conn.transaction():
+        with faults(observe=overwrite_meanwhile) as recorder, conn.transaction():
             conn.write(b'{"id": 1}')
         thread.join()
         assert recorder.passed["lock_waiting"] == 1
@@ -311,12 +311,12 @@ def test_an_overwrite_of_a_partition_that_we_write_aborts_us_and_a_retry_succeed
             conn.write(b'{"id": 0, "part": "x"}')
         done: list[int] = []
 
-        def come_between(point: str) -> None:
+        def overwrite_meanwhile(point: str) -> None:
             if point == "after_write_id" and not done:
                 done.append(1)
                 overwrite(other, "p", [100])
 
-        with faults(observe=come_between):
+        with faults(observe=overwrite_meanwhile):
             conn.begin_transaction()
             conn.write(b'{"id": 1, "part": "x"}')
             with pytest.raises(TxnAborted, match=r"part=x was overwritten with write id 3"):
@@ -331,13 +331,13 @@ def test_other_appenders_with_higher_write_ids_do_not_make_us_begin_again(ms: Me
     with connect(ms) as conn, connect(ms) as other:
         done: list[int] = []
 
-        def come_between(point: str) -> None:
+        def overwrite_meanwhile(point: str) -> None:
             if point == "after_write_id" and not done:
                 done.append(1)
                 with other.transaction():
                     other.write(b'{"id": 2}')
 
-        with faults(observe=come_between), conn.transaction():
+        with faults(observe=overwrite_meanwhile), conn.transaction():
             assert conn.write_id == 1
             conn.write(b'{"id": 1}')
     assert ids(ms) == [1, 2]

@@ -1,4 +1,4 @@
-"""Exactly once: progress commits with the data, and only one owner moves a source."""
+"""Exactly once: progress commits with the data, and a source has only one owner."""
 
 from __future__ import annotations
 
@@ -151,14 +151,14 @@ def test_a_waiting_owner_continues_from_what_the_other_committed(ms: MetastoreCl
         first.write(b'{"id": 1}')
         found: list[Any] = []
 
-        def wait_and_go_on() -> None:
+        def wait_and_resume() -> None:
             with connect(other_client, "a", settings={"lock_wait_seconds": 30.0}) as second:
                 second.begin_transaction()
                 found.append(positions(second))
                 second.write(b'{"id": 2}')
                 second.commit_transaction(positions={"a": 2})
 
-        thread = threading.Thread(target=wait_and_go_on)
+        thread = threading.Thread(target=wait_and_resume)
         thread.start()
         time.sleep(0.5)
         first.commit_transaction(positions={"a": 1})
@@ -269,7 +269,7 @@ def test_a_sink_that_belongs_to_another_table_is_refused(ms: MetastoreClient) ->
 
 
 class AsHive3:
-    """Tells tables as a metastore of Hive 3 does."""
+    """Identifies tables as a metastore of Hive 3 does."""
 
     def __init__(self, client: MetastoreClient) -> None:
         self._client = client
@@ -338,7 +338,7 @@ def test_an_exclusive_lock_on_the_data_is_reported_as_such(ms: MetastoreClient) 
 def test_an_owner_waits_for_its_source_longer_than_a_dead_one_can_hold_it(
     metastore_timing_out: Callable[[float], Address], tmp_path: Path
 ) -> None:
-    """The wait was shorter than the time-out: whoever took over on another host gave up, with rows left to write."""
+    """The wait was shorter than the time-out: a new owner on another host gave up with rows left to write."""
     address = metastore_timing_out(400)
     with connect_in(tmp_path, address.uri, **address.options) as client:
         client.create_database("web")

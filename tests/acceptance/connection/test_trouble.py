@@ -22,7 +22,7 @@ from tests.support.metastores import connect_in
 from tests.support.tables import create_table, files_of
 
 ROWS = b"\n".join(b'{"id": %d, "part": "p%d"}' % (i, i % 5) for i in range(1000))
-#: Every call of the metastore that a transaction makes after its begin, and what is left when its answer is lost.
+#: Every call of the metastore that a transaction makes after its begin, and what is left if its response is lost.
 CALLS_OF_A_COMMIT = ["get_partitions_by_names", "add_partitions", "add_dynamic_partitions"]
 TXN_TIMEOUT_SECONDS = 5.0
 CALLS_OF_BEGIN = ["open_txns", "allocate_table_write_ids", "lock", "get_valid_write_ids"]

@@ -180,13 +180,13 @@ def test_an_overwrite_registers_its_writes_with_its_write_id(ms: MetastoreClient
 
 
 def test_the_error_says_how_often_a_transaction_was_begun_again_and_why(ms: MetastoreClient) -> None:
-    """It said "no lock within lock_wait_seconds=180" after one second, and that overwrites were in the way."""
+    """The error was "no lock within lock_wait_seconds=180" after one second, and blamed overwrites."""
     settings = {"begin_retries": 3, "lock_wait_seconds": 60.0}
     message = r"web\.plain could begin: it was begun again 3 times.*higher write id.*begin_retries=3"
     with ms.clone() as other, connect(ms, "plain", overwrite=True, settings=settings) as conn:
 
         def take_a_higher_write_id(point: str) -> None:
-            """As a writer that does not mind locks."""
+            """As a writer that ignores locks."""
             if point == "after_write_id":
                 (txn_id,) = other.open_txns(1)
                 other.allocate_table_write_ids("web.plain", [txn_id])

@@ -1,4 +1,4 @@
-"""What must be true of any history of calls to a metastore, whoever was killed when."""
+"""Invariants of any history of calls to a metastore, whichever processes were killed."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def check(folder: Path, ms: EmbeddedMetastoreClient) -> History:
 
 
 def check_txn_ids(history: History, ms: EmbeddedMetastoreClient) -> None:
-    """Unique (History has seen to it) and dense: what is missing was opened by a call that never answered."""
+    """Unique (History has seen to it) and dense: missing ones were opened by a call that never returned."""
     high = ms.get_valid_txns().high_water_mark
     missing = set(range(1, high + 1)) - set(history.txns)
     lost = sum(not call.answered for call in history.of("open"))

@@ -51,12 +51,12 @@ def lock(
 
 
 def states(ms: MetastoreClient, *types: LockType, table: str | None = "table") -> list[LockState]:
-    """Lock the same object by each type, each in a transaction of its own, one after the other."""
+    """Lock the same object by each type, one after the other, each in its own transaction."""
     return [lock(ms, component(type_, table=table)).state for type_ in types]
 
 
 def update_partition(ms: MetastoreClient, txn_id: TxnId, partition: str, operation: DataOperationType) -> None:
-    """What an UPDATE or DELETE of one partition of db.table tells the metastore."""
+    """The write of an UPDATE or DELETE of one partition of db.table, as registered with the metastore."""
     write_id = ms.allocate_table_write_ids("db.table", [txn_id])[0].write_id
     lock(ms, component(WRITE, table="table", operation=operation, dynamic=True), txn_id=txn_id)
     ms.add_dynamic_partitions(txn_id, write_id, "db.table", [partition], operation)

@@ -243,7 +243,7 @@ def trash(tmp_path: Path) -> list[Path]:
 def test_rows_of_a_table_dropped_by_a_killed_process_do_not_come_back(
     ms: MetastoreClient, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kill: Kill
 ) -> None:
-    """The folder was removed after the COMMIT: a table made again under that name showed what was left in it."""
+    """The folder was removed after the COMMIT: a new table of that name showed the remaining files."""
     with_rows(table)
     kill(ms, monkeypatch, lambda ms: ms.drop_table("web.t"))
     again = ms.create_table("web.t", columns=COLUMNS, partition_keys={"p": "int"})

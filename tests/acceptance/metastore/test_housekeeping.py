@@ -35,7 +35,7 @@ def embedded(uri: str, folder: Path, **options: float) -> EmbeddedMetastoreClien
 
 @pytest.fixture
 def ms(metastore_uri: str, tmp_path: Path) -> Iterator[EmbeddedMetastoreClient]:
-    """Keeps house only when told."""
+    """Runs housekeeping only on request."""
     options = {"housekeeping_interval_seconds": 1e6, "aborted_txn_retention_seconds": 24 * HOUR}
     with embedded(metastore_uri, tmp_path, **options) as client:
         client.run_housekeeping()

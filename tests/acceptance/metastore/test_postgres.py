@@ -111,7 +111,7 @@ def test_first_allocations_at_once_give_different_write_ids(ms: EmbeddedMetastor
 
 def test_a_snapshot_never_shows_a_later_id_before_an_earlier_one(ms: EmbeddedMetastoreClient) -> None:
     """The opener holds NEXT_TXN_ID until it commits, so a second one waits instead of overtaking it."""
-    first_has_its_id, go_on = threading.Event(), threading.Event()
+    first_has_its_id, resume = threading.Event(), threading.Event()
 
     with ms.clone() as first, ms.clone() as second, ThreadPoolExecutor(2) as pool:
         transactions = first._transactions
@@ -121,7 +121,7 @@ def test_a_snapshot_never_shows_a_later_id_before_an_earlier_one(ms: EmbeddedMet
         def open_slowly(*arguments: Any) -> object:
             opened = slow_open(*arguments)
             first_has_its_id.set()
-            assert go_on.wait(30)
+            assert resume.wait(30)
             return opened
 
         transactions._open = open_slowly  # type: ignore[method-assign,assignment]
@@ -131,7 +131,7 @@ def test_a_snapshot_never_shows_a_later_id_before_an_earlier_one(ms: EmbeddedMet
         with pytest.raises(TimeoutError):
             later.result(timeout=0.3)
         assert ms.get_valid_txns().high_water_mark == 0
-        go_on.set()
+        resume.set()
         assert (earlier.result(timeout=30), later.result(timeout=30)) == ([1], [2])
 
 
@@ -168,12 +168,12 @@ def test_a_process_stopped_inside_a_call_delays_the_others_for_a_bounded_time(
 ) -> None:
     """Stopped (SIGSTOP, a suspended VM) with row locks held, it made all others wait for as long as it stayed so."""
     limits: dict[str, Any] = {"idle_in_transaction_timeout_seconds": 0.5, "busy_timeout_seconds": 20}
-    inside, go_on = threading.Event(), threading.Event()
+    inside, resume = threading.Event(), threading.Event()
 
     def stop(session: Session) -> None:
         session.scalar(_TAKE_TXN_IDS, count=1)
         inside.set()
-        assert go_on.wait(30)
+        assert resume.wait(30)
         session.scalar(_TAKE_TXN_IDS, count=1)
 
     with (
@@ -184,7 +184,7 @@ def test_a_process_stopped_inside_a_call_delays_the_others_for_a_bounded_time(
         stopping = pool.submit(stopped._context.sessions.run, stop)  # type: ignore[attr-defined]
         assert inside.wait(30)
         assert other.open_txns() == [1]
-        go_on.set()
+        resume.set()
         stopping.result(timeout=30)  # its connection was ended, so the call was made again
         assert other.open_txns() == [4]
 

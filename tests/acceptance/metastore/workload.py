@@ -75,7 +75,7 @@ def _plain(result: Any) -> Any:
 
 
 class Worker:
-    """One process: a random transaction after the other, for ever."""
+    """One process: runs random transactions forever."""
 
     def __init__(self, uri: str, warehouse: str, file: Path, seed: int) -> None:
         client = connect_metastore(

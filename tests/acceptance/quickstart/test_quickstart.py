@@ -46,14 +46,14 @@ def test_a_year_of_flights_is_ingested_exactly_once_through_a_kill(
 ) -> None:
     demo = tmp_path / "demo"
     assert main([str(demo), "--no-spark"]) == 0
-    told = capsys.readouterr().out
-    assert "All checks passed" in told
-    assert "FAILED" not in told
-    assert f"{ROWS:,} rows, 69 transactions, 36 partitions" in told
-    assert "3 delta folders are published, the commit is not. A reader sees 45,000 rows." in told
-    assert "It continued after 45,000 rows" in told
+    output = capsys.readouterr().out
+    assert "All checks passed" in output
+    assert "FAILED" not in output
+    assert f"{ROWS:,} rows, 69 transactions, 36 partitions" in output
+    assert "3 delta folders are published, the commit is not. A reader sees 45,000 rows." in output
+    assert "It continued after 45,000 rows" in output
     assert (demo / "flights.png").read_bytes().startswith(b"\x89PNG")
-    command = next(line for line in told.splitlines() if "hive-ingest read" in line)
+    command = next(line for line in output.splitlines() if "hive-ingest read" in line)
     shown = subprocess.run(shlex.split(command), capture_output=True, text=True, check=True).stdout
     assert len(shown.splitlines()) == 2 + 5
 

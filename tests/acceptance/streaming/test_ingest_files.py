@@ -92,16 +92,16 @@ def test_files_are_ingested_into_an_unpartitioned_table_too(ms: MetastoreClient,
 def test_progress_is_reported_at_the_start_and_after_each_commit(ms: MetastoreClient, tmp_path: Path) -> None:
     paths = [write(tmp_path / "a.json", range(25)), write(tmp_path / "b.json", range(25, 30))]
     total = sum(path.stat().st_size for path in paths)
-    told: list[IngestProgress] = []
-    ingest(ms, *paths, on_progress=told.append)
-    assert [(p.records_committed, p.transactions_committed, p.file) for p in told] == [
+    reports: list[IngestProgress] = []
+    ingest(ms, *paths, on_progress=reports.append)
+    assert [(p.records_committed, p.transactions_committed, p.file) for p in reports] == [
         (0, 0, "a.json"),
         (10, 1, "a.json"),
         (20, 2, "a.json"),
         (30, 3, None),
     ]
-    assert [p.bytes_committed for p in told][-1] == total
-    assert {p.bytes_total for p in told} == {total}
+    assert [p.bytes_committed for p in reports][-1] == total
+    assert {p.bytes_total for p in reports} == {total}
 
 
 # -- exactly once ------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a record must become, said again as simply as possible: one record, one value at a time, no Arrow.
+"""The expected rows, computed as simply as possible: one record and one value at a time, without Arrow.
 
 Values come out as plain Python: dates as days and timestamps as nanoseconds since 1970, structs as tuples,
 maps as lists of pairs.

@@ -92,7 +92,7 @@ def plain(value: pa.Scalar):
 
 
 def comparable(value):
-    """NaN does not equal itself, and 0.0 equals -0.0: both are told apart by their text."""
+    """NaN does not equal itself, and 0.0 equals -0.0, so both are compared as text."""
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, tuple):

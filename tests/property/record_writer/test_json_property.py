@@ -204,21 +204,21 @@ def inputs(draw):
     spelling = draw(st.sampled_from([str.lower, str.lower, str.upper, str.title]))
     clean = fields({spelling(c.name): value_of(c.type) for c in schema.columns}, extra=not draw(st.integers(0, 3)))
     records = [record.encode() for record in draw(st.lists(clean, min_size=2, max_size=8))]
-    mood = draw(st.sampled_from(["clean", "one value", "one value", "decoy", "respelled", "one dirty", "dirty"]))
+    variant = draw(st.sampled_from(["clean", "one value", "one value", "decoy", "respelled", "one dirty", "dirty"]))
     place = draw(st.integers(0, len(records)))
-    dirt = st.one_of(
+    bad_records = st.one_of(
         dirty_record(schema).map(lambda text: text.encode("utf-8", "surrogatepass")), st.sampled_from(JUNK)
     )
-    if mood == "one value":
+    if variant == "one value":
         records.insert(place, draw(one_value(schema, spelling)))
-    elif mood == "decoy":
+    elif variant == "decoy":
         records[place:place] = draw(st.sampled_from(DECOYS))
-    elif mood == "respelled":
-        records = [respelled(record, draw) for record in records]
-    elif mood == "one dirty":
-        records.insert(place, draw(dirt))
-    elif mood == "dirty":
-        records = [draw(dirt) if draw(st.booleans()) else record for record in records]
+    elif variant == "respelled":
+        records = [with_other_spelling(record, draw) for record in records]
+    elif variant == "one dirty":
+        records.insert(place, draw(bad_records))
+    elif variant == "dirty":
+        records = [draw(bad_records) if draw(st.booleans()) else record for record in records]
     return schema, draw(arguments(records))
 
 
@@ -244,7 +244,7 @@ def _leaves(name, type_):
     return {(f'"{name}":%', type_)}
 
 
-def respelled(record, draw):
+def with_other_spelling(record, draw):
     """Some keys in other letters."""
     return record.upper() if draw(st.booleans()) and b"\\" not in record and b"t" not in record else record
 

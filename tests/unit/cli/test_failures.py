@@ -1,4 +1,4 @@
-"""Every failure is told in one line, without a traceback and without a password."""
+"""Every failure is reported in one line, without a traceback and without a password."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hive_ingest.errors import InvalidTable
 
 def test_an_error_of_the_package_is_printed_as_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert report(InvalidTable("web.x:\n  it is not transactional"), with_traceback=False) == 1
-    told = capsys.readouterr()
-    assert (told.out, told.err) == ("", "error: web.x: it is not transactional\n")
+    output = capsys.readouterr()
+    assert (output.out, output.err) == ("", "error: web.x: it is not transactional\n")
 
 
 def test_notes_added_during_cleanup_are_reported_too(capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,10 +31,10 @@ def test_a_traceback_comes_when_it_is_asked_for_and_hides_passwords(capsys: pyte
         raise ValueError("postgresql+psycopg://me:s3cr%40t@host/db is down")
     except ValueError as error:
         report(error, with_traceback=True)
-    told = capsys.readouterr().err
-    assert "Traceback" in told
-    assert told.rstrip().splitlines()[-1].startswith("error: unexpected ValueError")
-    assert "s3cr" not in told
+    output = capsys.readouterr().err
+    assert "Traceback" in output
+    assert output.rstrip().splitlines()[-1].startswith("error: unexpected ValueError")
+    assert "s3cr" not in output
 
 
 @pytest.mark.parametrize(

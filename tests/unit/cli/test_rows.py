@@ -54,9 +54,9 @@ def test_a_table_too_wide_for_the_screen_is_printed_row_by_row() -> None:
     names = [f"column_{i}" for i in range(16)]
     assert not rows_module._is_readable(rows_module._table(names, many), console)
     rows_module._write_row_by_row(names, many, console)
-    told = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert told[0].startswith("row 1 ---")
-    assert told[1:3] == ["column_0   a", "column_1   b"]
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert lines[0].startswith("row 1 ---")
+    assert lines[1:3] == ["column_0   a", "column_1   b"]
 
 
 def test_no_rows_are_fine(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Every call is legal in some states only, and says so."""
+"""Every call is allowed in some states only, and an error names the state."""
 
 from __future__ import annotations
 

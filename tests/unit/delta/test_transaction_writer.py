@@ -1,4 +1,4 @@
-"""One writer in one transaction: what is left of it after an error, and what of the next one."""
+"""One writer in one transaction: what remains after an error, and in the next transaction."""
 
 from __future__ import annotations
 

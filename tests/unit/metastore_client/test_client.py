@@ -79,7 +79,7 @@ def test_a_metastore_remembers_its_warehouse(sqlite_uri: str, tmp_path: Path) ->
 
 
 def test_connecting_does_not_create_a_missing_warehouse(sqlite_uri: str, tmp_path: Path) -> None:
-    """Its disk may not be mounted: what is written below the mount point would be lost from sight."""
+    """Its disk may not be mounted: files written below the mount point would be hidden later."""
     connect_metastore(sqlite_uri, create=True).close()
     (tmp_path / "warehouse").rmdir()
     connect_metastore(sqlite_uri, create=True).close()
@@ -197,16 +197,16 @@ def test_a_forked_child_opens_its_own_connections(ms: EmbeddedMetastoreClient) -
 def test_a_child_forked_while_another_thread_is_inside_a_call_works(ms: EmbeddedMetastoreClient) -> None:
     inside, forked = threading.Event(), threading.Event()
 
-    def stay(session: Session) -> None:
+    def wait_inside(session: Session) -> None:
         inside.set()
         forked.wait(30)
 
     with ThreadPoolExecutor(1) as pool:
-        staying = pool.submit(ms._context.sessions.run, stay)
+        waiting = pool.submit(ms._context.sessions.run, wait_inside)
         assert inside.wait(30)
         child = in_child(lambda: ms.get_valid_txns().high_water_mark == 0)
         forked.set()
-        staying.result(timeout=30)
+        waiting.result(timeout=30)
     assert child == 0
 
 

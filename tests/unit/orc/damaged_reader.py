@@ -1,4 +1,4 @@
-"""Reads a file with one byte changed, for each line `<position> <value>` on stdin; run as a process of its own.
+"""Reads a file with one byte changed, for each line `<position> <value>` on stdin; run as a separate process.
 
 A damaged file may end this process, so each outcome is printed before the next byte is changed.
 """

@@ -66,6 +66,13 @@ def test_rows_are_wrapped_as_inserts_of_their_write_id_and_bucket(compression: s
     assert file == AcidFile(path, 50, Path(path).stat().st_size, (50,))
 
 
+@pytest.mark.parametrize("count", [1, 1023, 5_000, 60_000])
+def test_the_rows_of_each_stripe_are_those_of_the_footer(count: int, tmp_path: Path) -> None:
+    file = written(f"{tmp_path}/a", noise(count), stripe_size_bytes=64 * 1024, row_index_stride=1000)
+    with LocalStore().open_input(file.path) as source:
+        assert file.stripe_rows == tuple(stripe.rows for stripe in read_tail(source, file.path).footer.stripes)
+
+
 def test_the_key_index_names_the_last_row_of_each_stripe(tmp_path: Path) -> None:
     path = f"{tmp_path}/a"
     file = written(path, noise(60_000), first_row_id=10, stripe_size_bytes=64 * 1024, row_index_stride=1000)

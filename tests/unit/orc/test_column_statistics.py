@@ -1,4 +1,4 @@
-"""Statistics of joined files say no more than what is true of all rows together."""
+"""Statistics of joined files are true for all rows together."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def test_dates_that_hive_can_read_are_those_of_the_years_1_to_9999() -> None:
 
 
 def has_unwritable(value: Value) -> bool:
-    """The same question, asked of Python values."""
+    """The same check for Python values."""
     if isinstance(value, dt.datetime):
         return value < dt.datetime(1970, 1, 1) and value.microsecond != 0
     if isinstance(value, dict):

@@ -78,7 +78,7 @@ class Group:
         return join(STORE, self.paths, str(self.folder / "joined"), **(settings | options))  # type: ignore[arg-type]
 
     def refuses(self, match: str, error: type[Exception] = IncompatibleStripes, **options: object) -> None:
-        """Nothing is left of the target, and the sources stay."""
+        """The target does not exist, and the sources are kept."""
         with pytest.raises(error, match=match):
             self.join(**options)
         assert sorted(path.name for path in self.folder.iterdir()) == sorted(Path(path).name for path in self.paths)
@@ -178,7 +178,7 @@ def test_the_requested_group_must_be_the_one_in_the_files(group: Group) -> None:
 
 
 def rewritten(path: str, change: Callable[[OrcTail], tuple[bytes, bytes]]) -> None:
-    """Put another tail behind the stripes of a file; `change` gives footer and postscript, not compressed."""
+    """Replace the tail of a file. `change` returns footer and postscript, uncompressed."""
     tail = tail_of(path)
     metadata = pack(stripe_statistics(path), tail.postscript.codec, tail.postscript.block_size)
     footer, postscript = change(tail)

@@ -1,4 +1,4 @@
-"""Tails of ORC files: read whoever wrote them, completed with Hive's metadata, and never a crash on damaged bytes."""
+"""Tails of ORC files: read for any writer, completed with Hive's metadata, and never a crash on damaged bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The newest rows first, for whoever stops at the first ones that fit."""
+"""The newest rows come first, for readers that stop at the first matches."""
 
 import pyarrow.orc as orc
 import pytest

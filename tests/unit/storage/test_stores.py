@@ -279,7 +279,7 @@ def test_deleting_removes_the_whole_folder(store: FileStore, tmp_path: Path) -> 
 
 
 def test_a_file_system_whose_library_is_missing_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the loader of libraries had tried was all that an error said."""
+    """The error listed only the paths that the library loader had tried."""
 
     def from_uri(uri: str) -> None:
         raise OSError("Unable to load libjvm\ndlopen(/usr/lib/jvm/libjvm.so) failed: no such file")

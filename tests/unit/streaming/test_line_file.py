@@ -1,4 +1,4 @@
-"""Files of lines: read from any line on in bounded memory, and known again by what was committed of them."""
+"""Files of lines: read from any line in bounded memory, and recognised by their committed part."""
 
 from __future__ import annotations
 

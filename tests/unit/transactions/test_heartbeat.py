@@ -1,4 +1,4 @@
-"""Heartbeats keep our own transactions alive, nobody else's, and tell the owner what was lost."""
+"""Heartbeats keep only our own transactions alive, and the owner learns of lost ones."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ def test_no_error_of_a_tick_or_of_connecting_stops_the_heartbeats(caplog: pytest
         wait_until(lambda: len(client.ranges) >= 3)
     finally:
         beats.stop()
-    said = " ".join(record.getMessage() for record in caplog.records)
-    assert all(text in said for text in ("too many open files", "gone", "a bug in the tick"))
+    messages = " ".join(record.getMessage() for record in caplog.records)
+    assert all(text in messages for text in ("too many open files", "gone", "a bug in the tick"))
 
 
 def test_lost_transactions_get_no_more_heartbeats() -> None:

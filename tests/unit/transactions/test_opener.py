@@ -12,7 +12,7 @@ from hive_ingest.transactions.opener import TransactionOpener
 
 
 class FakeClient:
-    """Counts transactions; what a test needs more of, it adds."""
+    """Counts transactions. A test adds further methods that it needs."""
 
     txn_timeout_seconds = 300.0
 
@@ -30,7 +30,7 @@ class FakeClient:
 
 
 def test_lost_prefetched_transactions_are_forgotten() -> None:
-    """It stayed in the heartbeater's books for as long as the connection lived."""
+    """The heartbeater kept it for as long as the connection lived."""
     client: Any = FakeClient()
     heartbeater = Heartbeater(client)
     plan: Any = SimpleNamespace(agent_info="a test")

@@ -1,4 +1,4 @@
-"""An owner is called dead only when that is certain."""
+"""An owner counts as dead only if that is certain."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_process_before_a_reboot_of_this_machine_is_dead(this_machine: Owner) 
 
 
 def test_two_machines_of_one_name_are_not_one_rebooted_machine(this_machine: Owner) -> None:
-    """Boots were told apart by the host's name alone: a living owner on the other machine was aborted."""
+    """Boots were distinguished by the host name only: a living owner on the other machine was aborted."""
     other_boot = f"111111112222.{HOST_NAMESPACE}"
     assert not dataclasses.replace(this_machine, boot=other_boot, machine="00000000").is_dead()
     assert not dataclasses.replace(this_machine, boot=other_boot, machine="").is_dead()

@@ -1,4 +1,4 @@
-"""What nobody closed is ended, and never on the thread that happens to collect it."""
+"""Objects that nobody closed are ended, but never on the thread that happens to collect them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class FakeClient:
     def __init__(self) -> None:
         self.threads: list[str] = []
         self.error: Exception | None = None
-        self.may_go_on = threading.Event()
-        self.may_go_on.set()
+        self.may_continue = threading.Event()
+        self.may_continue.set()
 
     def clone(self) -> Self:
         return self
@@ -30,7 +30,7 @@ class FakeClient:
         pass
 
     def __enter__(self) -> Self:
-        self.may_go_on.wait(60)
+        self.may_continue.wait(60)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -64,14 +64,14 @@ def test_collected_objects_are_ended_on_the_reapers_thread_with_a_warning(client
 
 def test_garbage_collection_never_waits(client: FakeClient) -> None:
     """It waited for worker threads, which could be the collecting thread itself: the process never ended."""
-    client.may_go_on.clear()
+    client.may_continue.clear()
     thing = Thing(client)
     thing.itself = thing
     del thing
     with pytest.warns(ResourceWarning):
         gc.collect()
     assert client.threads == []
-    client.may_go_on.set()
+    client.may_continue.set()
     wait_until(lambda: bool(client.threads))
 
 
@@ -123,12 +123,12 @@ def test_the_exit_of_the_interpreter_does_not_wait_forever(
     client: FakeClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(reaper, "EXIT_SECONDS", 0.05)
-    client.may_go_on.clear()
+    client.may_continue.clear()
     thing = Thing(client)
     with pytest.warns(ResourceWarning):
         reaper._at_exit()
     assert "will time out" in caplog.text
     assert client.threads == []
-    client.may_go_on.set()
+    client.may_continue.set()
     wait_until(lambda: bool(client.threads))
     assert not thing.guard.is_active

@@ -14,7 +14,7 @@ from hive_ingest.errors import ConnectionMisuse, MetastoreUnavailable, NoSuchObj
 from hive_ingest.metastore_client.thrift.addresses import Address
 from hive_ingest.metastore_client.thrift.channel import Channel
 from hive_ingest.metastore_client.thrift.client import ThriftMetastoreClient
-from hive_ingest.metastore_client.thrift.failures import NoAnswer
+from hive_ingest.metastore_client.thrift.failures import NoResponse
 from hive_ingest.metastore_client.thrift.options import ThriftOptions
 from hive_ingest.metastore_client.thrift.part import Context
 from hive_ingest.metastore_client.thrift.wire import Wire
@@ -79,7 +79,7 @@ def test_calls_of_one_thread_use_one_connection(wires: type[FakeWire]) -> None:
 
 
 def test_calls_of_two_threads_at_once_use_two(wires: type[FakeWire]) -> None:
-    """On one they mixed up their answers."""
+    """With one connection they mixed up their responses."""
     channel, both = made(), threading.Barrier(2)
     wires.during = lambda name: None if name == "later" else both.wait(30)
     with ThreadPoolExecutor(2) as pool:
@@ -88,7 +88,7 @@ def test_calls_of_two_threads_at_once_use_two(wires: type[FakeWire]) -> None:
 
 
 def test_a_call_made_inside_another_call_uses_its_own_connection(wires: type[FakeWire]) -> None:
-    """A finaliser may run at any moment, also while a call is under way."""
+    """A finalizer may run at any moment, also during a call."""
     channel, inner = made(), []
     wires.during = lambda name: inner.append(call(channel, "inner")) if name == "outer" else None
     assert call(channel, "outer") == 0
@@ -110,7 +110,7 @@ def test_a_connection_whose_response_was_lost_is_not_reused(wires: type[FakeWire
 
     def lose(name: str) -> None:
         if name == "lost":
-            raise NoAnswer("gone")
+            raise NoResponse("gone")
         if name == "refused":
             raise NoSuchObject("no such table")
 

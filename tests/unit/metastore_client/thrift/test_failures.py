@@ -1,4 +1,4 @@
-"""What a server says becomes one of our errors, however it is wrapped."""
+"""An exception of a server becomes one of our errors, however it is wrapped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hive_ingest.errors import (
     TxnOpen,
     UnsupportedFeature,
 )
-from hive_ingest.metastore_client.thrift.failures import HungUp, NoAnswer, ServerFailed, server_error
+from hive_ingest.metastore_client.thrift.failures import ConnectionClosed, NoResponse, ServerFailed, server_error
 from hive_ingest.metastore_client.thrift.idl import idl
 from hive_ingest.metastore_client.thrift.versions import parse_version
 from hive_ingest.model import LockType
@@ -70,13 +70,13 @@ def test_a_call_that_does_not_exist_is_an_unsupported_feature() -> None:
 
 def test_a_java_trace_is_cut_off() -> None:
     error = server_error("a_call", "here", idl().MetaException(message="first line\n\tat org.apache.Foo.bar(Foo.java)"))
-    assert str(error) == "a_call: first line (says the metastore here)"
+    assert str(error) == "a_call: first line (reported by the metastore here)"
 
 
 def test_a_failure_in_the_server_is_definite_and_a_broken_connection_is_not() -> None:
     assert not issubclass(ServerFailed, MetastoreUnavailable)
-    assert issubclass(HungUp, NoAnswer)
-    assert issubclass(NoAnswer, MetastoreUnavailable)
+    assert issubclass(ConnectionClosed, NoResponse)
+    assert issubclass(NoResponse, MetastoreUnavailable)
 
 
 @pytest.mark.parametrize("answer", ["2.3.9", "", "unknown"])
@@ -91,6 +91,6 @@ def test_a_server_before_hive_3_is_refused(answer: str) -> None:
 def test_the_features_of_a_server_follow_from_its_version(answer: str, is_four: bool) -> None:
     version = parse_version(answer)
     assert version.has_table_ids is version.keeps_commit_key_value is version.has_min_history is is_four
-    assert version.hangs_up_on_errors is not is_four
+    assert version.closes_connection_on_errors is not is_four
     assert version.lock_type(LockType.EXCL_WRITE) is (LockType.EXCL_WRITE if is_four else LockType.SHARED_WRITE)
     assert version.lock_type(LockType.SHARED_READ) is LockType.SHARED_READ

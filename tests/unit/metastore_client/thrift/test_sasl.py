@@ -59,7 +59,7 @@ def test_a_server_without_sasl_is_distinguished_from_one_with_it(
 ) -> None:
     transport, server = ends
     server.sendall(b"HTTP/1.1 400 Bad Request\r\n")
-    with pytest.raises(MetastoreError, match="does not answer in SASL"):
+    with pytest.raises(MetastoreError, match="does not respond in SASL"):
         transport.negotiate()
 
 

@@ -50,7 +50,7 @@ def test_all_kinds_of_arrow_data_are_accepted(form):
 
 @pytest.mark.parametrize("argument", [b"x", "x", 1, None, {"id": 1}, [1], [b"x"]])
 def test_other_data_than_arrow_is_refused(argument):
-    with pytest.raises(SerializationError, match="ArrowWriter cannot take"):
+    with pytest.raises(SerializationError, match="ArrowWriter does not accept"):
         rows_of(ArrowWriter(), SCHEMA, argument)
 
 

@@ -86,8 +86,8 @@ def test_a_bad_record_is_named_with_place_column_value_and_remedy(record, why, o
 
 
 def test_skipped_records_are_counted_and_the_first_are_logged(caplog):
-    dirty = [b"x" if i % 2 else line for i, line in enumerate(lines(60))]
-    (parsed,) = parse_all(StrictJsonWriter(on_error="skip"), SCHEMA, dirty)
+    with_bad_records = [b"x" if i % 2 else line for i, line in enumerate(lines(60))]
+    (parsed,) = parse_all(StrictJsonWriter(on_error="skip"), SCHEMA, with_bad_records)
     assert (parsed.records, parsed.skipped, parsed.batch.num_rows) == (60, 30, 30)
     assert parsed.batch["id"].to_pylist() == list(range(0, 60, 2))
     messages = [r.getMessage() for r in caplog.records]
@@ -166,7 +166,7 @@ def test_spellings_learned_in_one_block_serve_the_next(monkeypatch):
     schema = schema_of(id="int", user="string")
     writer = StrictJsonWriter()
     parse_all(writer, schema, lines(50, '{"ID":%d,"USER":"u"}'))
-    monkeypatch.setattr(json_blocks, "learn", None)
+    monkeypatch.setattr(json_blocks, "sample_shape", None)
     (block,) = blocks_of(writer, lines(50, '{"ID":%d,"USER":"u"}'))
     assert writer.parse(block).batch["id"].to_pylist() == list(range(50))
 

@@ -1,4 +1,4 @@
-"""A writer of a user's own needs one method."""
+"""A custom writer needs one method."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_batch_without_exactly_one_row_per_record_is_refused():
         def to_batch(self, records):
             return super().to_batch(records[1:])
 
-    with pytest.raises(SerializationError, match=r"Dropping\.to_batch made 1 rows of 2 records"):
+    with pytest.raises(SerializationError, match=r"Dropping\.to_batch returned 1 rows for 2 records"):
         parse_all(Dropping(), SCHEMA, [1, 2])
 
 

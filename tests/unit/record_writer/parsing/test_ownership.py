@@ -1,4 +1,4 @@
-"""What `write()` has taken is no longer the caller's: memory that is used again changes no row written before.
+"""`write()` copies its arguments: reusing their memory changes no row written before.
 
 Arrow data and the records of `RecordListWriter` were once kept by reference, and an iterable's items were looked at
 512 at a time: a numpy buffer, a dict or a bytearray that the caller filled again changed rows written before.
@@ -27,7 +27,7 @@ def rows_of(writer, schema, arguments):
 
 
 def reused(make, change, times=3):
-    """An argument of `write()` for each turn; the memory of the one before is changed when the next is asked for."""
+    """Arguments of `write()`, one after another. The memory of one is changed when the next is requested."""
     for turn in range(times):
         change(turn)
         yield make()

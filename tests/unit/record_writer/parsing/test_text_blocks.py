@@ -140,7 +140,7 @@ def test_a_byte_offset_counts_a_delimiter_after_every_record():
 
 @pytest.mark.parametrize("argument", [1, None, [1], [None], 1.5, [[b"a"]], object()])
 def test_an_item_that_is_not_text_is_refused_with_a_remedy(argument):
-    with pytest.raises(SerializationError, match=r"StrictDelimitedInputWriter cannot take a .*write bytes"):
+    with pytest.raises(SerializationError, match=r"StrictDelimitedInputWriter does not accept a .*write bytes"):
         records(argument)
 
 

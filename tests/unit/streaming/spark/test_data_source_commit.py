@@ -83,7 +83,7 @@ class Batch:
 
 
 class Task:
-    """What Spark tells a task of the query that it runs for."""
+    """The properties by which Spark identifies the query of a task."""
 
     def __init__(self, properties: dict[str, str]) -> None:
         self.getLocalProperty = properties.get
@@ -119,7 +119,7 @@ def test_a_batch_without_rows_is_progress_too(client: MetastoreClient, source: A
 
 
 def test_an_abort_after_a_commit_does_no_harm(client: MetastoreClient, source: Any) -> None:
-    """Spark asks for it when the answer to the commit was lost."""
+    """Spark requests it if the response to the commit was lost."""
     batch = Batch(source(), 0, [1], [2])
     batch.commit()
     batch.abort()
@@ -197,7 +197,7 @@ def test_a_commit_whose_rows_are_gone_commits_nothing(client: MetastoreClient, s
 def test_an_interrupted_commit_is_repeated_without_losing_or_duplicating_rows(
     client: MetastoreClient, source: Any, point: str, is_committed: bool
 ) -> None:
-    """As Spark goes on: abort, and the same batch again after a restart."""
+    """As Spark does: abort, then the same batch again after a restart."""
     batch = Batch(source(), 0, [1], [2])
     with faults(CrashPoint(point)), pytest.raises(FaultError):
         batch.commit()

@@ -33,7 +33,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def make_java(home: Path, version: str, *, complete: bool = True) -> Path:
-    """A stand-in that answers as that Java would; not `complete`: without the module that Spark asks for."""
+    """A stand-in for a Java of that version; unless `complete`, without the module that Spark needs."""
     command = home / "bin" / "java"
     command.parent.mkdir(parents=True)
     refuse = "" if complete else f'[ "$1" != {VECTOR} ] || exit 1\n'

@@ -1,4 +1,4 @@
-"""The names of the Spark room, and that pyspark is loaded with them and not before."""
+"""The names of the Spark package, and that pyspark is loaded with them and not before."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def test_an_unknown_name_raises_attribute_error() -> None:
 
 def test_modules_that_need_no_spark_load_none() -> None:
     code = "import sys, hive_ingest.streaming.sinks; print('pyspark' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout == "False\n"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "False\n"

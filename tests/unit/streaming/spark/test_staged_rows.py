@@ -1,4 +1,4 @@
-"""Staged rows: complete or not there, read back as they were, and never left for ever."""
+"""Staged rows: complete or missing, read back unchanged, and removed after a while."""
 
 from __future__ import annotations
 
