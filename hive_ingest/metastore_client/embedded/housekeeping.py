@@ -133,7 +133,7 @@ class Housekeeping:
         return self._keep_house() if self._db.query(_TAKE_LEASE, **self._lease()) else None
 
     def forget_and_prune(self) -> None:
-        """Forget what is in nobody's way any more, with or without the lease: doing it twice does no harm."""
+        """Forget transactions that have ended, and prune TXN_TO_WRITE_ID; needs no lease, since it is idempotent."""
         self._forget_txns()
         self._db.run(_prune_write_ids)
 
