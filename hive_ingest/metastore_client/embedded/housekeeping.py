@@ -57,7 +57,12 @@ _TIME_OUT = f"""
     WHERE TXN_ID IN ID_LIST(:txn_ids) AND TXN_STATE = 'o' AND TXN_LAST_HEARTBEAT < NOW_MS() - :timeout_ms
     RETURNING TXN_ID
 """
-_TIME_OUT_LOCKS = "DELETE FROM HIVE_LOCKS WHERE HL_TXNID = 0 AND HL_LAST_HEARTBEAT < NOW_MS() - :timeout_ms"
+# The lock of a rename is kept until the table's folder is moved.
+_TIME_OUT_LOCKS = """
+    DELETE FROM HIVE_LOCKS
+    WHERE HL_TXNID = 0 AND HL_LAST_HEARTBEAT < NOW_MS() - :timeout_ms
+        AND HL_LOCK_EXT_ID NOT IN (SELECT FT_LOCK_ID FROM FOLDER_TASKS WHERE FT_LOCK_ID IS NOT NULL)
+"""
 
 # An aborted transaction with components may have files under its write id. Forgotten, it would count as committed.
 _FORGETTABLE = f"""
