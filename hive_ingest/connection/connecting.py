@@ -86,7 +86,7 @@ def _checked_folder(client: MetastoreClient, table: Table, settings: StreamingSe
         check_still_fits(replace(table, location=found.location), found)
         _check_folder(client, found)
     except BaseException as error:
-        transaction.abort(error)
+        transaction.fail(error)
         raise
     transaction.close()
     return found
