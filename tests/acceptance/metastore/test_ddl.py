@@ -322,6 +322,8 @@ def test_aborted_writes_of_a_new_table_are_not_forgotten_with_the_dropped_one(
     kill_after_commit(ms, monkeypatch, lambda ms: ms.drop_table("web.t"))
     ms.create_table("web.t", columns=COLUMNS, partition_keys={"p": "int"})
     txn_id = writer(ms)
+    write_id = ms.allocate_table_write_ids("web.t", [txn_id])[0].write_id
+    ms.add_dynamic_partitions(txn_id, write_id, "web.t", ["p=1"])
     ms.abort_txn(txn_id)
     assert isinstance(ms, EmbeddedMetastoreClient)
     ms.clock_offset_seconds = 100_000
