@@ -1,6 +1,7 @@
 """hive-ingest: stream records into Apache Hive's transactional tables from Python, exactly once."""
 
 from hive_ingest.api import append
+from hive_ingest.compaction import CompactionPolicy, Maintenance
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection import CommitInfo, StreamingConnection
 from hive_ingest.errors import (
@@ -48,6 +49,7 @@ __all__ = [
     "Column",
     "CommitInfo",
     "CommitOutcomeUnknown",
+    "CompactionPolicy",
     "ConfigurationError",
     "ConnectionMisuse",
     "CorruptFile",
@@ -56,6 +58,7 @@ __all__ = [
     "InvalidTable",
     "InvalidTransactionState",
     "LockTimeout",
+    "Maintenance",
     "MetastoreClient",
     "MetastoreError",
     "MetastoreSchemaError",

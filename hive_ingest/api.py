@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
 from hive_ingest.connection import CommitInfo, StreamingConnection, StreamingSettings
@@ -24,6 +24,7 @@ def append(
     zoned_timestamps: ZonedTimestamps = ...,
     on_error: OnError = ...,
     settings: StreamingSettings | Mapping[str, Any] | None = ...,
+    on_commit: Callable[[CommitInfo], None] | None = ...,
 ) -> CommitInfo: ...
 @overload
 def append(
@@ -40,6 +41,7 @@ def append(
     zoned_timestamps: ZonedTimestamps = ...,
     on_error: OnError = ...,
     settings: StreamingSettings | Mapping[str, Any] | None = ...,
+    on_commit: Callable[[CommitInfo], None] | None = ...,
 ) -> CommitInfo | None: ...
 def append(
     metastore: MetastoreClient | str,
@@ -55,6 +57,7 @@ def append(
     zoned_timestamps: ZonedTimestamps = "fail",
     on_error: OnError = "fail",
     settings: StreamingSettings | Mapping[str, Any] | None = None,
+    on_commit: Callable[[CommitInfo], None] | None = None,
 ) -> CommitInfo | None:
     """Append Arrow data in one transaction.
 
@@ -72,6 +75,7 @@ def append(
         static_partition_values: Values of the leading partition keys, as text.
         missing_columns, unknown_fields, zoned_timestamps, on_error: As in `ArrowWriter`.
         settings: As in `StreamingConnection.connect`.
+        on_commit: Called after the commit, such as `Maintenance.on_commit`.
 
     Returns:
         What was committed; None if this position was committed before.
@@ -97,6 +101,7 @@ def append(
         settings=settings,
         sink=sink,
         sources=key,
+        on_commit=on_commit,
     ) as connection:
         connection.begin_transaction()
         for name, number in key.items():
