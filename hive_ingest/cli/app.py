@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from hive_ingest.cli import abort, create_table, ingest, read, repair, show, sinks
+from hive_ingest.cli import abort, compaction, create_table, ingest, read, repair, show, sinks
 from hive_ingest.cli.failures import report
 
 _ABOUT = "Stream records into Apache Hive's transactional tables, exactly once."
@@ -79,6 +79,9 @@ def make_app(on_debug: Callable[[], None]) -> typer.Typer:
     app.command("read")(read.read)
     app.add_typer(show.app, name="show")
     app.add_typer(sinks.app, name="sinks")
+    app.command("compact")(compaction.compact)
+    app.command("compactor")(compaction.compactor)
+    app.command("purge")(compaction.purge)
     app.command("abort")(abort.abort)
     app.command("repair")(repair.repair)
     return app
