@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from hive_ingest.cli import abort, create_table, ingest, read, repair, show, sinks
+from hive_ingest.cli import abort, compaction, create_table, ingest, read, repair, show, sinks
 from hive_ingest.cli.failures import report
 from hive_ingest.cli.option_names import Command
 
@@ -82,6 +82,9 @@ def make_app(on_debug: Callable[[], None]) -> typer.Typer:
     app.add_typer(sinks.app, name="sinks")
     app.command("abort", cls=Command)(abort.abort)
     app.command("repair", cls=Command)(repair.repair)
+    app.command("compact", cls=Command)(compaction.compact)
+    app.command("compactor", cls=Command)(compaction.compactor)
+    app.command("purge", cls=Command)(compaction.purge)
     return app
 
 

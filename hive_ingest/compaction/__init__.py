@@ -4,7 +4,7 @@ from hive_ingest.compaction.cleaner import Cleaner, CleanerSettings, CleanResult
 from hive_ingest.compaction.compactor import ROLES, Compactor, CompactorResult, CompactorSettings
 from hive_ingest.compaction.folder_state import FolderSize, FolderState
 from hive_ingest.compaction.initiator import Initiated, Initiator
-from hive_ingest.compaction.job import JobSettings
+from hive_ingest.compaction.job import JobSettings, sizes_of
 from hive_ingest.compaction.maintenance import Maintenance, MaintenanceMode, check_mode, maintained
 from hive_ingest.compaction.merge import MergeProgress, MergeResult, MergeSettings, merge
 from hive_ingest.compaction.plan import MergePlan, PlannedFile, plan_major, plan_minor
@@ -52,4 +52,5 @@ __all__ = [
     "plan_major",
     "plan_minor",
     "purge",
+    "sizes_of",
 ]

@@ -134,13 +134,13 @@ class Compacted:
         assert self.request(kind, part=part).accepted
         return self.work()
 
-    def work(self, settings: JobSettings = FAST) -> WorkResult:
-        result = Worker(self.client, settings, version="0.1").run_once()
+    def work(self, settings: JobSettings = FAST, *, client: Any = None) -> WorkResult:
+        result = Worker(client or self.client, settings, version="0.1").run_once()
         assert result is not None
         return result
 
-    def clean(self, settings: CleanerSettings = NO_GRACE) -> list[CleanResult]:
-        return Cleaner(self.client, settings).run_once()
+    def clean(self, settings: CleanerSettings = NO_GRACE, *, client: Any = None) -> list[CleanResult]:
+        return Cleaner(client or self.client, settings).run_once()
 
     # -- what is there -----------------------------------------------------------------------------
 

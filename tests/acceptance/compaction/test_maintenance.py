@@ -27,9 +27,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.only_on(["sqlite", "postgres"], because="a real metastore has its own queue and cleaner")
 
-QUICK = CompactorSettings(
-    job=FAST, cleaner=NO_GRACE, initiator_seconds=0.05, worker_seconds=0.05, cleaner_seconds=0.05
-)
+QUICK = CompactorSettings(job=FAST, cleaner=NO_GRACE, initiator_seconds=0.05, worker_seconds=0.05, cleaner_seconds=0.05)
 
 
 def maintenance(client: Any, **options: Any) -> hi.Maintenance:
@@ -113,7 +111,9 @@ def test_off_does_nothing(table: Compacted) -> None:
 
 
 def test_an_unknown_mode_is_refused(ms: EmbeddedMetastoreClient) -> None:
-    with pytest.raises(ConfigurationError, match=r"maintenance='yes' is unknown: use one of 'off', 'request', 'inline'"):
+    with pytest.raises(
+        ConfigurationError, match=r"maintenance='yes' is unknown: use one of 'off', 'request', 'inline'"
+    ):
         maintenance(ms, mode="yes")
 
 
