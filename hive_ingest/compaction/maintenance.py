@@ -75,7 +75,7 @@ class Maintenance:
         """Start the threads.
 
         Args:
-            metastore: A client, of which each thread takes a clone; or the URI of a metastore.
+            metastore: A client, which is cloned; or the URI of a metastore.
             mode: `"inline"`; or `"request"`, which leaves the work to `hive-ingest compactor` or to Hive. `"off"` does
                 nothing.
             policy: When to compact. None: that of `settings`.
@@ -89,24 +89,21 @@ class Maintenance:
         """
         check_mode(mode)
         settings = settings or CompactorSettings()
-        self._policy = policy or settings.policy
+        self._settings = replace(settings, policy=policy or settings.policy)
         self._pause = pause_seconds
         self._pid = os.getpid()
         self._changed = threading.Condition()
         self._waiting: dict[_Place, None] = {}
-        self._tables: set[TableName] = set()
+        self._seen: dict[_Place, None] = {}
         self._is_looking = self._is_hurried = self._is_closed = False
-        self._owns_client = isinstance(metastore, str)
-        self._client = connect_metastore(metastore) if isinstance(metastore, str) else metastore
+        self._client = connect_metastore(metastore) if isinstance(metastore, str) else metastore.clone()
         self._threads: list[threading.Thread] = []
         self._compactor: Compactor | None = None
         try:
             if mode == "inline" and self._client.runs_compactions:
-                self._compactor = Compactor(
-                    self._client, workers=workers, settings=replace(settings, policy=self._policy)
-                )
+                self._compactor = Compactor(self._client, workers=workers, settings=self._settings)
         except BaseException:
-            self._close_client()
+            self._client.close()
             raise
         if mode == "inline" and self._compactor is None:
             _log.info("the metastore's own worker does the compactions: this process only requests them")
@@ -135,8 +132,9 @@ class Maintenance:
         if info.progress_table is not None:
             places.append((info.progress_table, None))
         with self._changed:
-            self._tables.update(table for table, _ in places)
             self._note(places)
+            if len(self._seen) < MAX_WAITING:
+                self._seen.update(dict.fromkeys(places))
             self._changed.notify_all()
 
     def _note(self, places: Iterable[_Place]) -> None:
@@ -158,35 +156,48 @@ class Maintenance:
         if not self._threads or os.getpid() != self._pid:
             return True
         deadline = time.monotonic() + timeout_seconds
+        if self._compactor is None:
+            return self._look_by(deadline)
+        if not (self._look_by(deadline) and self._compact_by(deadline)):
+            return False
+        with self._changed:
+            self._note(self._seen)  # the first look may have come while a compaction was under way
+        return self._look_by(deadline) and self._compact_by(deadline) and self._clean()
+
+    def _look_by(self, deadline: float) -> bool:
+        """Has the thread look at what is waiting, without pauses."""
         with self._changed:
             self._is_hurried = True
             self._changed.notify_all()
-            self._changed.wait_for(self._has_looked, timeout_seconds)
-            done = self._has_looked()
+            self._changed.wait_for(self._has_looked, max(0.0, deadline - time.monotonic()))
             self._is_hurried = False
-        return done and (self._compactor is None or self._is_compacted(deadline))
+            return self._has_looked()
 
     def _has_looked(self) -> bool:
         return self._is_closed or not (self._waiting or self._is_looking)
 
-    def _is_compacted(self, deadline: float) -> bool:
-        """Waits for the compactions of the tables that were written, then cleans."""
+    def _compact_by(self, deadline: float) -> bool:
+        """Waits for the compactions of the tables that were written."""
+        with self._changed:
+            tables = sorted({table for table, _ in self._seen})
         try:
-            while self._is_under_way():
-                if time.monotonic() >= deadline:
+            while any(info.state in _UNDER_WAY for table in tables for info in self._client.show_compactions(table)):
+                if self._is_closed or time.monotonic() >= deadline:
                     return False
                 time.sleep(_POLL_SECONDS)
-            if not self._client.has_own_cleaner:
-                Cleaner(self._client).run_once()
         except StreamingError as error:
             _log.warning("whether the compactions have ended is not known: %s", error)
             return False
         return True
 
-    def _is_under_way(self) -> bool:
-        with self._changed:
-            tables = sorted(self._tables)
-        return any(info.state in _UNDER_WAY for table in tables for info in self._client.show_compactions(table))
+    def _clean(self) -> bool:
+        """Once, as the cleaner's thread is about to be stopped. What fails is left to a later one."""
+        try:
+            if not self._client.has_own_cleaner:
+                Cleaner(self._client, self._settings.cleaner).run_once()
+        except StreamingError as error:
+            _log.warning("old files are left to a later cleaner: %s", error)
+        return True
 
     # -- the thread that looks ---------------------------------------------------------------------
 
@@ -194,7 +205,7 @@ class Maintenance:
         while not self._is_closed:
             try:
                 with self._client.clone() as client:
-                    self._look_until_closed(Initiator(client, self._policy))
+                    self._look_until_closed(Initiator(client, self._settings.policy))
             except Exception as error:  # noqa: BLE001 (nobody would notice that this thread has ended)
                 _log.warning("what was written cannot be looked at now, it is tried again: %s", error)
                 self._wait(self._pause)
@@ -256,11 +267,7 @@ class Maintenance:
                 "nothing of it becomes visible, and it is taken up again once its transaction has timed out",
                 timeout_seconds,
             )
-        self._close_client()
-
-    def _close_client(self) -> None:
-        if self._owns_client:
-            log_failure(self._client.close, "closing the metastore's client")
+        log_failure(self._client.close, "closing the metastore's client")
 
     def __enter__(self) -> Self:
         return self

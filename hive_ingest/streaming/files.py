@@ -104,7 +104,7 @@ def ingest_files(
             settings=settings,
             sink=sink or TableName.of(table).table,
             sources=files,
-            on_commit=_all_of(keeper and keeper.on_commit, on_commit),
+            on_commit=_all_of(keeper.on_commit if keeper else None, on_commit),
         ) as connection,
     ):
         ingestion = _Ingestion(connection, files, rows_per_transaction, header_lines, on_progress)
