@@ -100,7 +100,7 @@ class SinkInUse(LockTimeout):
 
 
 class SinkConflict(TransactionError):
-    """The sink's progress does not fit: another table, or a source that is not owned."""
+    """The sink's progress does not fit: another table, another query, or a position that was committed before."""
 
 
 class CommitOutcomeUnknown(TransactionError):

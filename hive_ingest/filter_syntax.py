@@ -71,7 +71,7 @@ class FilterSyntaxError(ValueError):
         """A message about the filter `text` that shows the place, and how a filter looks."""
         rest = text[self.position : self.position + 20]
         place = f"{self.position} ({rest!r})" if rest else f"{self.position}, its end"
-        return f"filter {text!r}: {self} at position {place}; write it as in {example}"
+        return f"filter {text!r}: {self}, at position {place}; an example of a filter is {example}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class _Parser:
             match = pattern.match(self._text, at)
             if match is None or match.lastgroup is None:
                 at += len(self._text[at:]) - len(self._text[at:].lstrip())
-                raise FilterSyntaxError("this cannot be read", at)
+                raise FilterSyntaxError("unexpected text", at)
             found.append(_Token(match.lastgroup, match[match.lastgroup], match.start(match.lastgroup)))
             at = match.end()
         return found
@@ -321,7 +321,7 @@ class _Parser:
         if not self._is_literal():
             if self._peek() == "null":
                 self._fail("nothing is equal to null: use 'is null' or 'is not null'")
-            self._fail("expected a text in quotes or a number")
+            self._fail("expected a quoted string or a number")
         token = self._tokens[self._at]
         if token.kind == "text":
             return self._quoted_text()
@@ -335,7 +335,7 @@ class _Parser:
 
     def _quoted_text(self) -> Literal:
         if self._kind() != "text":
-            self._fail("expected a text in quotes")
+            self._fail("expected a quoted string")
         token = self._tokens[self._at]
         self._at += 1
         quote = token.text[0]

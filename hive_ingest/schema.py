@@ -213,3 +213,53 @@ def hive_type(type_: pa.DataType) -> str:
     if pa.types.is_struct(type_):
         return f"struct<{','.join(f'{f.name.lower()}:{hive_type(f.type)}' for f in type_)}>"
     raise UnsupportedFeature(f"no Hive type holds every value of Arrow's {type_}: cast the column first")
+
+
+# -- types that grow -----------------------------------------------------------------------------------
+
+_TEXTS = ("string", "char", "varchar")
+_INTEGERS: list[pa.DataType] = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
+_DIGITS: dict[pa.DataType, int] = dict(zip(_INTEGERS, (3, 5, 10, 19), strict=True))
+#: Integers of which every value is exact in a floating-point type.
+_EXACT_IN = {"float": _INTEGERS[:2], "double": _INTEGERS[:3]}
+
+
+def is_widening(source: pa.DataType, target: HiveType) -> bool:
+    """Whether every value of a file's type is one of the table's, by Hive's own conversion."""
+    if target.kind == "struct":
+        return bool(pa.types.is_struct(source)) and _fields_widen(source, target)
+    if target.children:
+        same = bool(pa.types.is_list(source) if target.kind == "array" else pa.types.is_map(source))
+        inner = [source.field(i).type for i in range(source.num_fields)]
+        inner = [inner[0].field(0).type, inner[0].field(1).type] if same and target.kind == "map" else inner
+        return same and all(map(is_widening, inner, [child for _, child in target.children]))
+    if target.kind in _TEXTS:
+        return bool(pa.types.is_string(source))
+    if target.kind == "decimal":
+        return _fits_decimal(source, *target.parameters)
+    if target.kind == "double" and source == pa.float32():
+        return True
+    return source == target.arrow or source in _narrower(target)
+
+
+def _narrower(target: HiveType) -> list[pa.DataType]:
+    if target.arrow in _INTEGERS:
+        return _INTEGERS[: _INTEGERS.index(target.arrow)]
+    return _EXACT_IN.get(target.kind, [])
+
+
+def _fits_decimal(source: pa.DataType, precision: int, scale: int) -> bool:
+    if source in _DIGITS:
+        return precision - scale >= _DIGITS[source]
+    if not pa.types.is_decimal(source):
+        return False
+    return bool(scale >= source.scale and precision - scale >= source.precision - source.scale)
+
+
+def _fields_widen(source: pa.StructType, target: HiveType) -> bool:
+    """A field that the file lacks is null, but one that is there in other letters would be lost."""
+    by_name = {field.name: field.type for field in source}
+    lower = {field.name.lower() for field in source}
+    return all(
+        is_widening(by_name[name], child) if name in by_name else name not in lower for name, child in target.children
+    )

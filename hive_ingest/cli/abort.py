@@ -11,12 +11,12 @@ from hive_ingest.cli.options import MetastoreOption, WarehouseOption, connected
 
 def abort(
     transactions: Annotated[
-        list[int], typer.Argument(metavar="TXN…", min=1, help="Ids, as `show transactions` tells them.")
+        list[int], typer.Argument(metavar="TXN…", min=1, help="Ids, as `show transactions` lists them.")
     ],
     metastore: MetastoreOption,
     warehouse: WarehouseOption = None,
 ) -> None:
-    """Abort open transactions: their locks are free, and nothing of them will ever be visible."""
+    """Abort open transactions. Their locks are released, and none of their rows will be visible."""
     from hive_ingest.cli.failures import one_line
     from hive_ingest.errors import TransactionError
     from hive_ingest.identity import this_host, this_user

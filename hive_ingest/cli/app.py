@@ -15,6 +15,7 @@ import typer
 
 from hive_ingest.cli import abort, compaction, create_table, ingest, read, repair, show, sinks
 from hive_ingest.cli.failures import report
+from hive_ingest.cli.option_names import Command
 
 _ABOUT = "Stream records into Apache Hive's transactional tables, exactly once."
 
@@ -74,16 +75,16 @@ def make_app(on_debug: Callable[[], None]) -> typer.Typer:
         if debug:
             on_debug()
 
-    app.command("create-table")(create_table.create_table)
-    app.command("ingest")(ingest.ingest)
-    app.command("read")(read.read)
+    app.command("create-table", cls=Command)(create_table.create_table)
+    app.command("ingest", cls=Command)(ingest.ingest)
+    app.command("read", cls=Command)(read.read)
     app.add_typer(show.app, name="show")
     app.add_typer(sinks.app, name="sinks")
-    app.command("compact")(compaction.compact)
-    app.command("compactor")(compaction.compactor)
-    app.command("purge")(compaction.purge)
-    app.command("abort")(abort.abort)
-    app.command("repair")(repair.repair)
+    app.command("compact", cls=Command)(compaction.compact)
+    app.command("compactor", cls=Command)(compaction.compactor)
+    app.command("purge", cls=Command)(compaction.purge)
+    app.command("abort", cls=Command)(abort.abort)
+    app.command("repair", cls=Command)(repair.repair)
     return app
 
 

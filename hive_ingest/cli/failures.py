@@ -11,16 +11,21 @@ from hive_ingest.errors import StreamingError
 _PASSWORD_IN_URI = re.compile(r"(://[^\s:/@]*):[^\s/]*@")
 
 
+class CommandFailed(Exception):
+    """An error of the library whose message is in the words of the command line; the library's is its cause."""
+
+
 def report(error: Exception, *, with_traceback: bool) -> int:
-    """Tell of an error on stderr. Returns the exit code."""
+    """Print an error to stderr. Returns the exit code."""
     if with_traceback:
         print(without_passwords("".join(traceback.format_exception(error))), end="", file=sys.stderr)
-    print(f"error: {one_line(_text(error))}", file=sys.stderr)
+    print(f"error: {one_line(error_text(error))}", file=sys.stderr)
     return 1
 
 
-def _text(error: Exception) -> str:
-    if isinstance(error, StreamingError):
+def error_text(error: Exception) -> str:
+    """The message of an error, with its notes."""
+    if isinstance(error, StreamingError | CommandFailed):
         return " ".join([str(error), *(f"({note})" for note in getattr(error, "__notes__", ()))])
     return f"unexpected {type(error).__name__}: {error}. This is a bug: please report it, with what --debug shows"
 

@@ -41,7 +41,7 @@ class UnknownFields(enum.StrEnum):
 
 
 class MissingFields(enum.StrEnum):
-    """What happens to a delimited line with too few or too many fields."""
+    """What happens to a record that lacks fields."""
 
     FAIL = "fail"
     NULL = "null"
@@ -50,7 +50,7 @@ class MissingFields(enum.StrEnum):
 def ingest(
     table: TableArgument,
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE…", help="Files of records, one a line.", show_default=False)
+        list[Path], typer.Argument(metavar="FILE…", help="Files with one record per line.", show_default=False)
     ],
     metastore: MetastoreOption,
     warehouse: WarehouseOption = None,
@@ -58,14 +58,16 @@ def ingest(
     sink: Annotated[
         str | None,
         typer.Option(
-            "--sink", metavar="NAME", help="What remembers how far each file is committed. Default: the table's name."
+            "--sink",
+            metavar="NAME",
+            help="Name under which positions are kept. Default: the table's name.",
         ),
     ] = None,
     rows_per_transaction: Annotated[
         int, typer.Option("--rows-per-transaction", metavar="N", min=1, help="Lines that commit together.")
     ] = 100_000,
-    skip_header: Annotated[
-        int, typer.Option("--skip-header", metavar="N", min=0, help="Header lines of each file to skip.")
+    header_lines: Annotated[
+        int, typer.Option("--header-lines", metavar="N", min=0, help="Header lines of each file to skip.")
     ] = 0,
     on_error: Annotated[
         OnError, typer.Option("--on-error", help="Stop at a bad record, or leave it out and count it.")
@@ -73,28 +75,39 @@ def ingest(
     unknown_fields: Annotated[
         UnknownFields, typer.Option("--unknown-fields", help="JSON: keys that match no column.")
     ] = UnknownFields.IGNORE,
-    delimiter: Annotated[
-        str, typer.Option("--delimiter", metavar="CHAR", help="Delimited: between fields; \\t is a tab.")
+    missing_partition_keys: Annotated[
+        MissingFields,
+        typer.Option(
+            "--missing-partition-keys",
+            help="JSON: a record without a partition key is bad, or goes to the default partition.",
+        ),
+    ] = MissingFields.FAIL,
+    field_delimiter: Annotated[
+        str, typer.Option("--field-delimiter", metavar="CHAR", help="Delimited: between fields; \\t is a tab.")
     ] = ",",
     null_format: Annotated[
-        str, typer.Option("--null-format", metavar="TEXT", help="Delimited: the field that stands for null.")
+        str, typer.Option("--null-format", metavar="TEXT", help="Delimited: the text of a null field.")
     ] = "\\N",
     escape: Annotated[
-        str | None, typer.Option("--escape", metavar="CHAR", help="Delimited: before a delimiter that is data.")
-    ] = None,
-    fields: Annotated[
         str | None,
-        typer.Option("--fields", metavar="NAME,…", help="Delimited: the columns in the order of the fields."),
+        typer.Option("--escape", metavar="CHAR", help="Delimited: precedes a delimiter that is data."),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", metavar="NAME,…", help="Delimited: the columns in the order of the fields."),
     ] = None,
     missing_fields: Annotated[
         MissingFields,
         typer.Option("--missing-fields", help="Delimited: a line with fewer fields is bad, or has nulls at its end."),
     ] = MissingFields.FAIL,
+    max_record_bytes: Annotated[
+        int, typer.Option("--max-record-bytes", metavar="N", min=1, help="Size of the longest record.")
+    ] = 16 << 20,
 ) -> None:
     """Stream files into a table, exactly once.
 
-    After a crash, run the same command again: it resumes after the last record committed. A file is known by its
-    name: it may be moved, and what it has grown by since is added.
+    After a crash, run the same command again: it resumes after the last committed record. A file is identified by
+    its name: it may be moved, and lines that were appended to it are ingested by the next run.
     """
     from hive_ingest.model import TableName
     from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
@@ -102,37 +115,43 @@ def ingest(
 
     writer: RecordWriter
     if format is Format.JSON:
-        writer = StrictJsonWriter(on_error=on_error.value, unknown_fields=unknown_fields.value)
+        writer = StrictJsonWriter(
+            on_error=on_error.value,
+            unknown_fields=unknown_fields.value,
+            missing_partition_keys=missing_partition_keys.value,
+            max_record_bytes=max_record_bytes,
+        )
     else:
         writer = StrictDelimitedInputWriter(
-            field_delimiter=delimiter.replace("\\t", "\t"),
+            field_delimiter=field_delimiter.replace("\\t", "\t"),
             null_format=null_format,
             escape=escape,
-            columns=[name.strip() for name in fields.split(",")] if fields is not None else None,
+            columns=[name.strip() for name in columns.split(",")] if columns is not None else None,
             missing_fields=missing_fields.value,
             on_error=on_error.value,
+            max_record_bytes=max_record_bytes,
         )
     name = TableName.of(table)
-    with connected(metastore, warehouse) as client, _told_of_interruption(), _progress_bar() as on_progress:
+    with connected(metastore, warehouse) as client, _report_interruption(), _progress_bar() as on_progress:
         result = ingest_files(
             client,
             name,
             files,
-            sink=sink or name.table,
+            sink=sink,
             record_writer=writer,
             rows_per_transaction=rows_per_transaction,
-            header_lines=skip_header,
+            header_lines=header_lines,
             on_progress=on_progress,
         )
     typer.echo(f"{name}: {_summary(result)}")
 
 
 @contextmanager
-def _told_of_interruption() -> Iterator[None]:
+def _report_interruption() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        typer.echo("interrupted: what is committed stays; run the same command again to go on", err=True)
+        typer.echo("interrupted: what is committed stays; run the same command again to continue", err=True)
         raise typer.Exit(INTERRUPTED) from error
 
 
@@ -169,7 +188,7 @@ def _summary(result: IngestResult) -> str:
 
     stats = result.stats
     if not stats.transactions_committed:
-        return f"nothing to do, all was committed before: {counted(len(result.positions), 'file')}"
+        return f"nothing to do, everything was committed before: {counted(len(result.positions), 'file')}"
     parts = [
         f"{counted(stats.rows_committed, 'row')} in {counted(stats.transactions_committed, 'transaction')} and "
         f"{counted(stats.files_committed, 'ORC file')}, {result.seconds:.1f} s"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 TableArgument = Annotated[str, typer.Argument(metavar="DB.TABLE", help="The table.", show_default=False)]
 OptionalTableArgument = Annotated[
-    str | None, typer.Argument(metavar="DB.TABLE", help="Of this table only.", show_default=False)
+    str | None, typer.Argument(metavar="DB.TABLE", help="Only this table.", show_default=False)
 ]
 MetastoreOption = Annotated[
     str,
@@ -33,7 +34,7 @@ WarehouseOption = Annotated[
         metavar="PATH",
         envvar="HIVE_INGEST_WAREHOUSE",
         show_default=False,
-        help="Folder in which databases lie. Default: `warehouse` beside a SQLite metastore.",
+        help="Folder of the databases. Default: the metastore's; for a new SQLite one, `warehouse` beside it.",
     ),
 ]
 
@@ -47,17 +48,44 @@ class Output(enum.StrEnum):
 
 
 OutputOption = Annotated[
-    Output, typer.Option("--output", "-o", help="table for people, json (one object a line) or csv for programs.")
+    Output, typer.Option("--output", "-o", help="table to read, json (one object per line) or csv for programs.")
 ]
 
 
 @contextmanager
 def connected(metastore: str, warehouse: str | None, *, create: bool = False) -> Iterator[MetastoreClient]:
-    """A client for the time of one command. An embedded metastore is made only with `create`."""
+    """A client for the time of one command, which says on stderr whom it waits for.
+
+    An embedded metastore is created only with `create`.
+    """
     from hive_ingest.metastore_client import connect_metastore
 
-    with connect_metastore(metastore, warehouse=warehouse, create=create) as client:
+    with printed_waits(), connect_metastore(metastore, warehouse=warehouse, create=create) as client:
         yield client
+
+
+@contextmanager
+def printed_waits() -> Iterator[None]:
+    """What the library logs about waits for locks is printed to stderr."""
+    from hive_ingest.metastore_client import WAIT_LOGGER
+
+    logger, handler = logging.getLogger(WAIT_LOGGER), _PrintToStderr()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+class _PrintToStderr(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        """Through the progress bar, which redirects stderr while it is shown."""
+        from hive_ingest.cli.failures import one_line
+
+        typer.echo(one_line(record.getMessage()), err=True)
 
 
 def pairs(texts: Sequence[str], divider: str, option: str) -> dict[str, str]:

@@ -30,7 +30,7 @@ def read(
     metastore: MetastoreOption,
     warehouse: WarehouseOption = None,
     columns: Annotated[
-        str | None, typer.Option("--columns", metavar="NAME,…", help="Only these columns, divided by commas.")
+        str | None, typer.Option("--columns", metavar="NAME,…", help="Only these columns, separated by commas.")
     ] = None,
     where: Annotated[
         list[str] | None,
@@ -44,10 +44,14 @@ def read(
         int | None,
         typer.Option("--limit", metavar="N", min=0, help="At most N rows. Default: 20 as a table, all otherwise."),
     ] = None,
-    row_ids: Annotated[bool, typer.Option("--row-ids", help="With Hive's ROW__ID.")] = False,
+    row_ids: Annotated[bool, typer.Option("--row-ids", help="Add Hive's ROW__ID.")] = False,
     output: OutputOption = Output.TABLE,
+    null_format: Annotated[
+        str,
+        typer.Option("--null-format", metavar="TEXT", help="csv: what stands for null; an empty string is quoted."),
+    ] = "",
 ) -> None:
-    """Print rows of a table, as one snapshot sees it. Without --limit, json and csv give all of them."""
+    """Print the rows of a table at one snapshot. Without --limit, json and csv print all of them."""
     from hive_ingest.cli.rows import write_rows
     from hive_ingest.reader import scan
 
@@ -60,7 +64,7 @@ def read(
         scan(client, table, columns=names, where=condition, row_ids=row_ids) as batches,
     ):
         rows = _rows(batches)
-        write_rows(batches.schema.names, itertools.islice(rows, most), output)
+        write_rows(batches.schema.names, itertools.islice(rows, most), output, null_format=null_format)
         if is_cut and next(rows, None) is not None:
             typer.echo(f"the first {most} rows; --limit N shows more", err=True)
 

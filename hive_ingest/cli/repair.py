@@ -15,10 +15,10 @@ def repair(
     warehouse: WarehouseOption = None,
     apply: Annotated[bool, typer.Option("--apply", help="Raise the write ids. Without it, only report.")] = False,
 ) -> None:
-    """After restoring a metastore from a copy: raise its write ids above those of the files that are there.
+    """After a metastore was restored from a copy: raise its write ids above those of the tables' files.
 
-    The rows of these files, which nobody sees now, become visible: those committed after the copy was made, and those
-    of transactions that were aborted since and not cleaned yet. Stop all writers first.
+    The rows of these files are hidden now and become visible: those committed after the copy was made, and those of
+    transactions that were aborted since then and not cleaned yet. Stop all writers first.
     """
     from hive_ingest.transactions import check_write_ids, repair_write_ids
 

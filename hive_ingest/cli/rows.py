@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from collections.abc import Iterable, Sequence
@@ -19,12 +18,16 @@ if TYPE_CHECKING:
 _UNLIMITED_WIDTH = 100_000
 #: With less than this for a column, on average, a table too wide for the screen is printed row by row.
 _LEAST_COLUMN_WIDTH = 12
+_QUOTED_IN_CSV = frozenset(',"\r\n')
 
 
-def write_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], output: Output) -> None:
-    """Print rows of values that JSON knows; JSON and CSV as they come."""
-    writers = {Output.TABLE: _write_table, Output.JSON: _write_json, Output.CSV: _write_csv}
-    writers[output](columns, rows)
+def write_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], output: Output, *, null_format: str = "") -> None:
+    """Print rows of values that JSON knows; JSON and CSV as they come. `null_format` is the text of a null in CSV."""
+    if output is Output.CSV:
+        _write_csv(columns, rows, null_format)
+    else:
+        writers = {Output.TABLE: _write_table, Output.JSON: _write_json}
+        writers[output](columns, rows)
 
 
 def counted(number: int, thing: str) -> str:
@@ -37,11 +40,17 @@ def _write_json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         print(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False))
 
 
-def _write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(columns)
+def _write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], null_format: str) -> None:
+    """A null is never quoted; a text that would look like one is, the empty text among them."""
+    print(",".join(_csv_field(name, null_format) for name in columns))
     for row in rows:
-        writer.writerow(["" if value is None else _text(value) for value in row])
+        print(",".join(null_format if value is None else _csv_field(_text(value), null_format) for value in row))
+
+
+def _csv_field(text: str, null_format: str) -> str:
+    if text and text != null_format and not _QUOTED_IN_CSV.intersection(text):
+        return text
+    return '"' + text.replace('"', '""') + '"'
 
 
 def _write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

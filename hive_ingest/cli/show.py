@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hive_ingest.cli.option_names import Command
 from hive_ingest.cli.options import (
     MetastoreOption,
     OptionalTableArgument,
@@ -29,17 +30,18 @@ app = typer.Typer(
 MIB = 1 << 20
 
 
-@app.command()
+@app.command(cls=Command)
 def transactions(
     metastore: MetastoreOption,
     table: OptionalTableArgument = None,
     warehouse: WarehouseOption = None,
     old_minutes: Annotated[
-        float, typer.Option("--old-minutes", metavar="N", min=0, help="Mark open ones that began so long ago.")
+        float,
+        typer.Option("--old-minutes", metavar="N", min=0, help="Mark those that have been open this long."),
     ] = 10.0,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Open and aborted transactions: how old, whose. Of a table: those that hold or want a lock on it."""
+    """Open and aborted transactions, with age and owner. With a table: those that hold a lock on it or wait for one."""
     from hive_ingest.cli.rows import write_rows
 
     with connected(metastore, warehouse) as client:
@@ -73,18 +75,22 @@ def _seconds_since(milliseconds: int) -> float:
     return max(0.0, round(time.time() - milliseconds / 1000, 1))
 
 
-@app.command()
+@app.command(cls=Command)
 def locks(
     metastore: MetastoreOption,
     table: OptionalTableArgument = None,
     warehouse: WarehouseOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Locks, granted and waiting, and what they wait for."""
+    """Locks, granted and waiting, and what they wait for.
+
+    The lock on a source of a sink has the source's name, or a digest of it before its first commit.
+    """
     from hive_ingest.cli.rows import write_rows
+    from hive_ingest.streaming.sinks import with_sources_named
 
     with connected(metastore, warehouse) as client:
-        rows = [_lock_row(lock) for lock in client.show_locks(table)]
+        rows = [_lock_row(lock) for lock in with_sources_named(client, client.show_locks(table))]
     write_rows(
         (
             "lock",
@@ -120,14 +126,14 @@ def _lock_row(lock: LockInfo) -> tuple[Any, ...]:
     )
 
 
-@app.command()
+@app.command(cls=Command)
 def partitions(
     table: TableArgument,
     metastore: MetastoreOption,
     warehouse: WarehouseOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """The partitions of a table and where they lie."""
+    """The partitions of a table and their folders."""
     from hive_ingest.acid import partition_name
     from hive_ingest.cli.rows import write_rows
 
@@ -138,18 +144,18 @@ def partitions(
     write_rows(("partition", "location"), rows, output)
 
 
-@app.command()
+@app.command(cls=Command)
 def deltas(
     metastore: MetastoreOption,
     table: OptionalTableArgument = None,
     warehouse: WarehouseOption = None,
     small_mib: Annotated[
-        float, typer.Option("--small-mib", metavar="N", min=0, help="A delta of fewer MiB is small.")
+        float, typer.Option("--small-mib", metavar="N", min=0, help="Count deltas below N MiB as small.")
     ] = 16.0,
-    rows: Annotated[bool, typer.Option("--rows", help="Count rows too: opens the tail of every file.")] = False,
+    rows: Annotated[bool, typer.Option("--rows", help="Count rows as well, which opens every file.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Delta folders of each partition: read, small, open, aborted, obsolete; and what they weigh."""
+    """Delta folders of each partition: those read, small, open, aborted and obsolete, and their size."""
     from hive_ingest.cli.deltas import COLUMNS, partition_deltas
     from hive_ingest.cli.rows import write_rows
 
@@ -163,7 +169,7 @@ def deltas(
     write_rows(columns, [[getattr(report, column) for column in columns] for report in found], output)
 
 
-@app.command()
+@app.command(cls=Command)
 def compactions(
     metastore: MetastoreOption,
     table: OptionalTableArgument = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hive_ingest.cli.option_names import Command
 from hive_ingest.cli.options import (
     MetastoreOption,
     Output,
@@ -32,11 +33,11 @@ app = typer.Typer(
 )
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_(
     metastore: MetastoreOption,
     database: Annotated[
-        str | None, typer.Argument(metavar="DB", help="Of this database only.", show_default=False)
+        str | None, typer.Argument(metavar="DB", help="Only this database.", show_default=False)
     ] = None,
     warehouse: WarehouseOption = None,
     output: OutputOption = Output.TABLE,
@@ -67,7 +68,7 @@ def _utc(time: dt.datetime) -> str:
     return f"{time.isoformat(timespec='milliseconds')}Z"
 
 
-@app.command()
+@app.command(cls=Command)
 def show(
     target: Annotated[
         str, typer.Argument(metavar="DB.TABLE|DB", help="The table, or its database.", show_default=False)
@@ -77,7 +78,7 @@ def show(
     sink: Annotated[
         str | None, typer.Option("--sink", metavar="NAME", help="The sink. Default: the table's name.")
     ] = None,
-    source: Annotated[str | None, typer.Option("--source", metavar="NAME", help="Of this source only.")] = None,
+    source: Annotated[str | None, typer.Option("--source", metavar="NAME", help="Only this source.")] = None,
     history: Annotated[
         int, typer.Option("--history", metavar="N", min=1, help="The last N positions of each source.")
     ] = 1,
@@ -98,7 +99,7 @@ def show(
         found = progress_history(client, progress_table, rows_per_source=history, source=source)
         tables = {row.table_id for rows in found.values() for row in rows}
         if "." in target and tables - {client.get_table(target).id}:
-            typer.echo(f"remark: sink {name} writes another table than {target}; see `sinks list {database}`", err=True)
+            typer.echo(f"note: sink {name} writes another table than {target}; see `sinks list {database}`", err=True)
     write_rows(
         ("source", "sequence", "epoch", "position", "txn", "written_at"),
         [
@@ -113,7 +114,7 @@ def show(
 def _database_and_sink(target: str, sink: str | None) -> tuple[str, str]:
     database, dot, table = target.lower().rpartition(".")
     if not dot and sink is None:
-        raise typer.BadParameter("which one? Name it, or give a table: its name is the default", param_hint="--sink")
+        raise typer.BadParameter("name the sink, or give a table: its name is the default", param_hint="--sink")
     return (database, sink or table) if dot else (table, sink or "")
 
 
@@ -124,12 +125,12 @@ def _check_sink(client: MetastoreClient, progress_table: TableName, sink: str) -
         client.get_table(progress_table)
     except NoSuchObject as error:
         raise NoSuchObject(
-            f"database {progress_table.database} has no sink {sink!r}, there is no table {progress_table}: "
-            f"`hive-ingest sinks list {progress_table.database}` lists those there are"
+            f"database {progress_table.database} has no sink {sink!r} (no table {progress_table}): "
+            f"`hive-ingest sinks list {progress_table.database}` lists its sinks"
         ) from error
 
 
-@app.command()
+@app.command(cls=Command)
 def adopt(
     table: TableArgument,
     metastore: MetastoreOption,
@@ -138,10 +139,11 @@ def adopt(
         str | None, typer.Option("--sink", metavar="NAME", help="The sink. Default: the table's name.")
     ] = None,
     query_id: Annotated[
-        str | None, typer.Option("--query-id", metavar="ID", help="Of the Spark query that is to write.")
+        str | None, typer.Option("--query-id", metavar="ID", help="Id of the Spark query that will write.")
     ] = None,
     checkpoint: Annotated[
-        str | None, typer.Option("--checkpoint", metavar="PATH", help="Its checkpoint, instead of its id; or a URI.")
+        str | None,
+        typer.Option("--checkpoint", metavar="PATH", help="Its checkpoint (path or URI), instead of --query-id."),
     ] = None,
     batch_id: Annotated[
         int | None,
@@ -149,7 +151,7 @@ def adopt(
             "--batch-id",
             metavar="N",
             min=-1,
-            help="Its last batch not to be written (again), -1 for none. "
+            help="The last batch that it must not write again, -1 for none. "
             "Default: the last one that the checkpoint or the sink has as committed.",
             show_default=False,
         ),
@@ -158,9 +160,9 @@ def adopt(
         float, typer.Option("--lock-wait-seconds", metavar="N", min=0, help="How long to wait for a batch under way.")
     ] = 10.0,
 ) -> None:
-    """Bind a sink to another Spark query on purpose; any other query is refused from then on.
+    """Bind a sink to another Spark query. From then on, every other query is refused.
 
-    Stop the query that wrote before first. A sink that is not there yet is made.
+    Stop the former query first. A sink that does not exist is created.
     """
     if (query_id is None) == (checkpoint is None):
         raise typer.BadParameter("give one of --query-id and --checkpoint", param_hint="--query-id")

@@ -6,7 +6,7 @@ from hive_ingest.compaction.folder_state import FolderSize, FolderState
 from hive_ingest.compaction.initiator import Initiated, Initiator
 from hive_ingest.compaction.job import JobSettings, sizes_of
 from hive_ingest.compaction.merge import MergeProgress, MergeResult, MergeSettings, merge
-from hive_ingest.compaction.plan import MergePlan, OutputFile, plan_major, plan_minor
+from hive_ingest.compaction.plan import MergePlan, PlannedFile, plan_major, plan_minor
 from hive_ingest.compaction.policy import CompactionPolicy, Decision
 from hive_ingest.compaction.requests import (
     NO_WORKER_SECONDS,
@@ -38,7 +38,7 @@ __all__ = [
     "MergeProgress",
     "MergeResult",
     "MergeSettings",
-    "OutputFile",
+    "PlannedFile",
     "PurgeOutcome",
     "WorkResult",
     "Worker",

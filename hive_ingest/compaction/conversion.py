@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hive_ingest.model import Column
-from hive_ingest.orc import AcidFileReader, OrcKind, RowConversion, StripeRows
+from hive_ingest.orc import AcidFileReader, OrcKind, RowConversion, StripeRows, kinds_of
 from hive_ingest.reader import ColumnSource, column_sources
 from hive_ingest.schema import arrow_schema
 
@@ -41,7 +41,7 @@ def conversion_to(columns: Sequence[Column]) -> Callable[[AcidFileReader], RowCo
     found: dict[object, RowConversion | None] = {}  # tables have few generations of columns
 
     def conversion(reader: AcidFileReader) -> RowConversion | None:
-        if any(column.kind in _CHECKED_KINDS for column in reader.row.walk()):
+        if kinds_of(reader.tail) & _CHECKED_KINDS:
             return find(reader)  # by the file's own smallest and largest values
         key = (reader.tail.footer.types, reader.calendar)
         if key not in found:

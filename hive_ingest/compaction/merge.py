@@ -9,7 +9,7 @@ from functools import partial
 from threading import Lock
 
 from hive_ingest.compaction.conversion import conversion_to
-from hive_ingest.compaction.plan import MergePlan, OutputFile
+from hive_ingest.compaction.plan import MergePlan, PlannedFile
 from hive_ingest.delta import compression_of
 from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.model import Table
@@ -145,7 +145,7 @@ class _Merge:
         return read_delete_events(plan.location.store, plan.delete_events, plan.valid_write_ids, workers, done)
 
     def _write(
-        self, workers: Executor, deletes: DeleteEvents | None, output: OutputFile, target: Location
+        self, workers: Executor, deletes: DeleteEvents | None, output: PlannedFile, target: Location
     ) -> StagedFile | None:
         write = self._write_events if output.is_delete_events else partial(self._write_rows, deletes)
         file = write(workers, output, target)
@@ -162,7 +162,7 @@ class _Merge:
         )
 
     def _write_rows(
-        self, deletes: DeleteEvents | None, workers: Executor, output: OutputFile, target: Location
+        self, deletes: DeleteEvents | None, workers: Executor, output: PlannedFile, target: Location
     ) -> AcidFile | None:
         return merge_rows(
             self._plan.location.store,
@@ -176,7 +176,7 @@ class _Merge:
             done=self._counter.read,
         )
 
-    def _write_events(self, workers: Executor, output: OutputFile, target: Location) -> AcidFile | None:
+    def _write_events(self, workers: Executor, output: PlannedFile, target: Location) -> AcidFile | None:
         return merge_delete_events(
             self._plan.location.store,
             output.inputs,

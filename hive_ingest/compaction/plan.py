@@ -26,7 +26,7 @@ from hive_ingest.storage import Location
 
 
 @dataclass(frozen=True, slots=True)
-class OutputFile:
+class PlannedFile:
     """One file to write.
 
     Attributes:
@@ -69,7 +69,7 @@ class MergePlan:
     max_write_id: WriteId
     input_folders: tuple[str, ...]
     folders: tuple[str, ...]
-    files: tuple[OutputFile, ...]
+    files: tuple[PlannedFile, ...]
     delete_events: tuple[FileToRead, ...] = ()
 
     @property
@@ -175,11 +175,11 @@ def _up_to(directory: AcidDirectory, last: WriteId) -> AcidDirectory:
 
 def _by_bucket(
     folder_name: str, files: Iterable[FileToRead], *, is_delete_events: bool = False
-) -> tuple[OutputFile, ...]:
+) -> tuple[PlannedFile, ...]:
     """Hive's attempt numbers are left out: the files of all attempts that were published hold rows."""
     found: dict[int, list[FileToRead]] = {}
     for file in files:
         found.setdefault(BucketFileName.parse(file.path.rpartition("/")[2]).bucket, []).append(file)
     return tuple(
-        OutputFile(folder_name, bucket, tuple(inputs), is_delete_events) for bucket, inputs in sorted(found.items())
+        PlannedFile(folder_name, bucket, tuple(inputs), is_delete_events) for bucket, inputs in sorted(found.items())
     )

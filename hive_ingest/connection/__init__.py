@@ -10,6 +10,7 @@ from hive_ingest.connection.progress import (
     SourceProgress,
     progress_rows,
     progress_table_name,
+    with_source_names,
 )
 from hive_ingest.connection.stats import ConnectionStats
 from hive_ingest.connection.streaming_connection import StreamingConnection
@@ -31,4 +32,5 @@ __all__ = [
     "existing_table",
     "progress_rows",
     "progress_table_name",
+    "with_source_names",
 ]

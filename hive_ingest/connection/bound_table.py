@@ -63,8 +63,7 @@ class BoundTable:
         self._bind(table)
 
     def _bind(self, table: Table) -> None:
-        keys = table.partition_keys[len(self.static_values) :]
-        self.record_writer.bind(RecordSchema(table.columns, keys))
+        self.record_writer.bind(RecordSchema.of(table, self.static_values))
 
     def read_again(self) -> None:
         """Take up columns that were added. Raises InvalidTable for any other change."""

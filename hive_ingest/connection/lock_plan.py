@@ -45,5 +45,6 @@ def plan_locks(
         progress.owner.to_agent_info(agent_info),
         progress.timeout_error,
         progress.free_dead_owners,
+        progress.with_source_names,
         is_overwrite=is_overwrite,
     )

@@ -21,7 +21,14 @@ import pyarrow as pa
 from hive_ingest.acid import ValidWriteIdList
 from hive_ingest.config import StreamingSettings
 from hive_ingest.delta import DeltaTarget, DeltaWriter, GroupKey
-from hive_ingest.errors import ConfigurationError, LockTimeout, NoSuchObject, SinkConflict, SinkInUse
+from hive_ingest.errors import (
+    ConfigurationError,
+    InvalidTransactionState,
+    LockTimeout,
+    NoSuchObject,
+    SinkConflict,
+    SinkInUse,
+)
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import (
     DataOperationType,
@@ -60,7 +67,7 @@ class SourceProgress:
     """The latest progress row of one source.
 
     `position` is whatever JSON the pipeline committed: from where to go on. `sequence` grows by one with each
-    commit of the source, `epoch` with each `seek`.
+    commit of the source, `epoch` with each `seek`. `written_at` is a datetime in UTC, without a zone.
     """
 
     source: str
@@ -85,6 +92,27 @@ def progress_table_name(database: str, sink: str) -> TableName:
 def source_lock_name(source: str) -> str:
     """The made-up partition that stands for a source in locks; there is no such partition."""
     return f"source={hashlib.sha256(source.encode()).hexdigest()[:32]}"
+
+
+def with_source_names(locks: Iterable[LockInfo], sources: Mapping[TableName, Iterable[str]]) -> list[LockInfo]:
+    """Locks for people to read: those on sources of a sink name the source, where it is known.
+
+    Args:
+        locks: As SHOW LOCKS has them.
+        sources: The known sources of each progress table.
+    """
+    names = {
+        (table.database, table.table, source_lock_name(source)): f"source={source}"
+        for table, known in sources.items()
+        for source in known
+    }
+    return [
+        dataclasses.replace(
+            lock,
+            partition_name=names.get((lock.database, lock.table or "", lock.partition_name or ""), lock.partition_name),
+        )
+        for lock in locks
+    ]
 
 
 def _progress_table(client: MetastoreClient, name: TableName) -> Table:
@@ -126,6 +154,7 @@ class SinkProgress:
         self.table = _progress_table(client, progress_table_name(data.name.database, sink))
         self._remembered: _Remembered | None = None
         self._exceptions: frozenset[WriteId] = frozenset()
+        #: As of the last read or commit: None for a source without progress yet. Empty before the first read.
         self.latest: dict[str, SourceProgress | None] = {}
         #: Of the same sink, as of the last read that did not find every source owned; sorted.
         self.other_sources: tuple[str, ...] = ()
@@ -156,13 +185,19 @@ class SinkProgress:
 
     def timeout_error(self, blockers: list[LockInfo], waited_seconds: float) -> LockTimeout:
         """SinkInUse when one of the sources is held, else LockTimeout."""
+        blockers = self.with_source_names(blockers)
         held = [lock for lock in blockers if lock.table == self.table.name.table and lock.partition_name]
         if not held:
             return lock_timeout(self._data.name, blockers, waited_seconds)
+        sources = ", ".join(sorted({repr(str(lock.partition_name).partition("=")[2]) for lock in held}))
         return SinkInUse(
-            f"a source of sink {self.sink!r} was in use by another owner for {waited_seconds:.0f} s: "
+            f"source {sources} of sink {self.sink!r} was in use by another owner for {waited_seconds:.0f} s: "
             f"{describe_locks(held)}. Stop that one, or wait until it times out"
         )
+
+    def with_source_names(self, locks: list[LockInfo]) -> list[LockInfo]:
+        """The same, where those on sources of ours have the source's name instead of its digest."""
+        return with_source_names(locks, {self.table.name: self.sources})
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -223,16 +258,34 @@ class SinkProgress:
 
     # -- writing -----------------------------------------------------------------------------------
 
+    def require_latest(self) -> dict[str, SourceProgress | None]:
+        """Raises InvalidTransactionState before the first read."""
+        if not self.latest:
+            raise InvalidTransactionState(
+                f"the progress of sink {self.sink!r} has not been read yet: call begin_transaction() first, which "
+                "locks the sources and reads it"
+            )
+        return self.latest
+
+    def check_positions(self, positions: Mapping[str, Any]) -> None:
+        """Check what was passed to a commit.
+
+        Raises:
+            ConfigurationError: A source is not owned, or a position is not a JSON value.
+        """
+        unknown = sorted(map(str, positions.keys() - set(self.sources)))
+        if unknown:
+            owned = ", ".join(map(repr, self.sources))
+            raise ConfigurationError(
+                f"sources {unknown} are not owned by this connection to sink {self.sink!r}: pass positions of {owned}"
+            )
+        for source, position in positions.items():
+            _to_json(source, position)
+
     def next_rows(
         self, txn_id: TxnId, positions: Mapping[str, Any], *, is_seek: bool = False
     ) -> dict[str, SourceProgress]:
-        """A row for every source owned: the new position, or the old one again, so that the newest delta has all.
-
-        Raises SinkConflict for a source that is not owned, ConfigurationError for a position that is not JSON.
-        """
-        strangers = sorted(set(positions) - set(self.sources))
-        if strangers:
-            raise SinkConflict(f"sources {strangers} are not owned by this connection, which owns {self.sources}")
+        """A row for every source owned: the new position, or the old one again, so that the newest delta has all."""
         rows = {}
         now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
         for source in self.sources:
@@ -266,11 +319,18 @@ class SinkProgress:
 
 
 def _to_dict(row: SourceProgress) -> dict[str, Any]:
-    try:
-        position = json.dumps(row.position, allow_nan=False, ensure_ascii=False)
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"the position of source {row.source!r} is not a JSON value: {error}") from error
+    position = _to_json(row.source, row.position)
     return dataclasses.asdict(row) | {"position": position, "version": PROGRESS_VERSION}
+
+
+def _to_json(source: str, position: Any) -> str:
+    """Raises ConfigurationError."""
+    try:
+        text = json.dumps(position, allow_nan=False, ensure_ascii=False)
+        text.encode()  # text that is not Unicode
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"the position of source {source!r} is not a JSON value: {error}") from error
+    return text
 
 
 def progress_rows(batch: pa.RecordBatch) -> Iterator[tuple[SourceProgress, WriteId]]:
@@ -278,7 +338,10 @@ def progress_rows(batch: pa.RecordBatch) -> Iterator[tuple[SourceProgress, Write
 
     Raises SinkConflict for rows of a newer version of this package.
     """
-    for row in batch.to_pylist():
+    # With nanoseconds it would be a pandas.Timestamp where pandas is installed.
+    times = batch.column("written_at").cast(pa.timestamp("us"), safe=False).to_pylist()
+    rest = batch.drop_columns(["written_at"]).to_pylist()
+    for row, written_at in zip(rest, times, strict=True):
         if row["version"] > PROGRESS_VERSION:
             raise SinkConflict(
                 f"progress of source {row['source']!r} has version {row['version']}: "
@@ -293,7 +356,7 @@ def progress_rows(batch: pa.RecordBatch) -> Iterator[tuple[SourceProgress, Write
                 row["epoch"],
                 row["table_id"],
                 TxnId(row["txn_id"]),
-                row["written_at"],
+                written_at,
             ),
             write_id,
         )

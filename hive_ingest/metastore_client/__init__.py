@@ -14,13 +14,17 @@ from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.metastore_client.compaction_queue import CompactionQueue
 from hive_ingest.metastore_client.locations import local_path, normal_location
 from hive_ingest.metastore_client.transaction_manager import TransactionManager
+from hive_ingest.metastore_client.wait_log import WAIT_LOGGER, WaitLog, describe_lock
 
 __all__ = [
+    "WAIT_LOGGER",
     "Catalog",
     "CompactionQueue",
     "MetastoreClient",
     "TransactionManager",
+    "WaitLog",
     "connect_metastore",
+    "describe_lock",
     "local_path",
     "normal_location",
     "opened_metastore",
@@ -35,7 +39,8 @@ def connect_metastore(
     **Embedded**: `sqlite:///relative.db`, `sqlite:////absolute/path.db` or
     `postgresql+psycopg://user:password@host:5432/database` (a password percent-encoded). `warehouse` is the folder in
     which databases lie: a local path or a `file:` URI; with PostgreSQL also a remote URI. Without it, it is the folder
-    that the metastore was made with; a new SQLite metastore takes `warehouse` beside its file. A missing SQLite file,
+    that the metastore was created with, and another one is an error; a new SQLite metastore takes `warehouse` beside
+    its file. A missing SQLite file,
     or the tables in an empty PostgreSQL database, are made only with `create=True`: a mistyped address makes nothing.
     Options, each a number: `max_open_txns` (100000), `max_open_batch` (1000), `txn_timeout_seconds` (300),
     `aborted_txn_retention_seconds` (86400), `committed_txn_retention_seconds` (300), `housekeeping_interval_seconds`
@@ -49,7 +54,7 @@ def connect_metastore(
     `password`, `kerberos_principal`, `use_ssl`, `ssl_ca_file`: see docs/metastores.md.
 
     Raises:
-        ConfigurationError: An invalid address, warehouse or option.
+        ConfigurationError: An invalid address, warehouse or option; or an existing metastore has another warehouse.
         MetastoreError: There is no metastore and `create` is false, or the server refuses the connection.
         MetastoreSchemaError: The database is not a metastore of ours, or newer than this version.
         MetastoreUnavailable: No connection.

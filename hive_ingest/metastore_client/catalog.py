@@ -62,7 +62,11 @@ class TableCalls(Protocol):
     ) -> Table:
         """A managed ORC table, transactional unless `properties` say otherwise.
 
-        Raises AlreadyExists, NoSuchObject (the database), InvalidOperation (a column twice, a bad type).
+        With `if_not_exists`, a table that is there already is returned as it is, and columns that it has besides
+        those asked for are logged.
+
+        Raises AlreadyExists (with `if_not_exists` too, where columns, partition keys or buckets differ), NoSuchObject
+        (the database), InvalidOperation (a column twice, a bad type).
         """
         ...
 

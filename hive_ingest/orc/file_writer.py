@@ -96,7 +96,7 @@ class AcidFileWriter(ABC):
             StreamingIOFailure: The file cannot be created.
         """
         kind, strategy = arrow_compression(compression)
-        _keep_freed_memory()
+        keep_freed_memory()
         self._acid_schema = acid_schema(schema)
         self._rows = 0
         self._is_one_stripe = False
@@ -308,7 +308,7 @@ def arrow_compression(name: str) -> tuple[str, str]:
 
 
 @cache
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     # ORC's writer allocates 59 MB for a file of five columns, and touches some 5 MB of it. After each file glibc gives
     # this memory back to the kernel if it is more than twice the largest block that was freed so far. Then a file of
     # 1,000 rows takes up to 9 ms instead of 1.

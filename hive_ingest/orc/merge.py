@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, wait
-from contextlib import closing
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TypeVar
 
 from hive_ingest.acid import ValidWriteIdList
 from hive_ingest.orc.acid_reader import SMALL_FILE_BYTES, AcidFileReader, FileToRead
 from hive_ingest.orc.delete_events import DeleteEvents
 from hive_ingest.orc.file_writer import AcidFile
-from hive_ingest.orc.merge_input import InputStripe, MergeInput
+from hive_ingest.orc.merge_input import InputStripe, MergeInput, RowSizes
 from hive_ingest.orc.merge_rows import RowConversion, Rows, StripeDecoder
 from hive_ingest.orc.stripe_encoder import EncodedStripes, StripeEncoder
 from hive_ingest.orc.stripe_output import StripeOutput, WholeStripe, file_traits
@@ -28,8 +28,6 @@ from hive_ingest.storage import FileStore, Location
 
 #: Files that are kept in memory between finding their bounds and reading their rows, at most so many.
 _KEPT_BYTES, _KEPT_FILES = 64 << 20, 2048
-#: Small stripes that one task decodes.
-_TASK_STRIPES, _TASK_BYTES = 32, 8 << 20
 _OPENED_AT_ONCE = 32
 
 _T = TypeVar("_T")
@@ -80,7 +78,8 @@ def merge_rows(
         valid_write_ids: Rows of other write ids are left out, in files with `check_write_ids`.
         deletes: Rows that they hit are left out.
         executor: Runs the decoding and encoding; not the one that runs this call.
-        threads: How many tasks run at once, at most: the memory taken is about twice as many stripes.
+        threads: How many tasks run at once. Each takes the memory of a stripe that is read and of one that is
+            encoded, and so many results wait to be written.
         done: Called with each file, once all of it has been read.
 
     Returns:
@@ -97,24 +96,24 @@ def merge_rows(
     alone = _alone(stripes)
     like = _common_traits(stripes, alone, decoder, options)
     copied = _copied(stripes, alone, like, options)
+    worker = _Worker(decoder, options.encoder, alone, target.path)
     with StripeOutput(target.store, target.path, like=like, sync=options.sync) as output:
-        with closing(_Writer(output, options, executor, threads)) as writer:
-            tasks = _tasks(stripes, copied)
-            for task, results in _in_order(executor, threads, lambda task: task.run(decoder), tasks):
-                for stripe, result in zip(task.stripes, results, strict=True):
-                    writer.add(stripe, result, is_alone=stripe in alone)
-                    if stripe.is_last:
-                        done(stripe.source.file)
-            writer.finish()
+        tasks = _tasks(stripes, alone, copied, options.stripe_bytes)
+        for task, result in _in_order(executor, threads, worker.run, tasks):
+            _append(task, result, output)
+            for stripe in task.stripes:
+                if stripe.is_last:
+                    done(stripe.source.file)
         return output.finish()
 
 
 def _opened(store: FileStore, files: Sequence[FileToRead], executor: Executor, threads: int) -> list[MergeInput]:
     parts = [files[at : at + _OPENED_AT_ONCE] for at in range(0, len(files), _OPENED_AT_ONCE)]
     kept = _to_keep(files)
+    sizes = RowSizes()
 
     def open_part(part: Sequence[FileToRead]) -> list[MergeInput]:
-        return [MergeInput(store, file, keep=file.path in kept) for file in part]
+        return [MergeInput(store, file, sizes, keep=file.path in kept) for file in part]
 
     return [source for _, part in _in_order(executor, threads, open_part, parts) for source in part]
 
@@ -187,33 +186,77 @@ def _copied(
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """Stripes that are read together, on one thread."""
+    """Stripes that become one, on one thread; or one that is copied."""
 
     stripes: tuple[InputStripe, ...]
     is_copied: bool
 
-    def run(self, decoder: StripeDecoder) -> list[WholeStripe | Rows]:
-        if self.is_copied:
-            return [decoder.copy(stripe) for stripe in self.stripes]
-        return [decoder.decode(stripe) for stripe in self.stripes]
+
+def _tasks(
+    stripes: Sequence[InputStripe], alone: frozenset[InputStripe], copied: frozenset[InputStripe], stripe_bytes: int
+) -> Iterator[_Task]:
+    for is_copied, run in groupby(stripes, copied.__contains__):
+        if is_copied:
+            yield from (_Task((stripe,), is_copied=True) for stripe in run)
+        else:
+            yield from _encoded_tasks(list(run), alone, stripe_bytes)
 
 
-def _tasks(stripes: Sequence[InputStripe], copied: frozenset[InputStripe]) -> Iterator[_Task]:
-    """Small stripes that follow each other go together: a task costs as much as some hundred rows."""
+def _encoded_tasks(stripes: Sequence[InputStripe], alone: frozenset[InputStripe], stripe_bytes: int) -> Iterator[_Task]:
+    """Shares of about the same size; stripes that overlap stay together."""
+    total = sum(stripe.estimated_bytes for stripe in stripes)
+    share = total / max(1, -(-total // stripe_bytes))
     group: list[InputStripe] = []
     size = 0
     for stripe in stripes:
-        is_copied = stripe in copied
-        if group and (is_copied or size + stripe.estimated_bytes > _TASK_BYTES or len(group) == _TASK_STRIPES):
+        can_end = group and (stripe in alone or group[-1] in alone)
+        if can_end and size + stripe.estimated_bytes / 2 > share:
             yield _Task(tuple(group), is_copied=False)
             group, size = [], 0
-        if is_copied:
-            yield _Task((stripe,), is_copied=True)
-        else:
-            group.append(stripe)
-            size += stripe.estimated_bytes
-    if group:
-        yield _Task(tuple(group), is_copied=False)
+        group.append(stripe)
+        size += stripe.estimated_bytes
+    yield _Task(tuple(group), is_copied=False)
+
+
+class _Worker:
+    """Runs tasks; several threads may use it at once."""
+
+    def __init__(
+        self, decoder: StripeDecoder, encoder: StripeEncoder, alone: frozenset[InputStripe], path: str
+    ) -> None:
+        self._decoder = decoder
+        self._encoder = encoder
+        self._alone = alone
+        self._path = path
+
+    def run(self, task: _Task) -> EncodedStripes | WholeStripe:
+        if task.is_copied:
+            copied = self._decoder.copy(task.stripes[0])
+            return copied if isinstance(copied, WholeStripe) else self._encoder.encode([copied], self._path)
+        return self._encoder.encode(self._rows(task), self._path)
+
+    def _rows(self, task: _Task) -> Iterator[Rows]:
+        """Of all stripes, in order."""
+        pending: Rows | None = None
+        for stripe in task.stripes:
+            rows = self._decoder.decode(stripe)
+            if pending is not None:
+                ready, pending = pending.split(stripe.low)
+                yield ready
+            if stripe in self._alone:
+                yield rows
+            else:
+                pending = rows if pending is None else pending.merged(rows)
+        if pending is not None:
+            yield pending
+
+
+def _append(task: _Task, result: EncodedStripes | WholeStripe, output: StripeOutput) -> None:
+    if isinstance(result, EncodedStripes):
+        result.append_to(output)
+        return
+    with task.stripes[0].source.reader() as reader:
+        output.append(reader.content, result)
 
 
 def _in_order(
@@ -232,71 +275,3 @@ def _in_order(
             yield first, future.result()
     finally:
         wait([future for _, future in waiting if not future.cancel()])
-
-
-# -- writing ---------------------------------------------------------------------------------------
-
-
-class _Writer:
-    """Puts copied stripes and rows into the output, in order."""
-
-    def __init__(self, output: StripeOutput, options: MergeOptions, executor: Executor, threads: int) -> None:
-        self._output = output
-        self._options = options
-        self._executor = executor
-        self._threads = threads
-        #: Rows of overlapping stripes, of which more may come in between.
-        self._pending: Rows | None = None
-        #: Rows of the next stripe.
-        self._rows: list[Rows] = []
-        self._rows_bytes = 0
-        self._encoding: deque[Future[EncodedStripes]] = deque()
-
-    def add(self, stripe: InputStripe, result: WholeStripe | Rows, *, is_alone: bool) -> None:
-        if self._pending is not None:
-            ready, self._pending = self._pending.split(stripe.low)
-            self._take(ready)
-        if isinstance(result, WholeStripe):
-            self._flush()
-            with stripe.source.reader() as reader:
-                self._output.append(reader.content, result)
-        elif is_alone:
-            self._take(result)
-        else:
-            self._pending = result if self._pending is None else self._pending.merged(result)
-
-    def finish(self) -> None:
-        if self._pending is not None:
-            self._take(self._pending)
-            self._pending = None
-        self._flush()
-
-    def close(self) -> None:
-        """Wait for what still runs, after an error."""
-        wait([future for future in self._encoding if not future.cancel()])
-
-    def _take(self, rows: Rows) -> None:
-        limit = self._options.stripe_bytes
-        size = rows.batch.nbytes
-        parts = max(1, size // limit)
-        step = -(-len(rows) // parts)
-        for start in range(0, len(rows), step or 1):
-            part = rows.slice(start, min(start + step, len(rows)))
-            self._rows.append(part)
-            self._rows_bytes += size // parts
-            if self._rows_bytes >= limit:
-                self._encode()
-
-    def _encode(self) -> None:
-        rows, self._rows, self._rows_bytes = self._rows, [], 0
-        batches, keys = [part.batch for part in rows], [part.keys for part in rows]
-        encode = self._options.encoder.encode
-        self._encoding.append(self._executor.submit(encode, batches, keys, self._output.path))
-        while len(self._encoding) > self._threads:
-            self._encoding.popleft().result().append_to(self._output)
-
-    def _flush(self) -> None:
-        if self._rows:
-            self._encode()
-        while self._encoding:
-            self._encoding.popleft().result().append_to(self._output)

@@ -26,23 +26,42 @@ from hive_ingest.orc.acid_schema import (
     parse_key_index,
 )
 from hive_ingest.orc.column_statistics import int_range
-from hive_ingest.orc.columns import estimated_bytes
+from hive_ingest.orc.columns import bytes_per_row
 from hive_ingest.orc.delete_events import RowIds
 from hive_ingest.orc.protobuf import WireError
 from hive_ingest.orc.tail import OrcTail
 from hive_ingest.storage import FileStore
 
+_SMALL_STRIPE_BYTES = 1 << 20
 KEY_COLUMNS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
+
+
+class RowSizes:
+    """What a row takes in memory, roughly, in each file.
+
+    Of small files with the same columns, the first one speaks for all: reading statistics takes time.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, ...], float] = {}
+
+    def of(self, tail: OrcTail) -> float:
+        footer = tail.footer
+        is_large = any(stripe.length > _SMALL_STRIPE_BYTES for stripe in footer.stripes)
+        if is_large or footer.types not in self._known:
+            self._known[footer.types] = bytes_per_row(tail)
+        return self._known[footer.types]
 
 
 class MergeInput:
     """A file that has been opened once; a small one is kept in memory, others are opened again."""
 
-    def __init__(self, store: FileStore, file: FileToRead, *, keep: bool) -> None:
+    def __init__(self, store: FileStore, file: FileToRead, sizes: RowSizes, *, keep: bool) -> None:
         """
         Args:
             store: The file's store.
             file: What to read.
+            sizes: Shared by all files of a merge.
             keep: Whether a file that is read as a whole may stay in memory.
 
         Raises:
@@ -55,7 +74,7 @@ class MergeInput:
         try:
             self.tail: OrcTail = reader.tail
             self._row_type = reader.row_type
-            self.stripes = stripes_of(self, reader)
+            self.stripes = stripes_of(self, reader, sizes)
         except BaseException:
             reader.close()
             raise
@@ -112,14 +131,14 @@ class InputStripe:
             )
 
 
-def stripes_of(source: MergeInput, reader: AcidFileReader) -> list[InputStripe]:
+def stripes_of(source: MergeInput, reader: AcidFileReader, sizes: RowSizes) -> list[InputStripe]:
     """The stripes with rows, in the order of the file. Raises CorruptFile, StreamingIOFailure."""
     tail = source.tail
-    sizes = estimated_bytes(tail)
+    row_bytes = sizes.of(tail)
     bounds = _bounds_by_index(tail) or _bounds_by_statistics(tail) or _bounds_by_rows(reader)
     return [
-        InputStripe(source, number, *found, size)
-        for number, (found, size, stripe) in enumerate(zip(bounds, sizes, tail.footer.stripes, strict=True))
+        InputStripe(source, number, *found, max(stripe.length, int(stripe.rows * row_bytes)))
+        for number, (found, stripe) in enumerate(zip(bounds, tail.footer.stripes, strict=True))
         if stripe.rows
     ]
 
@@ -149,9 +168,6 @@ def _bounds_by_statistics(tail: OrcTail) -> list[_Bounds] | None:
     if bounds is None or len(stripes) != 1 or stripes[0].length > _SMALL_STRIPE_BYTES:
         return None
     return [(*bounds, False)]
-
-
-_SMALL_STRIPE_BYTES = 1 << 20
 
 
 def _file_bounds(tail: OrcTail) -> tuple[Key, Key] | None:

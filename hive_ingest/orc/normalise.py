@@ -130,7 +130,7 @@ def _holds(type_: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool:
 
 @lru_cache(maxsize=128)
 def is_safe(schema: pa.Schema) -> bool:
-    """No column can hold a value that must be checked."""
+    """Whether no column can hold a value that must be checked."""
     return not any(_holds(field.type, kind) for field in schema for kind in (pat.is_struct, _is_limited))
 
 

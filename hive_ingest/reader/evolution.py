@@ -17,18 +17,14 @@ import pyarrow.compute as pc
 from hive_ingest.errors import UnsupportedFeature
 from hive_ingest.model import Column
 from hive_ingest.orc import OrcColumn, OrcKind, check_timestamps, oldest_date
-from hive_ingest.schema import HiveType, parse_type
+from hive_ingest.schema import HiveType, is_widening, parse_type
 
 #: 1582-10-15, the first day of the Gregorian calendar, in days since 1970.
 _GREGORIAN_START = -141_427
 #: `calendar` in the footer of a file whose older dates are Julian: Hive 4 writes so by default.
 JULIAN_GREGORIAN = 1
 
-_INTEGERS: list[pa.DataType] = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
-_DIGITS: dict[pa.DataType, int] = dict(zip(_INTEGERS, (3, 5, 10, 19), strict=True))
 _TEXTS = ("string", "char", "varchar")
-#: Integers that every value of a floating-point type's significand holds.
-_EXACT_IN = {"float": _INTEGERS[:2], "double": _INTEGERS[:3]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,47 +100,6 @@ def _source(column: Column, found: OrcColumn, type_: pa.DataType, calendar: int 
         )
     strip_char = found.kind == OrcKind.CHAR and target.kind != "char"
     return ColumnSource(found.name, target, strip_char, julian)
-
-
-def is_widening(source: pa.DataType, target: HiveType) -> bool:
-    """Every value of the file's type is one of the table's, by Hive's own conversion."""
-    if target.kind == "struct":
-        return bool(pa.types.is_struct(source)) and _fields_widen(source, target)
-    if target.children:
-        same = bool(pa.types.is_list(source) if target.kind == "array" else pa.types.is_map(source))
-        inner = [source.field(i).type for i in range(source.num_fields)]
-        inner = [inner[0].field(0).type, inner[0].field(1).type] if same and target.kind == "map" else inner
-        return same and all(map(is_widening, inner, [child for _, child in target.children]))
-    if target.kind in _TEXTS:
-        return bool(pa.types.is_string(source))
-    if target.kind == "decimal":
-        return _fits_decimal(source, *target.parameters)
-    if target.kind == "double" and source == pa.float32():
-        return True
-    return source == target.arrow or source in _narrower(target)
-
-
-def _narrower(target: HiveType) -> list[pa.DataType]:
-    if target.arrow in _INTEGERS:
-        return _INTEGERS[: _INTEGERS.index(target.arrow)]
-    return _EXACT_IN.get(target.kind, [])
-
-
-def _fits_decimal(source: pa.DataType, precision: int, scale: int) -> bool:
-    if source in _DIGITS:
-        return precision - scale >= _DIGITS[source]
-    if not pa.types.is_decimal(source):
-        return False
-    return bool(scale >= source.scale and precision - scale >= source.precision - source.scale)
-
-
-def _fields_widen(source: pa.StructType, target: HiveType) -> bool:
-    """A field that the file lacks is null, but one that is there in other letters would be lost."""
-    by_name = {field.name: field.type for field in source}
-    lower = {field.name.lower() for field in source}
-    return all(
-        is_widening(by_name[name], child) if name in by_name else name not in lower for name, child in target.children
-    )
 
 
 # -- values ----------------------------------------------------------------------------------------

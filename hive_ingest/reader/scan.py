@@ -78,7 +78,7 @@ def scan(
     try:
         projection, partitions = what_to_read(client, name, columns, where, filter, row_ids, verify_checksums)
     except BaseException as error:
-        transaction.abort(error)
+        transaction.fail(error)
         raise
     return Scan(transaction, projection, partitions, batch_rows)
 
@@ -114,7 +114,7 @@ class Scan:
     """The batches of a snapshot, read as they are asked for; behaves as a `pyarrow.RecordBatchReader`.
 
     It owns its transaction, which ends with the last batch, an error, `close`, or the `with` block; one that is
-    forgotten warns and is aborted. Anything that takes an Arrow stream takes it, as in `pa.table(scan)`. For one
+    forgotten warns and ends it. Anything that takes an Arrow stream takes it, as in `pa.table(scan)`. For one
     thread at a time.
     """
 
@@ -164,14 +164,14 @@ class Scan:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if exc is not None:
-            self._transaction.abort(exc)
+            self._transaction.fail(exc)
         self.close()
 
 
 def _batches(
     transaction: ReadTransaction, projection: Projection, partitions: Sequence[PartitionToRead], batch_rows: int
 ) -> Generator[pa.RecordBatch, None, None]:
-    """An error in it aborts the transaction, the last batch commits it; one that is closed early leaves it open."""
+    """An error or the last batch ends the transaction; a generator that is closed early leaves it open."""
     snapshot = Snapshot(transaction.valid_write_ids, transaction.valid_txns)
     try:
         for partition in partitions:
@@ -183,7 +183,7 @@ def _batches(
     except GeneratorExit:
         raise
     except BaseException as error:
-        transaction.abort(error)
+        transaction.fail(error)
         raise
 
 

@@ -68,7 +68,7 @@ def plan_scan(
         snapshot = Snapshot(transaction.valid_write_ids, transaction.valid_txns)
         listed = [list_files(partition, snapshot) for partition in partitions]
     except BaseException as error:
-        transaction.abort(error)
+        transaction.fail(error)
         raise
     transaction.commit()
     return [Split(projection, snapshot, files) for files in _packed(listed, split_bytes)]

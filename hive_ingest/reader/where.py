@@ -118,7 +118,8 @@ class _Compiler:
         type_, field = self._type(condition.column), _field(condition.column)
         if type_.kind not in ("string", "char", "varchar"):
             raise FilterSyntaxError(
-                f"{condition.column} is {type_}: only texts can be like a pattern", condition.column.position
+                f"{condition.column} is {type_}: only string columns can be compared by 'like'",
+                condition.column.position,
             )
         if type_.kind == "char":
             field = pc.utf8_rtrim(field, characters=" ")
@@ -144,7 +145,9 @@ def _joined(operator: Callable[[Any, Any], Any], parts: Sequence[pc.Expression])
 def _scalar(literal: Literal, column: ColumnName, type_: HiveType) -> pa.Scalar:
     """The literal as a value of the column's type. Raises FilterSyntaxError."""
     if type_.children:
-        raise FilterSyntaxError(f"{column} is {type_}: only 'is null' can be asked of it", column.position)
+        raise FilterSyntaxError(
+            f"{column} is {type_}: it can only be tested by 'is null' or 'is not null'", column.position
+        )
     text = literal.value
     if type_.kind in _TEXTS and literal.kind != "text":
         raise FilterSyntaxError(f"{column} is {type_}: put the value in quotes", literal.position)

@@ -16,6 +16,7 @@ from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
 from hive_ingest.record_writer.json_records import UnknownFields
 from hive_ingest.record_writer.options import check_choice, check_positive
 from hive_ingest.record_writer.record_by_record import to_batch
+from hive_ingest.record_writer.static_keys import StaticKeys
 from hive_ingest.record_writer.typed_columns import TypedColumn, not_bound, typed_columns
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 
@@ -108,7 +109,8 @@ class ArrowWriter:
         Raises:
             StreamingConnectionError: The names of two columns differ only in case.
         """
-        self._columns = typed_columns(schema.all_columns)
+        self._static = StaticKeys(schema)
+        self._columns = [*typed_columns(schema.all_columns), *self._static.columns]
         self._arrow_schema = schema.arrow
         self._plan = None
 
@@ -204,7 +206,7 @@ class ArrowWriter:
         return ArrowPlan(None if is_all else places, copy_of(kept), fields, frozenset(unknown))
 
     def _column_missing(self, path: str) -> None:
-        if self._missing_columns == "fail":
+        if self._missing_columns == "fail" and path not in self._static.names:
             raise BadValue(f"{path!r} is missing: add it, or set missing_columns='null'")
 
     def _check_unknown(self, unknown: set[str]) -> None:
@@ -250,6 +252,8 @@ class ArrowWriter:
         """Cast a batch. Bad rows are found by halving and left out, which gives several pieces."""
         try:
             arrays = cast_fields(plan.fields, batch.columns, batch.num_rows)
+            width = len(self._arrow_schema)
+            self._static.check(arrays[width:])
         except BadValue as bad:
             if batch.num_rows == 1:
                 self._bad_records.handle(bad, first_record, None)
@@ -257,7 +261,7 @@ class ArrowWriter:
             half = batch.num_rows // 2
             pieces = list(self._cast(batch.slice(0, half), plan, first_record))
             return [*pieces, *self._cast(batch.slice(half), plan, first_record + half)]
-        return [pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)]
+        return [pa.RecordBatch.from_arrays(arrays[:width], schema=self._arrow_schema)]
 
 
 def _batches(records: Any) -> Iterator[pa.RecordBatch]:

@@ -34,8 +34,8 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         line_delimiter: The ASCII character between records.
         null_format: The text of a field that is null (`serialization.null.format`).
         escape: The character before a delimiter that is data (`escape.delim`), or None.
-        columns: The columns in the order of the fields. Columns that are not named are null. Default: the table's
-            columns, then its partition columns.
+        columns: The columns in the order of the fields. Data columns that are not named are null. Default: the
+            table's columns, then its partition columns.
         missing_fields: "fail" (a line must have exactly these fields) or "null" (as in Hive: fields missing at the
             end are null, additional ones are ignored).
         on_error: "fail" (a bad record fails the transaction) or "skip" (it is skipped and counted).
@@ -73,11 +73,17 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         """Prepare for a table's schema.
 
         Raises:
-            StreamingConnectionError: `columns` names a column that the table does not have, or one twice.
+            StreamingConnectionError: `columns` names a column that the table does not have, or one twice, or leaves
+                out a partition key.
             UnsupportedFeature: A column has a nested type.
         """
         columns = typed_columns(schema.all_columns)
         order = self._field_order(columns)
+        if missing := [key.name for key in schema.partition_columns if key.name not in order]:
+            raise StreamingConnectionError(
+                f"columns={order} leaves out the partition key {missing[0]!r}: name it, or give its value in "
+                "static_partition_values"
+            )
         types = dict(columns)
         for name in order:
             if types[name].children:

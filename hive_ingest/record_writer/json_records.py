@@ -86,10 +86,12 @@ class JsonRecords:
         *,
         unknown_fields: UnknownFields = "ignore",
         binary_format: BinaryFormat = "base64",
+        required: frozenset[str] = frozenset(),
     ) -> None:
+        """`required` are the columns whose key must be there; its value may be null."""
         self._unknown_fields = unknown_fields
         self._binary_format = binary_format
-        self._row = _Struct(columns, self)
+        self._row = _Struct(columns, self, required=required)
         self.seen = SeenKeys()
 
     def row(self, record: bytes) -> tuple[Any, ...]:
@@ -134,13 +136,21 @@ class JsonRecords:
 class _Struct:
     """Converts the pairs of a JSON object to the values of fields, matched without regard to case."""
 
-    def __init__(self, fields: Any, records: JsonRecords, path: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        fields: Any,
+        records: JsonRecords,
+        path: tuple[str, ...] = (),
+        *,
+        required: frozenset[str] = frozenset(),
+    ) -> None:
         self._records = records
         self._path = path
         self._names = [name for name, _ in fields]
         self._converters = [records.converter(type_, (*path, name)) for name, type_ in fields]
         self._places = {name: place for place, name in enumerate(self._names)}
         self._spellings: dict[str, int | None] = {}
+        self._required = [place for place, name in enumerate(self._names) if name in required]
 
     def convert_value(self, value: Any) -> tuple[Any, ...]:
         if type(value) is not tuple:
@@ -156,12 +166,19 @@ class _Struct:
             if row[place] is not _ABSENT:
                 raise BadValue(f"{shown(key)} occurs a second time in one object", self._names[place])
             row[place] = value
+        missing = next((place for place in self._required if row[place] is _ABSENT), None)
         place = 0
         try:
             for place, value in enumerate(row):
                 row[place] = None if value is _ABSENT or value is None else self._converters[place](value)
         except BadValue as bad:
             raise bad.inside(self._names[place]) from bad
+        if missing is not None:
+            raise BadValue(
+                "the partition key is missing: add it (null is the default partition), or set "
+                "missing_partition_keys='null'",
+                self._names[missing],
+            )
         return tuple(row)
 
     def _place(self, key: str) -> int | None:

@@ -8,14 +8,17 @@ import json
 import logging
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
+
+import pyarrow as pa
 
 from hive_ingest.errors import SerializationError, UnsupportedFeature
-from hive_ingest.record_writer.bad_records import BadRecords, OnError
+from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
 from hive_ingest.record_writer.json_blocks import JsonBlocks
 from hive_ingest.record_writer.json_records import BinaryFormat, JsonRecords, UnknownFields
 from hive_ingest.record_writer.options import check_choice
 from hive_ingest.record_writer.record_by_record import parse_halving, parse_records
+from hive_ingest.record_writer.static_keys import StaticKeys
 from hive_ingest.record_writer.text_blocks import (
     DEFAULT_BLOCK_BYTES,
     DEFAULT_MAX_RECORD_BYTES,
@@ -28,6 +31,8 @@ from hive_ingest.schema import HiveType
 
 logger = logging.getLogger("hive_ingest.record_writer")
 
+MissingPartitionKeys = Literal["fail", "null"]
+
 #: Names of unknown fields that a writer remembers (and logs once each).
 MAX_NAMED_FIELDS = 1_000
 
@@ -38,12 +43,14 @@ class StrictJsonWriter(TextRecordWriter):
     `write()` takes bytes, str, buffers, files opened for reading and paths, which are split at `line_delimiter`; a
     mapping, which is one record; and any other iterable of records, each of them text or a mapping.
 
-    Keys match columns, and fields of structs, without regard to case. Missing keys are null. docs/records.md lists
-    the values that each type accepts.
+    Keys match columns, and fields of structs, without regard to case. Missing keys are null, except those of partition
+    columns. docs/records.md lists the values that each type accepts.
 
     Args:
         on_error: "fail" (a bad record fails the transaction) or "skip" (it is skipped and counted).
         unknown_fields: "ignore" (logged once for each field) or "fail" (the record is bad).
+        missing_partition_keys: "fail" (a record without the key of a partition column is bad; null is the default
+            partition) or "null" (such a record goes to the default partition, as in Hive).
         binary_format: "base64" or "rawstring", as the SerDe property `json.binary.format`.
         line_delimiter: The ASCII character between records.
         block_bytes: Size of the text that is parsed in one call.
@@ -61,6 +68,7 @@ class StrictJsonWriter(TextRecordWriter):
         *,
         on_error: OnError = "fail",
         unknown_fields: UnknownFields = "ignore",
+        missing_partition_keys: MissingPartitionKeys = "fail",
         binary_format: BinaryFormat = "base64",
         line_delimiter: str = "\n",
         block_bytes: int = DEFAULT_BLOCK_BYTES,
@@ -68,9 +76,11 @@ class StrictJsonWriter(TextRecordWriter):
     ) -> None:
         super().__init__(line_delimiter=line_delimiter, block_bytes=block_bytes, max_record_bytes=max_record_bytes)
         check_choice("unknown_fields", unknown_fields, ("ignore", "fail"))
+        check_choice("missing_partition_keys", missing_partition_keys, ("fail", "null"))
         check_choice("binary_format", binary_format, ("base64", "rawstring"))
         self._bad_records = BadRecords(on_error)
         self._unknown_fields = unknown_fields
+        self._requires_keys = missing_partition_keys == "fail"
         self._binary_format = binary_format
         self._named: set[str] = set()
         self._schema: RecordSchema | None = None
@@ -86,9 +96,12 @@ class StrictJsonWriter(TextRecordWriter):
         for name, type_ in columns:
             _check_map_keys(name, type_)
         if schema != self._schema:
-            self._columns = columns
+            self._static = StaticKeys(schema)
+            self._columns = [*columns, *self._static.columns]
+            self._required = frozenset(c.name for c in schema.partition_columns) if self._requires_keys else frozenset()
             self._arrow_schema = schema.arrow
-            self._blocks = JsonBlocks(columns, self._arrow_schema, self._unknown_fields, self._binary_format)
+            parsed = pa.schema([*schema.arrow, *self._static.fields])
+            self._blocks = JsonBlocks(self._columns, parsed, self._unknown_fields, self._binary_format)
             self._schema = schema
 
     def parse(self, block: Any) -> Parsed:
@@ -107,22 +120,53 @@ class StrictJsonWriter(TextRecordWriter):
         found = self._blocks.parse(block)
         if found is None:
             return None
+        batch = self._checked(found.batch)
+        if batch is None:
+            return None
         self._name_unknown(found.unknown_fields)
         return Parsed(
-            found.batch,
+            batch,
             block.records,
             unknown_fields=found.unknown_fields,
-            matched_columns=found.matched_columns,
+            matched_columns=found.matched_columns - self._static.names,
             is_checked=True,
         )
 
+    def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
+        """The rows in the table's schema; None if a record may be bad because of its partition keys."""
+        width = len(self._arrow_schema)
+        try:
+            self._static.check(batch.columns[width:])
+        except BadValue:
+            return None
+        # A null may be given or missing: only the record itself shows which.
+        if any(batch.column(name).null_count for name in self._required):
+            return None
+        return batch if width == batch.num_columns else batch.select(list(range(width)))
+
     def _parse_records(self, block: TextBlock) -> Parsed:
-        records = JsonRecords(self._columns, unknown_fields=self._unknown_fields, binary_format=self._binary_format)
-        batch = parse_records(block, records.row, self._arrow_schema, self._bad_records)
+        records = JsonRecords(
+            self._columns,
+            unknown_fields=self._unknown_fields,
+            binary_format=self._binary_format,
+            required=self._required,
+        )
+
+        def row(record: bytes) -> tuple[Any, ...]:
+            return self._static.checked_row(records.row(record))
+
+        batch = parse_records(block, row, self._arrow_schema, self._bad_records)
         unknown = frozenset(records.seen.unknown)
         self._name_unknown(unknown)
         skipped = block.records - batch.num_rows
-        return Parsed(batch, block.records, skipped, unknown, frozenset(records.seen.columns), is_checked=True)
+        return Parsed(
+            batch,
+            block.records,
+            skipped,
+            unknown,
+            frozenset(records.seen.columns) - self._static.names,
+            is_checked=True,
+        )
 
     def _name_unknown(self, fields: frozenset[str]) -> None:
         if new := sorted(fields - self._named):

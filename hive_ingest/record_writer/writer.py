@@ -16,22 +16,34 @@ Any object with the five methods of `RecordWriter` can be used as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from hive_ingest.model import Column
+from hive_ingest.model import Column, Table
 from hive_ingest.schema import arrow_schema
 
 
 @dataclass(frozen=True, slots=True)
 class RecordSchema:
-    """The columns of a row: the data columns, then the dynamic partition columns, in table order."""
+    """The columns of a row: the data columns, then the dynamic partition columns, in table order.
+
+    `static_values` are the static partition keys and the text of each one's value. They are no columns of a row, but a
+    record whose field of that name has another value is bad.
+    """
 
     columns: tuple[Column, ...]
     partition_columns: tuple[Column, ...] = ()
+    static_values: tuple[tuple[Column, str], ...] = ()
+
+    @classmethod
+    def of(cls, table: Table, static_values: Sequence[str] = ()) -> RecordSchema:
+        """The schema of a table's records, for values of its leading partition keys."""
+        count = len(static_values)
+        static = zip(table.partition_keys[:count], static_values, strict=True)
+        return cls(table.columns, table.partition_keys[count:], tuple(static))
 
     @property
     def all_columns(self) -> tuple[Column, ...]:

@@ -56,8 +56,8 @@ def ingest_files(
     table: str | TableName,
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
-    sink: str,
     record_writer: RecordWriter,
+    sink: str | None = None,
     rows_per_transaction: int = DEFAULT_ROWS_PER_TRANSACTION,
     header_lines: int = 0,
     static_partition_values: Sequence[str] = (),
@@ -72,7 +72,8 @@ def ingest_files(
     it may grow by whole lines, which a later call commits. A last line without a newline counts. Two files of
     one name, or more than MAX_FILES, are an error; so is a file that was cut off, edited or replaced by another
     of its name (SinkConflict). Each transaction takes up to `rows_per_transaction` lines, of several files if
-    they are small, in the order given. The first `header_lines` lines of each file are not records.
+    they are small, in the order given. The first `header_lines` lines of each file are not records. The name of the
+    sink, under which the positions are kept, is by default that of the table.
 
     Raises SerializationError, which names the file and line of a bad record, StreamingIOFailure for a file that
     cannot be read, and whatever `StreamingConnection` raises; all that was committed before stays.
@@ -92,7 +93,7 @@ def ingest_files(
         static_partition_values=static_partition_values,
         agent_info=agent_info,
         settings=settings,
-        sink=sink,
+        sink=sink or TableName.of(table).table,
         sources=files,
         on_commit=on_commit,
     ) as connection:

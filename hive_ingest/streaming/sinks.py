@@ -7,8 +7,9 @@ latest rows of all sources reads the whole progress table: a file for each commi
 from __future__ import annotations
 
 import heapq
+import logging
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -21,12 +22,15 @@ from hive_ingest.connection import (
     SourceProgress,
     progress_rows,
     progress_table_name,
+    with_source_names,
 )
-from hive_ingest.errors import ConfigurationError
+from hive_ingest.errors import ConfigurationError, StreamingError
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.model import Table, TableName
+from hive_ingest.model import LockInfo, Table, TableName
 from hive_ingest.reader import DEFAULT_LOCK_WAIT_SECONDS, newest_rows
 from hive_ingest.transactions import ReadTransaction
+
+_log = logging.getLogger(__name__)
 
 _SUFFIX = PROGRESS_TABLE_SUFFIX
 _AGENT_INFO = "hive-ingest sinks"
@@ -102,6 +106,25 @@ def progress_history(
     return {name: [row for *_, row in sorted(heap, reverse=True)] for name, heap in sorted(found.items()) if heap}
 
 
+def with_sources_named(client: MetastoreClient, locks: Sequence[LockInfo]) -> list[LockInfo]:
+    """The same locks, where those on a source of a sink have its name: it is known from its first commit on."""
+    tables = {
+        TableName(lock.database, lock.table)
+        for lock in locks
+        if lock.table and lock.table.endswith(_SUFFIX) and (lock.partition_name or "").startswith("source=")
+    }
+    return with_source_names(locks, {table: _known_sources(client, table) for table in tables})
+
+
+def _known_sources(client: MetastoreClient, progress_table: TableName) -> list[str]:
+    try:
+        with _newest_first(client, progress_table, lock_wait_seconds=0) as batches:
+            return sorted({row.source for rows in batches for row in rows})
+    except StreamingError as error:
+        _log.info("the sources of %s could not be read: %s", progress_table, error)
+        return []
+
+
 def _keep_latest(heap: list[_Entry], row: SourceProgress, most: int) -> None:
     """Files come newest first, but the rows of a compacted one by age."""
     entry = (row.sequence, row.txn_id, row)
@@ -112,17 +135,19 @@ def _keep_latest(heap: list[_Entry], row: SourceProgress, most: int) -> None:
 
 
 @contextmanager
-def _newest_first(client: MetastoreClient, name: TableName) -> Iterator[Iterator[list[SourceProgress]]]:
+def _newest_first(
+    client: MetastoreClient, name: TableName, *, lock_wait_seconds: float = DEFAULT_LOCK_WAIT_SECONDS
+) -> Iterator[Iterator[list[SourceProgress]]]:
     """The rows of a progress table, a list for each stripe, as one snapshot sees them."""
     table = client.get_table(name)
     if not _is_progress_table(table):
         raise ConfigurationError(f"{name} is not the progress table of a sink: give a table named <sink>{_SUFFIX}")
-    transaction = ReadTransaction(client, name, lock_wait_seconds=DEFAULT_LOCK_WAIT_SECONDS, agent_info=_AGENT_INFO)
+    transaction = ReadTransaction(client, name, lock_wait_seconds=lock_wait_seconds, agent_info=_AGENT_INFO)
     try:
         yield map(_rows, newest_rows(client, table, transaction.valid_write_ids))
         transaction.check()
     except BaseException as error:
-        transaction.abort(error)
+        transaction.fail(error)
         raise
     transaction.close()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hive_ingest.errors import LockTimeout
-from hive_ingest.model import LockInfo, LockState, TableName
+from hive_ingest.metastore_client import describe_lock
+from hive_ingest.model import LockInfo, TableName
 
 
 def lock_timeout(
@@ -35,11 +36,3 @@ def times_begun_again(times: int) -> str:
 
 def describe_locks(locks: Sequence[LockInfo]) -> str:
     return "; ".join(map(describe_lock, locks)) or "the blocking locks have been released since"
-
-
-def describe_lock(lock: LockInfo) -> str:
-    """A lock and its holder, for messages."""
-    where = ".".join(part for part in (lock.database, lock.table, lock.partition_name) if part)
-    who = f"{lock.user or 'unknown'}@{lock.hostname or 'unknown'} ({lock.agent_info})"
-    verb = "waits for" if lock.state is LockState.WAITING else "holds"
-    return f"transaction {lock.txn_id} of {who} {verb} {lock.type.name} on {where}"

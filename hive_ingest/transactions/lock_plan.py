@@ -21,6 +21,7 @@ class LockPlan:
         agent_info: Shown by SHOW LOCKS.
         timeout_error: Creates the error for a wait that timed out, from the blocking locks.
         on_blocked: Called with the blocking locks while ours is WAITING. May release those of dead owners.
+        readable: Makes the blocking locks readable for the log.
         is_overwrite: Whether all other readers and writers are locked out.
     """
 
@@ -29,6 +30,7 @@ class LockPlan:
     agent_info: str
     timeout_error: Callable[[list[LockInfo], float], LockTimeout]
     on_blocked: Callable[[list[LockInfo]], None] | None = None
+    readable: Callable[[list[LockInfo]], list[LockInfo]] = list
     is_overwrite: bool = False
 
     @property

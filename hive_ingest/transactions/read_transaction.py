@@ -22,7 +22,7 @@ from hive_ingest.model import (
 from hive_ingest.transactions.heartbeat import Heartbeater
 from hive_ingest.transactions.lock_errors import lock_timeout
 from hive_ingest.transactions.lock_wait import LockWait
-from hive_ingest.transactions.reaper import Guard
+from hive_ingest.transactions.reaper import Guard, opening
 
 _log = logging.getLogger(__name__)
 
@@ -51,10 +51,16 @@ class ReadTransaction:
         self._client = client
         self._owns_client = owns_client
         self._table = table
-        self._guard: Guard | None = None
         self._heartbeater = Heartbeater(client, name="hive-ingest-reader-heartbeat")
         self.is_open = True
-        (self.txn_id,) = client.open_txns(1, agent_info=agent_info, txn_type=TxnType.READ_ONLY)
+        what = f"a reader of {table}"
+        with opening():
+            self._guard = Guard(None, client, self._end_unclosed, what, f"{what} was not closed")
+            try:
+                (self.txn_id,) = client.open_txns(1, agent_info=agent_info, txn_type=TxnType.READ_ONLY)
+            except BaseException:
+                self._guard.release()
+                raise
         try:
             self._heartbeater.watch([self.txn_id])
             self._acquire(lock_wait_seconds, agent_info)
@@ -64,19 +70,20 @@ class ReadTransaction:
             (self.valid_write_ids,) = client.get_valid_write_ids([table], self.valid_txns)
             client.add_write_ids_to_min_history(self.txn_id, [self.valid_write_ids])
         except BaseException as error:
-            self.abort(error)
+            self.fail(error)
             raise
 
     def end_with(self, reader: object, what: str) -> None:
         """End it with a warning that names `what` if `reader` is garbage collected while it is open."""
-        warning = f"{what} was not read to its end or closed"
-        self._guard = Guard(reader, self._client, self._end_unclosed, what, warning)
+        self._guard.watch(reader, f"{what} was not read to its end or closed")
 
     def _end_unclosed(self, client: MetastoreClient) -> None:
         if not self._end():
             return
         try:
-            client.abort_txn(self.txn_id, reason="reader: was not closed")
+            client.commit_txn(self.txn_id)
+        except (TxnAborted, NoSuchTxn):
+            pass
         finally:
             self._release_client()
 
@@ -109,16 +116,21 @@ class ReadTransaction:
         finally:
             self._release_client()
 
-    def abort(self, because: BaseException | None = None) -> None:
-        """End it after an error. A failure to do so never hides `because`."""
+    def fail(self, because: BaseException) -> None:
+        """End it after an error, which a failure to do so never hides.
+
+        It is committed all the same: it has written nothing that could be undone, and an aborted transaction would be
+        listed, and taken for a problem, until it is forgotten.
+        """
         if not self._end():
             return
         try:
-            self._client.abort_txn(self.txn_id, reason=f"reader: {because}" if because else "reader: closed early")
+            self._client.commit_txn(self.txn_id)
+        except (TxnAborted, NoSuchTxn):
+            pass
         except StreamingError as error:
             self._log_failed_end(error)
-            if because is not None:
-                because.add_note(f"and, while ending the reader's transaction {self.txn_id}: {error}")
+            because.add_note(f"and, while ending the reader's transaction {self.txn_id}: {error}")
         finally:
             self._release_client()
 
@@ -133,8 +145,7 @@ class ReadTransaction:
         """Returns whether it was still open."""
         was_open, self.is_open = self.is_open, False
         if was_open:
-            if self._guard is not None:
-                self._guard.release()
+            self._guard.release()
             self._heartbeater.stop()
         return was_open
 
@@ -156,6 +167,6 @@ class ReadTransaction:
         )
         request = LockRequest((component,), self.txn_id, agent_info=agent_info)
         answer = self._client.lock(request)
-        wait = LockWait(self._client, [self._table], lock_wait_seconds)
+        wait = LockWait(self._client, [self._table], lock_wait_seconds, wanted=f"the read lock on {self._table}")
         if not wait.acquires(answer):
             raise lock_timeout(self._table, wait.blockers(answer.lock_id), lock_wait_seconds, wanted="read lock")

@@ -12,7 +12,7 @@ from hive_ingest.metastore_client.embedded.backends import backend_for
 from hive_ingest.metastore_client.embedded.commits import Commits
 from hive_ingest.metastore_client.embedded.compaction_cleaning import CompactionCleaning
 from hive_ingest.metastore_client.embedded.compaction_history import CompactionHistory
-from hive_ingest.metastore_client.embedded.compaction_queue import CompactionQueue
+from hive_ingest.metastore_client.embedded.compactions import Compactions
 from hive_ingest.metastore_client.embedded.context import Context
 from hive_ingest.metastore_client.embedded.databases import Databases, default_location
 from hive_ingest.metastore_client.embedded.folders import make_folders
@@ -28,7 +28,7 @@ from hive_ingest.metastore_client.embedded.transactions import Transactions
 from hive_ingest.metastore_client.embedded.uris import MetastoreUri, check_warehouse, parse_uri
 from hive_ingest.metastore_client.embedded.write_ids import WriteIds
 from hive_ingest.metastore_client.forwarding import ForwardingClient, by
-from hive_ingest.metastore_client.locations import normal_location
+from hive_ingest.metastore_client.locations import local_path, normal_location
 from hive_ingest.model import TableName, TxnId, WriteId
 
 
@@ -45,7 +45,7 @@ class EmbeddedMetastoreClient(ForwardingClient):
         self._transactions = Transactions(context, self._housekeeping.run_if_due)
         self._commits = Commits(context)
         self._snapshots = Snapshots(context)
-        self._compaction_queue = CompactionQueue(context)
+        self._compaction_queue = Compactions(context)
         self._compaction_history = CompactionHistory(context)
         self._compaction_cleaning = CompactionCleaning(context, self._housekeeping.forget_and_prune)
         self._write_ids = WriteIds(context, self._snapshots)
@@ -74,13 +74,13 @@ class EmbeddedMetastoreClient(ForwardingClient):
 
         Args:
             uri: Of SQLite or PostgreSQL.
-            warehouse: Where databases lie that have no location. None stands for the folder that the metastore was
-                made with; in a new one, for `warehouse` beside the SQLite file.
+            warehouse: Where databases lie that have no location: for a new metastore, or to be compared with that of
+                an existing one. None stands for that; in a new one, for `warehouse` beside the SQLite file.
             options: Limits.
             create: Whether a missing SQLite file, or the tables in an empty PostgreSQL database, may be made.
 
         Raises:
-            ConfigurationError: An invalid address or warehouse.
+            ConfigurationError: An invalid address or warehouse, or one that is not the metastore's.
             MetastoreError: There is no metastore, and `create` is false.
             MetastoreSchemaError: The database is not a metastore of ours, or of a newer version.
             MetastoreUnavailable: No connection.
@@ -99,7 +99,10 @@ class EmbeddedMetastoreClient(ForwardingClient):
             open_schema(sessions, functools.partial(_new_warehouse, address, given) if create else None)
             if backend.durability_query:
                 backend.check_durability(sessions.execute_sql(backend.durability_query))
-            return cls(sessions, given or default_location(sessions), options)
+            warehouse = default_location(sessions)
+            if given is not None:
+                _check_same_warehouse(address, warehouse, given)
+            return cls(sessions, warehouse, options)
         except BaseException:
             sessions.close()
             raise
@@ -176,6 +179,17 @@ class EmbeddedMetastoreClient(ForwardingClient):
 
     def __repr__(self) -> str:
         return f"EmbeddedMetastoreClient({self.uri!r}, warehouse={self.warehouse!r})"
+
+
+def _check_same_warehouse(address: MetastoreUri, warehouse: str, given: str) -> None:
+    """Raises ConfigurationError."""
+    its_path, given_path = local_path(warehouse), local_path(given)
+    is_same_folder = its_path is not None and given_path is not None and its_path.resolve() == given_path.resolve()
+    if warehouse != given and not is_same_folder:
+        raise ConfigurationError(
+            f"the metastore {address} has the warehouse {warehouse!r}, and warehouse={given!r} was given: leave it "
+            "out, or give the database or table that is to lie elsewhere a location of its own"
+        )
 
 
 def _new_warehouse(address: MetastoreUri, given: str | None) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hive_ingest.errors import MetastoreUnavailable
 from hive_ingest.identity import this_host
 from hive_ingest.metastore_client.embedded.compaction_history import CompactionHistory
-from hive_ingest.metastore_client.embedded.compaction_queue import CompactionQueue
+from hive_ingest.metastore_client.embedded.compactions import Compactions
 from hive_ingest.metastore_client.embedded.context import TIMED_OUT, Context
 from hive_ingest.metastore_client.embedded.sessions import Session
 from hive_ingest.metastore_client.embedded.transactions import release
@@ -57,7 +57,12 @@ _TIME_OUT = f"""
     WHERE TXN_ID IN ID_LIST(:txn_ids) AND TXN_STATE = 'o' AND TXN_LAST_HEARTBEAT < NOW_MS() - :timeout_ms
     RETURNING TXN_ID
 """
-_TIME_OUT_LOCKS = "DELETE FROM HIVE_LOCKS WHERE HL_TXNID = 0 AND HL_LAST_HEARTBEAT < NOW_MS() - :timeout_ms"
+# The lock of a rename is kept until the table's folder is moved.
+_TIME_OUT_LOCKS = """
+    DELETE FROM HIVE_LOCKS
+    WHERE HL_TXNID = 0 AND HL_LAST_HEARTBEAT < NOW_MS() - :timeout_ms
+        AND HL_LOCK_EXT_ID NOT IN (SELECT FT_LOCK_ID FROM FOLDER_TASKS WHERE FT_LOCK_ID IS NOT NULL)
+"""
 
 # An aborted transaction with components may have files under its write id. Forgotten, it would count as committed.
 _FORGETTABLE = f"""
@@ -125,7 +130,7 @@ class Housekeeping:
 
     def __init__(self, context: Context) -> None:
         self._db, self._options, self._folder_tasks = context.sessions, context.options, context.folder_tasks
-        self._compaction_queue, self._compaction_history = CompactionQueue(context), CompactionHistory(context)
+        self._compactions, self._compaction_history = Compactions(context), CompactionHistory(context)
         self._next_look_seconds = 0.0
 
     def run(self) -> HousekeepingResult | None:
@@ -133,7 +138,7 @@ class Housekeeping:
         return self._keep_house() if self._db.query(_TAKE_LEASE, **self._lease()) else None
 
     def forget_and_prune(self) -> None:
-        """Forget what is in nobody's way any more, with or without the lease: doing it twice does no harm."""
+        """Forget transactions that have ended, and prune TXN_TO_WRITE_ID; needs no lease, since it is idempotent."""
         self._forget_txns()
         self._db.run(_prune_write_ids)
 
@@ -166,7 +171,7 @@ class Housekeeping:
                 timed_out_lock_rows=self._db.run(
                     lambda session: session.execute(_TIME_OUT_LOCKS, timeout_ms=self._timeout_ms)
                 ),
-                revoked_compactions=self._compaction_queue.revoke_timed_out_workers(self._options.txn_timeout_seconds),
+                revoked_compactions=self._compactions.revoke_timed_out_workers(self._options.txn_timeout_seconds),
                 forgotten_txns=self._forget_txns(),
                 pruned_write_ids=self._db.run(_prune_write_ids),
                 pruned_write_sets=self._db.run(_prune_write_set),

@@ -108,10 +108,7 @@ def open_schema(sessions: Sessions, new_warehouse: Callable[[], str] | None) -> 
 
 def no_metastore(found: str) -> MetastoreError:
     """The error for an address at which there is nothing yet."""
-    return MetastoreError(
-        f"no metastore: {found}. Correct the address, or make one there (connect_metastore(…, create=True), or "
-        "hive-ingest create-table --create-metastore)"
-    )
+    return MetastoreError(f"no metastore: {found}. Correct the address, or create one there with create=True")
 
 
 def _table_names(rows: Sequence[Row]) -> set[str]:

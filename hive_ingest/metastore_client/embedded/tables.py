@@ -18,14 +18,14 @@ from hive_ingest.metastore_client.embedded.folder_tasks import (
     plan_move,
     plan_removal,
 )
-from hive_ingest.metastore_client.embedded.folders import make_folders, refuse_acid_files, require_free
+from hive_ingest.metastore_client.embedded.folders import make_folders, refuse_acid_files, require_free, require_movable
 from hive_ingest.metastore_client.embedded.location_checks import refuse_overlap
 from hive_ingest.metastore_client.embedded.locks import Locks, require_lock
 from hive_ingest.metastore_client.embedded.lookups import matching, no_such_database, own_location
 from hive_ingest.metastore_client.embedded.sessions import Row, Session
 from hive_ingest.metastore_client.embedded.write_ids import abort_writers
 from hive_ingest.metastore_client.locations import local_path
-from hive_ingest.metastore_client.table_checks import MANAGED, check_change, new_table
+from hive_ingest.metastore_client.table_checks import MANAGED, check_change, check_existing, new_table
 from hive_ingest.model import Column, LockId, Table, TableName, columns_of
 
 # One row for each property, so that a table and its properties are of the same moment.
@@ -100,9 +100,9 @@ class Tables:
     def create_table(self, table: str | TableName, *, if_not_exists: bool = False, **definition: Any) -> Table:
         """A managed ORC table, transactional unless `properties` say otherwise (`EXTERNAL=TRUE` makes it external).
 
-        Raises AlreadyExists, NoSuchObject (the database), InvalidOperation (a column twice, a bad type, bad buckets, a
-        location that is another table's or holds ACID files), StreamingIOFailure, UnsupportedFeature (a type of Hive
-        that is not supported here).
+        Raises AlreadyExists (with `if_not_exists` too, where columns, partition keys or buckets differ), NoSuchObject
+        (the database), InvalidOperation (a column twice, a bad type, bad buckets, a location that is another table's or
+        holds ACID files), StreamingIOFailure, UnsupportedFeature (a type of Hive that is not supported here).
         """
         new = new_table(table, **definition)
         if new.location:
@@ -122,8 +122,9 @@ class Tables:
         """Replace columns, properties, owner; rename when `new.name` differs. Returns what is stored.
 
         A rename, and any change of columns but adding some at the end, happens under an EXCLUSIVE lock. A rename moves
-        the folder when it has the table's own name. Raises NoSuchObject, LockTimeout, AlreadyExists (the new name),
-        InvalidOperation (partition keys, buckets, location, or no longer transactional).
+        the folder when it has the table's own name; if that fails after all, the lock stays until it is done. Raises
+        NoSuchObject, LockTimeout, AlreadyExists (the new name), InvalidOperation (partition keys, buckets, location, or
+        no longer transactional), StreamingIOFailure (the folder cannot be moved).
         """
         name = TableName.of(table)
         if not needs_exclusive_lock(self.get_table(name), new):
@@ -190,7 +191,9 @@ def _create(session: Session, new: Table, if_not_exists: bool) -> Table:
     found = session.rows(_GET, **of_table)
     if found:
         if if_not_exists:
-            return _table(new.name, found)
+            existing = _table(new.name, found)
+            check_existing(existing, new)
+            return existing
         raise AlreadyExists(f"table {new.name} already exists: use it, or pass if_not_exists=True")
     location = new.location or f"{parent.rstrip('/')}/{new.name.table}"
     refuse_overlap(session, new.name, location)
@@ -250,6 +253,7 @@ def _rename(session: Session, old: Table, new: TableName) -> str:
     refuse_overlap(session, new, location, table_id=old.id)
     clear_place(session, [location])
     require_free(location, f"table {new}")
+    require_movable(old.location, location)
     follow_move(session, old.location, location)
     moved = [
         {"table_id": old.id, "partition": partition, "location": location + where[len(old.location) :]}

@@ -8,7 +8,7 @@ from typing import Any
 
 from hive_ingest.errors import AlreadyExists, InvalidOperation, NoSuchObject
 from hive_ingest.metastore_client.ddl_locks import exclusive_lock, needs_exclusive_lock, on_table
-from hive_ingest.metastore_client.table_checks import check_change, new_table
+from hive_ingest.metastore_client.table_checks import check_change, check_existing, new_table
 from hive_ingest.metastore_client.thrift.convert import change_table, from_new_table, to_table
 from hive_ingest.metastore_client.thrift.databases import Databases
 from hive_ingest.metastore_client.thrift.idl import idl
@@ -28,7 +28,8 @@ class Tables(Part):
     def create_table(self, table: str | TableName, *, if_not_exists: bool = False, **definition: Any) -> Table:
         """Create a managed ORC table, transactional unless `properties` say otherwise (external with `EXTERNAL=TRUE`).
 
-        Raises AlreadyExists, NoSuchObject (the database), InvalidOperation (a column twice, a bad type, bad buckets),
+        Raises AlreadyExists (with `if_not_exists` too, where columns, partition keys or buckets differ), NoSuchObject
+        (the database), InvalidOperation (a column twice, a bad type, bad buckets),
         UnsupportedFeature (a type of Hive that is not supported here).
         """
         new = new_table(table, **definition)
@@ -39,6 +40,9 @@ class Tables(Part):
         except AlreadyExists as error:
             if not if_not_exists:
                 raise AlreadyExists(f"table {new.name} already exists: use it, or pass if_not_exists=True") from error
+            existing = self.get_table(new.name)
+            check_existing(existing, new)
+            return existing
         except (InvalidOperation, NoSuchObject):
             self._databases.get_database(new.name.database)  # Hive 3 calls a missing database an invalid object
             raise

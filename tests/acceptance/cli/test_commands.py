@@ -40,8 +40,8 @@ def alerts(shell: Shell) -> Shell:
     shell.done(
         *("create-table", "--create-metastore", "web.alerts", "--create-database"),
         *("--column", "id:int", "--column", "msg:string", "--column", "at:timestamp"),
-        *("--partition", "continent:string", "--partition", "country:string"),
-        *("--bucket-by", "id", "--buckets", "4", "--property", "orc.compress=ZLIB"),
+        *("--partition-key", "continent:string", "--partition-key", "country:string"),
+        *("--bucket-column", "id", "--num-buckets", "4", "--property", "orc.compress=ZLIB"),
     )
     return shell
 
@@ -91,7 +91,15 @@ def test_create_table_again_is_an_error_unless_it_is_allowed(alerts: Shell) -> N
     again = alerts("create-table", "--create-metastore", "web.alerts", "--column", "id:int")
     assert (again.code, again.out) == (1, "")
     assert again.err.startswith("error: ")
-    alerts.done("create-table", "--create-metastore", "web.alerts", "--column", "id:int", "--if-not-exists")
+    assert "--if-not-exists" in again.err
+    assert "=True" not in again.err
+    same = ("--column", "id:int", "--column", "msg:string", "--column", "at:timestamp")
+    keys = ("--partition-key", "continent:string", "--partition-key", "country:string")
+    buckets = ("--bucket-column", "id", "--num-buckets", "4")
+    alerts.done("create-table", "web.alerts", "--if-not-exists", *same, *keys, *buckets)
+    other = alerts("create-table", "web.alerts", "--if-not-exists", "--column", "id:bigint", *keys, *buckets)
+    assert (other.code, other.out) == (1, "")
+    assert "to be created with --if-not-exists: its column 'id' is int, not bigint" in other.err
 
 
 def test_create_table_does_not_create_a_database(shell: Shell) -> None:
@@ -107,9 +115,9 @@ def test_create_table_does_not_create_a_database(shell: Shell) -> None:
         ["--column", "id:"],
         ["--column", "id:int", "--column", "id:string"],
         ["--column", "id:int", "--property", "novalue"],
-        ["--column", "id:int", "--buckets", "4"],
-        ["--column", "id:int", "--bucket-by", "id"],
-        ["--column", "id:int", "--bucket-by", "id", "--buckets", "0"],
+        ["--column", "id:int", "--num-buckets", "4"],
+        ["--column", "id:int", "--bucket-column", "id"],
+        ["--column", "id:int", "--bucket-column", "id", "--num-buckets", "0"],
         ["--column", "id:int", "--no-such-option"],
     ],
     ids=" ".join,
@@ -129,7 +137,7 @@ def test_ingest_is_exactly_once(alerts: Shell, tmp_path: Path) -> None:
     output = alerts.done("ingest", "web.alerts", *paths, "--rows-per-transaction", "10")
     assert output.out.startswith("web.alerts: 35 rows in 4 transactions and ")
     again = alerts.done("ingest", "web.alerts", *paths)
-    assert again.out == "web.alerts: nothing to do, all was committed before: 2 files\n"
+    assert again.out == "web.alerts: nothing to do, everything was committed before: 2 files\n"
     more = alerts.done("ingest", "web.alerts", *paths, records(tmp_path / "c.json", 1, start=35))
     assert more.out.startswith("web.alerts: 1 row in 1 transaction and 1 ORC file, ")
     assert more.out.endswith("; 2 files finished before\n")
@@ -141,8 +149,8 @@ def test_ingest_takes_delimited_text_in_any_shape(alerts: Shell, tmp_path: Path)
     path = tmp_path / "a.tsv"
     path.write_text("Country\tID\tMsg\tContinent\nIn\t1\ta\\\tb\tAsia\nJp\t2\t-\tAsia\nJp\t3\n")
     alerts.done(
-        *("ingest", "web.alerts", path, "--format", "delimited", "--delimiter", "\\t", "--null-format", "-"),
-        *("--escape", "\\", "--skip-header", "1", "--fields", "country,id,msg,continent", "--missing-fields", "null"),
+        *("ingest", "web.alerts", path, "--format", "delimited", "--field-delimiter", "\\t", "--null-format", "-"),
+        *("--escape", "\\", "--header-lines", "1", "--columns", "country,id,msg,continent", "--missing-fields", "null"),
     )
     rows = alerts.done("read", "web.alerts", "-o", "json", "--columns", "id,msg,continent,country").rows
     assert sorted((list(row.values()) for row in rows), key=str) == [
@@ -165,7 +173,7 @@ def test_ingest_stops_at_a_bad_record_and_says_where(alerts: Shell, tmp_path: Pa
 
 def test_ingest_can_refuse_unknown_fields(alerts: Shell, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    path.write_text('{"id": 1, "colour": "red"}\n')
+    path.write_text('{"id": 1, "colour": "red", "continent": "Asia", "country": "Japan"}\n')
     assert alerts("ingest", "web.alerts", path, "--unknown-fields", "fail").code == 1
     assert alerts("ingest", "web.alerts", path).code == 0
 
@@ -316,6 +324,36 @@ def test_show_locks_shows_who_waits_for_whom(alerts: Shell, client: MetastoreCli
     assert [row["lock"] for row in alerts.done("show", "locks", "-o", "json").rows] == [holder["lock"], waiter["lock"]]
 
 
+def test_show_locks_names_the_sources_of_a_sink(alerts: Shell, client: MetastoreClient, tmp_path: Path) -> None:
+    alerts.done("ingest", "web.alerts", records(tmp_path / "a.json", 1))
+    with StreamingConnection.connect(
+        client, table="web.alerts", record_writer=hi.StrictJsonWriter(), sink="alerts", sources=["a.json", "b.json"]
+    ) as connection:
+        connection.begin_transaction()
+        rows = alerts.done("show", "locks", "web.alerts__progress", "-o", "json").rows
+    known, new = [row["partition"] for row in rows if row["type"] == "excl_write"]
+    assert known == "source=a.json"
+    assert str(new).startswith("source=")
+
+
+def test_a_command_that_waits_says_for_whom(
+    alerts: Shell, client: MetastoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (txn,) = client.open_txns(1)
+    component = LockComponent(
+        LockType.EXCLUSIVE, LockLevel.TABLE, "web", "alerts", operation_type=DataOperationType.UPDATE
+    )
+    client.lock(LockRequest((component,), txn, user="me", hostname="here", agent_info="agent"))
+    monkeypatch.setattr("hive_ingest.metastore_client.wait_log._FIRST_SECONDS", 0)
+    monkeypatch.setenv("HIVE_INGEST_LOCK_WAIT_SECONDS", "0.1")
+    outcome = alerts("ingest", "web.alerts", records(tmp_path / "a.json", 1))
+    assert outcome.code == 1
+    waiting, error = outcome.err.splitlines()
+    assert waiting.startswith("waiting for locks on web.alerts, 0 s so far: ")
+    assert f"transaction {txn} of me@here (agent) holds EXCLUSIVE on web.alerts since" in waiting
+    assert "within HIVE_INGEST_LOCK_WAIT_SECONDS=0.1: " in error
+
+
 def test_show_partitions_lists_them_with_their_folders(alerts: Shell, tmp_path: Path) -> None:
     alerts.done("ingest", "web.alerts", records(tmp_path / "a.json", 2))
     rows = alerts.done("show", "partitions", "web.alerts", "-o", "json").rows
@@ -382,7 +420,7 @@ URI = "postgresql+psycopg://me:s%40cret@127.0.0.1:1/db"
         ["ingest", "web.nowhere", "/dev/null"],
         ["ingest", "web.alerts", "/nowhere.json"],
         ["ingest", "web.alerts", "/dev/null", "--sink", "Not A Sink"],
-        ["ingest", "web.alerts", "/dev/null", "--format", "delimited", "--delimiter", "||"],
+        ["ingest", "web.alerts", "/dev/null", "--format", "delimited", "--field-delimiter", "||"],
         ["show", "partitions", "web.nowhere"],
         ["show", "deltas", "web.nowhere"],
         ["abort", "4711"],
@@ -424,15 +462,26 @@ def test_a_call_without_a_metastore_is_a_usage_error(shell: Shell, monkeypatch: 
 
 @pytest.mark.only_on(["sqlite", "postgres"], because="a real one is there")
 def test_read_commands_never_create_a_metastore(shell: Shell, tmp_path: Path) -> None:
-    assert shell("show", "locks").code == 1
+    outcome = shell("show", "locks")
+    assert outcome.code == 1
+    assert "create one there with `hive-ingest create-table --create-metastore`" in outcome.err
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_warehouse_can_be_named(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "one"))
     create = ("create-table", "--create-metastore", "--create-database", "--column", "id:int")
-    assert f"file:{tmp_path}/one/a.db/t" in shell.done(*create, "a.t", "--warehouse", tmp_path / "one").out
-    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "two"))
-    assert f"file:{tmp_path}/two/b.db/t" in shell.done(*create, "b.t").out
+    assert f"file:{tmp_path}/one/a.db/t" in shell.done(*create, "a.t").out
+    assert f"file:{tmp_path}/one/b.db/t" in shell.done(*create, "b.t", "--warehouse", tmp_path / "one").out
+
+
+@pytest.mark.only_on(["sqlite", "postgres"], because="a real one has a warehouse of its own")
+def test_another_warehouse_than_the_metastores_is_refused_in_the_words_of_the_command(
+    alerts: Shell, tmp_path: Path
+) -> None:
+    outcome = alerts("show", "locks", "--warehouse", tmp_path / "two")
+    assert outcome.code == 1
+    assert f"has the warehouse 'file:{tmp_path}/warehouse', and --warehouse='file:{tmp_path}/two' was" in outcome.err
 
 
 @pytest.mark.only_on(["sqlite"], because="the metastore is a file")

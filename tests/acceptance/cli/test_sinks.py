@@ -193,7 +193,7 @@ def test_show_says_when_the_sink_writes_another_table(shell: Shell, client: Meta
     micro_batch(client, "q1", 0)
     outcome = shell.done("sinks", "show", "web.other", "--sink", "alerts", "-o", "json")
     assert len(outcome.rows) == 1
-    assert outcome.err.startswith("remark: sink alerts writes another table than web.other")
+    assert outcome.err.startswith("note: sink alerts writes another table than web.other")
 
 
 def test_reading_progress_leaves_no_transaction_open_and_creates_no_sink(shell: Shell, client: MetastoreClient) -> None:
@@ -370,7 +370,7 @@ def test_adopt_refuses_while_a_batch_is_being_written_and_names_its_owner(
         outcome = shell("sinks", "adopt", "web.alerts", "--query-id", "q2", "--lock-wait-seconds", "0.2")
         owner.commit_transaction(positions={SPARK_SOURCE: position_of("q1", 1)})
     assert (outcome.code, outcome.out) == (1, "")
-    assert "a source of sink 'alerts' was in use by another owner" in outcome.err
+    assert "source 'spark' of sink 'alerts' was in use by another owner" in outcome.err
     assert f"sink=alerts owner={os.uname().nodename}/" in outcome.err
     assert bound_now(client) == position_of("q1", 1)
 

@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
+import hive_ingest as hi
 from hive_ingest.errors import (
     AlreadyExists,
     ConfigurationError,
@@ -18,7 +20,7 @@ from hive_ingest.errors import (
     UnsupportedFeature,
 )
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
-from hive_ingest.model import Column, Table
+from hive_ingest.model import Column, Table, columns_of
 
 COLUMNS = {"id": "int", "msg": "string"}
 
@@ -164,7 +166,40 @@ def test_table_ids_are_never_reused(ms: MetastoreClient) -> None:
 def test_a_table_is_created_once(ms: MetastoreClient, alerts: Table) -> None:
     with pytest.raises(AlreadyExists, match=r"web\.alerts"):
         ms.create_table("web.ALERTS", columns=COLUMNS)
-    assert ms.create_table("web.alerts", columns=COLUMNS, if_not_exists=True) == alerts
+    keys = {"Continent": "STRING", "country": "string"}
+    assert ms.create_table("web.alerts", columns=COLUMNS, partition_keys=keys, if_not_exists=True) == alerts
+
+
+@pytest.mark.parametrize(
+    ("wanted", "difference"),
+    [
+        ({"columns": {"id": "bigint", "msg": "string"}}, "its column 'id' is int, not bigint"),
+        ({"columns": {"id": "int", "msg": "string", "at": "date"}}, "it has no column 'at'"),
+        ({"columns": {"msg": "string", "id": "int"}}, "the order of its columns is id, msg"),
+        ({"partition_keys": {}}, "its partition keys: continent string, country string, not none"),
+        (
+            {"bucket_columns": ["id"], "num_buckets": 4},
+            "its bucket columns: none, not id; its number of buckets: 0, not 4",
+        ),
+    ],
+)
+def test_a_table_that_exists_with_another_layout_is_not_the_one_asked_for(
+    ms: MetastoreClient, alerts: Table, wanted: dict[str, Any], difference: str
+) -> None:
+    keys = {"continent": "string", "country": "string"}
+    with pytest.raises(AlreadyExists, match=difference):
+        ms.create_table("web.alerts", **{"columns": COLUMNS, "partition_keys": keys} | wanted, if_not_exists=True)
+    assert ms.get_table("web.alerts") == alerts
+
+
+def test_an_existing_table_may_have_more_columns_than_asked_for(
+    ms: MetastoreClient, alerts: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A script that creates its tables can be run again after a column was added."""
+    changed = ms.add_column("web.alerts", "at", "timestamp")
+    keys = {"continent": "string", "country": "string"}
+    assert ms.create_table("web.alerts", columns=COLUMNS, partition_keys=keys, if_not_exists=True) == changed
+    assert "with the further columns at" in caplog.text
 
 
 def test_a_table_needs_its_database(metastore: MetastoreClient) -> None:
@@ -253,6 +288,41 @@ def test_properties_that_deltas_depend_on_cannot_be_changed(
     with pytest.raises(InvalidOperation):
         ms.alter_table("web.alerts", replace(alerts, **change))
     assert ms.get_table("web.alerts") == alerts
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        ({"id": "string", "msg": "string"}, "'id' cannot change from int to string"),
+        ({"id": "smallint", "msg": "string"}, "'id' cannot change from int to smallint"),
+        ({"number": "float", "msg": "string"}, "'id' cannot change from int to float"),
+        ({"msg": "string"}, "'msg' would be column 1 instead of 2"),
+        ({"msg": "string", "id": "int"}, "'id' would be column 2 instead of 1"),
+        ({"new": "int", "id": "int", "msg": "string"}, "'id' would be column 2 instead of 1"),
+    ],
+)
+def test_columns_that_the_files_there_do_not_fit_are_refused_with_what_is_possible(
+    ms: MetastoreClient, alerts: Table, columns: dict[str, str], why: str
+) -> None:
+    """The change was made, and then no row could be read."""
+    with pytest.raises(InvalidOperation, match=rf"{why}.*columns can be added at the end, renamed, "):
+        ms.alter_table("web.alerts", replace(alerts, columns=columns_of(columns)))
+    assert ms.get_table("web.alerts") == alerts
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"id": "bigint", "msg": "varchar(9)"}, {"number": "decimal(12,2)", "text": "string"}, {"id": "double"}],
+)
+def test_rows_can_be_read_after_each_change_of_columns_that_is_possible(
+    ms: MetastoreClient, alerts: Table, columns: dict[str, str]
+) -> None:
+    row = {"id": [1], "msg": ["m"], "continent": ["Asia"], "country": ["India"]}
+    hi.append(ms, "web.alerts", pa.table(row))
+    changed = ms.alter_table("web.alerts", replace(alerts, columns=columns_of(columns)))
+    values = tuple(hi.read_table(ms, "web.alerts").to_pylist()[0].values())
+    assert values == (*(1, "m")[: len(columns)], "Asia", "India")
+    assert [column.name for column in changed.columns] == list(columns)
 
 
 def test_a_renamed_table_takes_its_folder_its_partitions_and_its_write_ids_along(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -145,6 +146,29 @@ def test_each_request_goes_to_one_worker(ms: EmbeddedMetastoreClient) -> None:
     with ThreadPoolExecutor(6) as threads:
         taken = [id_ for ids in threads.map(work, range(6)) for id_ in ids]
     assert len(taken) == len(set(taken)) == 30
+
+
+def test_each_request_goes_to_one_worker_also_of_several_processes(ms: EmbeddedMetastoreClient, tmp_path: Path) -> None:
+    for number in range(30):
+        ms.compact(f"db.t{number}", compaction_type=MINOR)
+    children = [fork_worker(ms, tmp_path / f"taken-{number}") for number in range(3)]
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+    taken = [id_ for path in tmp_path.glob("taken-*") for id_ in path.read_text().split()]
+    assert len(taken) == len(set(taken)) == 30
+
+
+def fork_worker(ms: EmbeddedMetastoreClient, path: Path) -> int:
+    """A process that takes what it can get, and writes the ids down."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            found = iter(lambda: ms.find_next_compact(path.name), None)
+            path.write_text(" ".join(str(info.id) for info in found))
+            status = 0
+        finally:
+            os._exit(status)
+    return child
 
 
 def test_a_table_is_compacted_by_one_worker_at_a_time(ms: EmbeddedMetastoreClient) -> None:

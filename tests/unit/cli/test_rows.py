@@ -6,6 +6,8 @@ import csv
 import io
 import json
 
+import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pytest
 from rich.console import Console
 
@@ -32,6 +34,21 @@ def test_csv_is_read_back_by_a_csv_reader(capsys: pytest.CaptureFixture[str]) ->
         ["2", "", ""],
         ["30", "line\nend [red]x\x1b[0m", "{}"],
     ]
+
+
+@pytest.mark.parametrize("null_format", ["", "\\N", "NULL"])
+def test_csv_distinguishes_null_from_text(null_format: str, capsys: pytest.CaptureFixture[str]) -> None:
+    write_rows(("a", "b", "c"), [(None, "", null_format or "x")], Output.CSV, null_format=null_format)
+    header, row = capsys.readouterr().out.splitlines()
+    assert header == "a,b,c"
+    assert row == f'{null_format},"",' + (f'"{null_format}"' if null_format else "x")
+
+
+def test_arrow_reads_nulls_and_empty_strings_back(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    write_rows(("a", "b"), [(None, 1), ("", 2), ('say "hi", you', None)], Output.CSV)
+    options = pa_csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False)
+    found = pa_csv.read_csv(pa.BufferReader(capsysbinary.readouterr().out), convert_options=options)
+    assert found.to_pydict() == {"a": [None, "", 'say "hi", you'], "b": [1, 2, None]}
 
 
 def test_a_printed_table_escapes_control_characters(capsys: pytest.CaptureFixture[str]) -> None:

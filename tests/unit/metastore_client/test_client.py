@@ -72,6 +72,18 @@ def test_the_warehouse_lies_beside_the_file_unless_given(sqlite_uri: str, tmp_pa
         assert client.create_database("web").location == f"file:{tmp_path}/warehouse/web.db"
 
 
+def test_another_warehouse_than_the_metastores_is_refused(sqlite_uri: str, tmp_path: Path) -> None:
+    """Databases would have been created in the other one without a word."""
+    connect_metastore(sqlite_uri, warehouse=tmp_path / "one", create=True).close()
+    refused = rf"has the warehouse 'file:{tmp_path}/one', and warehouse='file:{tmp_path}/two' was given"
+    for create in (False, True):
+        with pytest.raises(ConfigurationError, match=refused):
+            connect_metastore(sqlite_uri, warehouse=tmp_path / "two", create=create)
+    assert not (tmp_path / "two").exists()
+    (tmp_path / "link").symlink_to(tmp_path / "one")
+    connect_metastore(sqlite_uri, warehouse=tmp_path / "link").close()
+
+
 def test_a_metastore_remembers_its_warehouse(sqlite_uri: str, tmp_path: Path) -> None:
     connect_metastore(sqlite_uri, warehouse=tmp_path / "elsewhere", create=True).close()
     with connect_metastore(sqlite_uri) as client:

@@ -12,8 +12,8 @@ from hive_ingest.model import columns_of
 from hive_ingest.orc.columns import OrcColumn, OrcKind, check_timestamps, column_tree
 from hive_ingest.orc.protobuf import bytes_field, int_field, signed_field
 from hive_ingest.orc.tail import read_tail
-from hive_ingest.reader.evolution import JULIAN_GREGORIAN, ColumnSource, column_sources, is_widening
-from hive_ingest.schema import arrow_type, parse_type
+from hive_ingest.reader.evolution import JULIAN_GREGORIAN, ColumnSource, column_sources
+from hive_ingest.schema import arrow_type, is_widening, parse_type
 
 
 def write(tmp_path, table):

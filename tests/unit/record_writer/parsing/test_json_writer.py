@@ -44,7 +44,8 @@ def test_it_is_a_record_writer():
 
 def test_missing_keys_are_null_and_partition_columns_are_filled():
     schema = schema_of({"day": "date", "country": "string"}, id="int")
-    assert rows_of(StrictJsonWriter(), schema, b'{"country":"India","id":1}\n{"day":"2024-01-02"}') == [
+    writer = StrictJsonWriter(missing_partition_keys="null")
+    assert rows_of(writer, schema, b'{"country":"India","id":1}\n{"day":"2024-01-02"}') == [
         {"id": 1, "day": None, "country": "India"},
         {"id": None, "day": dt.date(2024, 1, 2), "country": None},
     ]

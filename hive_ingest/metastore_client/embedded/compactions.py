@@ -84,7 +84,7 @@ _IS_ANY_WAITING = "SELECT CQ_ID FROM COMPACTION_QUEUE WHERE CQ_STATE = 'i' LIMIT
 _TAKE = f"""
     UPDATE COMPACTION_QUEUE
     SET CQ_STATE = 'w', CQ_WORKER_ID = :worker_id, CQ_WORKER_VERSION = :worker_version, CQ_START = NOW_MS()
-    WHERE CQ_ID = (
+    WHERE CQ_STATE = 'i' AND CQ_ID = (
         SELECT min(waiting.CQ_ID) FROM COMPACTION_QUEUE AS waiting
         WHERE waiting.CQ_STATE = 'i' AND NOT EXISTS (
             SELECT 1 FROM COMPACTION_QUEUE AS running
@@ -140,7 +140,7 @@ _REVOKE_TIMED_OUT = f"""
 """
 
 
-class CompactionQueue:
+class Compactions:
     """The calls of those who ask for compactions, and of workers."""
 
     def __init__(self, context: Context) -> None:

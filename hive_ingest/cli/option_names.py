@@ -1,0 +1,77 @@
+"""Error messages of the library in the words of the command line.
+
+The library names its arguments (`if_not_exists=True`) and settings (`lock_wait_seconds`). A command has an option of
+the same name for most of them; the parameter of the command's function has the argument's name, so the options
+themselves are the table to translate by. Settings without an option are set in the environment.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from typer.core import TyperCommand, TyperOption
+
+from hive_ingest.cli.failures import CommandFailed, error_text
+
+#: `name`, `name=True`, `name='value'`: not inside quotes, a path or a dotted name.
+_ARGUMENT = re.compile(r"(?<![\w'\"`./<>-])([a-z][a-z_]*[a-z])(?:=(True\b)|(=)(?=[^\s=])|(?![\w'\"`/(=-]))")
+
+#: What only one command can do, for all others.
+_ELSEWHERE = {"create": "`hive-ingest create-table --create-metastore`"}
+#: Choices of Python objects.
+_PHRASES = {"StrictJsonWriter or ArrowWriter": "--format json"}
+
+
+class Command(TyperCommand):
+    """A command whose errors name its own options instead of the library's arguments."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command.
+
+        Raises:
+            CommandFailed: Any error of the library, in the command's words.
+        """
+        from hive_ingest.errors import StreamingError
+
+        try:
+            return super().invoke(ctx)
+        except StreamingError as error:
+            raise CommandFailed(in_option_names(error_text(error), option_names(self))) from error
+
+
+def option_names(command: TyperCommand) -> dict[str, str]:
+    """What the command line calls each argument and setting of the library: an option, else a variable."""
+    from hive_ingest.config import StreamingSettings
+
+    variables = {
+        setting.name: f"HIVE_INGEST_{setting.name.upper()}" for setting in dataclasses.fields(StreamingSettings)
+    }
+    options = {
+        parameter.name: parameter.opts[0]
+        for parameter in command.params
+        if parameter.name and isinstance(parameter, TyperOption)
+    }
+    return variables | _ELSEWHERE | options
+
+
+def in_option_names(text: str, names: Mapping[str, str]) -> str:
+    """A message with arguments as the command line has them: `if_not_exists=True` becomes `--if-not-exists`.
+
+    A single word, such as `columns`, is replaced only where a value follows: it may be an ordinary word.
+    """
+
+    def replacement(found: re.Match[str]) -> str:
+        name, is_flag, has_value = found.groups()
+        option = names.get(name)
+        if option is None or not (is_flag or has_value or "_" in name):
+            return found[0]
+        if is_flag and option.startswith("HIVE_INGEST_"):
+            return f"{option}=true"
+        return f"{option}=" if has_value else option
+
+    for phrase, option in _PHRASES.items():
+        text = text.replace(phrase, option)
+    return _ARGUMENT.sub(replacement, text)
