@@ -1,7 +1,7 @@
 """hive-ingest: stream records into Apache Hive's transactional tables from Python, exactly once."""
 
 from hive_ingest.api import append
-from hive_ingest.compaction import CompactionPolicy, Maintenance
+from hive_ingest.compaction import CompactionPolicy, Compactor, Maintenance, compact, purge
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection import CommitInfo, StreamingConnection
 from hive_ingest.errors import (
@@ -50,6 +50,7 @@ __all__ = [
     "CommitInfo",
     "CommitOutcomeUnknown",
     "CompactionPolicy",
+    "Compactor",
     "ConfigurationError",
     "ConnectionMisuse",
     "CorruptFile",
@@ -87,8 +88,10 @@ __all__ = [
     "TxnOpen",
     "UnsupportedFeature",
     "append",
+    "compact",
     "connect_metastore",
     "ingest_files",
+    "purge",
     "read_table",
     "scan",
 ]

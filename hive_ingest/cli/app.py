@@ -80,11 +80,11 @@ def make_app(on_debug: Callable[[], None]) -> typer.Typer:
     app.command("read", cls=Command)(read.read)
     app.add_typer(show.app, name="show")
     app.add_typer(sinks.app, name="sinks")
-    app.command("abort", cls=Command)(abort.abort)
-    app.command("repair", cls=Command)(repair.repair)
     app.command("compact", cls=Command)(compaction.compact)
     app.command("compactor", cls=Command)(compaction.compactor)
     app.command("purge", cls=Command)(compaction.purge)
+    app.command("abort", cls=Command)(abort.abort)
+    app.command("repair", cls=Command)(repair.repair)
     return app
 
 

@@ -125,10 +125,14 @@ def _run_once(compactor: Compactor) -> None:
             typer.echo(f"requested {each.table} {each.partition_name or ''}".rstrip() + f": {each.decision.reason}")
     for work in result.worked:
         place = f"{work.info.table} {work.info.partition_name or ''}".rstrip()
-        typer.echo(f"compaction {work.info.id} of {place} is {work.state.text}{': ' * bool(work.message)}{work.message}")
+        typer.echo(
+            f"compaction {work.info.id} of {place} is {work.state.text}{': ' * bool(work.message)}{work.message}"
+        )
     for cleaned in result.cleaned:
         place = f"{cleaned.info.table} {cleaned.info.partition_name or ''}".rstrip()
-        typer.echo(f"cleaned {place}: {len(cleaned.removed)} folders removed{': ' * bool(cleaned.message)}{cleaned.message}")
+        typer.echo(
+            f"cleaned {place}: {len(cleaned.removed)} folders removed{': ' * bool(cleaned.message)}{cleaned.message}"
+        )
     if any(work.state.text == "failed" for work in result.worked):
         raise typer.Exit(1)
 

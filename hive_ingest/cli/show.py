@@ -169,7 +169,7 @@ def deltas(
     write_rows(columns, [[getattr(report, column) for column in columns] for report in found], output)
 
 
-@app.command()
+@app.command(cls=Command)
 def compactions(
     metastore: MetastoreOption,
     table: OptionalTableArgument = None,

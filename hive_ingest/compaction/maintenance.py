@@ -17,6 +17,7 @@ from hive_ingest.compaction.cleaner import Cleaner
 from hive_ingest.compaction.compactor import Compactor, CompactorSettings
 from hive_ingest.compaction.initiator import Initiator
 from hive_ingest.compaction.policy import CompactionPolicy
+from hive_ingest.compaction.worker import is_of_this_process
 from hive_ingest.errors import ConfigurationError, MetastoreUnavailable, StreamingError
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import CompactionState, TableName
@@ -29,7 +30,6 @@ MaintenanceMode: TypeAlias = Literal["off", "request", "inline"]
 MAX_WAITING = 10_000
 #: The longest wait of `close` for threads that are at work.
 CLOSE_SECONDS = 30.0
-_UNDER_WAY = (CompactionState.INITIATED, CompactionState.WORKING)
 _POLL_SECONDS = 0.1
 #: The pause after looking at partitions is at least this many times as long as that took.
 _REST = 4
@@ -177,11 +177,9 @@ class Maintenance:
         return self._is_closed or not (self._waiting or self._is_looking)
 
     def _compact_by(self, deadline: float) -> bool:
-        """Waits for the compactions of the tables that were written."""
-        with self._changed:
-            tables = sorted({table for table, _ in self._seen})
+        """Waits for the compactions of the tables that were written, but not for those that another process does."""
         try:
-            while any(info.state in _UNDER_WAY for table in tables for info in self._client.show_compactions(table)):
+            while self._has_work():
                 if self._is_closed or time.monotonic() >= deadline:
                     return False
                 time.sleep(_POLL_SECONDS)
@@ -189,6 +187,16 @@ class Maintenance:
             _log.warning("whether the compactions have ended is not known: %s", error)
             return False
         return True
+
+    def _has_work(self) -> bool:
+        with self._changed:
+            tables = sorted({table for table, _ in self._seen})
+        infos = [info for table in tables for info in self._client.show_compactions(table)]
+        return any(
+            info.state is CompactionState.INITIATED
+            or (info.state is CompactionState.WORKING and is_of_this_process(info.worker_id))
+            for info in infos
+        )
 
     def _clean(self) -> bool:
         """Once, as the cleaner's thread is about to be stopped. What fails is left to a later one."""

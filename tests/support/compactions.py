@@ -68,7 +68,7 @@ class Compacted:
             table=self.name,
             record_writer=hi.ArrowWriter(),
             settings={"fsync": False},
-            **({"overwrite": True} if overwrite else {}),
+            overwrite=overwrite,
         ) as connection:
             connection.begin_transaction()
             connection.write(data)
@@ -167,7 +167,8 @@ class Compacted:
 
     def row_id(self, number: int) -> RowId:
         """The ROW__ID of the row with this id."""
-        return next(row[0] for row in self.rows() if row[1] == number)
+        found: RowId = next(row[0] for row in self.rows() if row[1] == number)
+        return found
 
     def history(self) -> list[CompactionInfo]:
         """Queue and history, newest first."""

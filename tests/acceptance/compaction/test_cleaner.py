@@ -298,7 +298,9 @@ def test_no_cleanup_after_minor_compaction_on_partition(parts: Compacted) -> Non
     parts.compact(MINOR, part="today")
 
     def marked(*args: Any) -> list[Any]:
-        return [replace(each, properties={"no_cleanup": "true"}) for each in parts.client.get_partitions_by_names(*args)]
+        return [
+            replace(each, properties={"no_cleanup": "true"}) for each in parts.client.get_partitions_by_names(*args)
+        ]
 
     (result,) = parts.clean(client=Front(parts.client, get_partitions_by_names=marked))
     assert (result.state, states(parts)) == (REFUSED, [REFUSED])
@@ -407,7 +409,11 @@ def test_compaction_high_watermark_is_honored(table: Compacted) -> None:
     assert (first.highest_write_id, write_id) == (2, 3)
     answers = iter([[first], []])
     table.clean(client=Front(table.client, find_ready_to_clean=lambda **_: next(answers)))
-    assert [name for name in table.short_folders() if not name.endswith("_v")] == ["delta_4_4", "delta_5_5", "delta_6_6"]
+    assert [name for name in table.short_folders() if not name.endswith("_v")] == [
+        "delta_4_4",
+        "delta_5_5",
+        "delta_6_6",
+    ]
     assert table.rows() == before
 
 
@@ -477,7 +483,9 @@ def test_aborted_rows_beside_rows_of_others_are_remembered(table: Compacted) -> 
     assert [each.txn_id for each in table.client.get_aborted_components(table.name)] == [aborted]
 
 
-@pytest.mark.parametrize("point", ["after_find_ready_to_clean", "between_removals", "after_removals", "after_mark_cleaned"])
+@pytest.mark.parametrize(
+    "point", ["after_find_ready_to_clean", "between_removals", "after_removals", "after_mark_cleaned"]
+)
 def test_a_cleaner_that_dies_at_any_step_is_finished_by_the_next(based: Compacted, point: str) -> None:
     before = based.rows()
     based.compact(MAJOR)

@@ -73,9 +73,7 @@ def initiate(table: Compacted, policy: CompactionPolicy = HIVE, **options: Any) 
 
 
 def requested(table: Compacted) -> list[tuple[str | None, CompactionType]]:
-    return [
-        (info.partition_name, info.type) for info in table.history() if info.state is CompactionState.INITIATED
-    ]
+    return [(info.partition_name, info.type) for info in table.history() if info.state is CompactionState.INITIATED]
 
 
 def abort(table: Compacted, times: int, part: str | None = None) -> None:
@@ -328,7 +326,7 @@ def test_nothing_is_requested_for_a_while_after_repeated_failures(table: Compact
             assert table.work().state is CompactionState.FAILED
     (found,) = initiate(table)
     assert found.decision.reason == "the last 2 compactions failed"
-    assert [info.state for info in table.history()][0] is CompactionState.DID_NOT_INITIATE
+    assert table.history()[0].state is CompactionState.DID_NOT_INITIATE
     initiate(table)
     assert len(table.history()) == 3, "it is noted once"
     table.clean()
@@ -345,5 +343,3 @@ def test_every_case_of_hive_is_ported_or_left_out_with_a_reason() -> None:
     print(f"TestInitiator: {len(ported)} of {len(CASES) + len(LEFT_OUT)} ported")
     assert [*CASES] == ported
     assert not set(CASES) & set(LEFT_OUT)
-
-

@@ -246,7 +246,7 @@ def test_find_next_compact_throws_t_exception(table: Compacted) -> None:
         raise MetastoreError("not now")
 
     front = Front(table.client, find_next_compact=fail, clone=lambda: _Unclosed(front))
-    compactor = Compactor(front, roles=["worker"], settings=CompactorSettings(worker_seconds=0.01))  # type: ignore[arg-type]
+    compactor = Compactor(front, roles=["worker"], settings=CompactorSettings(worker_seconds=0.01))
     thread = threading.Thread(target=compactor.run)
     thread.start()
     assert all(called.acquire(timeout=30) for _ in range(3)), "the loop goes on"
