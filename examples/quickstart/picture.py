@@ -58,9 +58,7 @@ class _Panel:
         deltas = list(accumulate(commit.deltas for commit in self._timeline.commits))
         self._stairs(self._times, deltas, _WRITTEN, "delta folders written")
         times, counts = zip(*self._timeline.deltas, strict=True)
-        self._stairs(
-            [self._since_start(time) for time in times], counts, _DELTAS, "that a reader opens: the rest is compacted"
-        )
+        self._stairs([self._since_start(time) for time in times], counts, _DELTAS, "delta folders that a reader opens")
         self._name_the_lines()
 
     def _mark_the_kill(self) -> None:

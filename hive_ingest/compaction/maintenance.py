@@ -31,6 +31,8 @@ MAX_WAITING = 10_000
 #: The longest wait of `close` for threads that are at work.
 CLOSE_SECONDS = 30.0
 _POLL_SECONDS = 0.1
+#: The queue is looked at more often than by a compactor of its own, as requests come from this process.
+_WORKER_SECONDS = 0.25
 #: The pause after looking at partitions is at least this many times as long as that took.
 _REST = 4
 _Place: TypeAlias = tuple[TableName, str | None]
@@ -69,7 +71,7 @@ class Maintenance:
         mode: MaintenanceMode = "inline",
         policy: CompactionPolicy | None = None,
         workers: int = 1,
-        pause_seconds: float = 1.0,
+        pause_seconds: float = 0.5,
         settings: CompactorSettings | None = None,
     ) -> None:
         """Start the threads.
@@ -88,7 +90,7 @@ class Maintenance:
             MetastoreError: The metastore cannot be reached.
         """
         check_mode(mode)
-        settings = settings or CompactorSettings()
+        settings = settings or CompactorSettings(worker_seconds=_WORKER_SECONDS)
         self._settings = replace(settings, policy=policy or settings.policy)
         self._pause = pause_seconds
         self._pid = os.getpid()
