@@ -86,7 +86,7 @@ class StreamingSettings:
     )
     lock_wait_seconds: float = option(
         None,
-        "how long a transaction waits for its lock. None: 180, and with a sink at least 1.5 times the time-out of "
+        "how long a transaction waits for its lock. None: 180, and with a sink at least 1.5 times the timeout of "
         "transactions, so that it outlasts an owner that died",
         kind=float,
         at_least=0,
@@ -103,7 +103,7 @@ class StreamingSettings:
         check_options(self)
 
     def with_lock_wait(self, txn_timeout_seconds: float, *, has_sink: bool) -> Self:
-        """The same with `lock_wait_seconds` as a number; an owner that died holds its sources until the time-out."""
+        """The same with `lock_wait_seconds` as a number; an owner that died holds its sources until the timeout."""
         if cast("float | None", self.lock_wait_seconds) is not None:
             return self
         for_owner = _TIMEOUTS_TO_WAIT_FOR_A_SINK * txn_timeout_seconds if has_sink else 0.0

@@ -34,7 +34,7 @@ def run() -> None:
 def _exit_on_signals() -> Iterator[None]:
     """SIGTERM and SIGHUP become SystemExit, so that an open transaction is aborted on the way out.
 
-    Python's default ends the process at once, and the transaction would hold its locks until its time-out. A second
+    Python's default ends the process at once, and the transaction would hold its locks until its timeout. A second
     signal does that.
     """
     if threading.current_thread() is not threading.main_thread():

@@ -186,7 +186,7 @@ class TransactionSequence:
         except NoSuchTxn:
             pass  # it was committed
         except StreamingError as error:
-            _log.warning("transaction %d could not be ended, its time-out will do it: %s", current.txn_id, error)
+            _log.warning("transaction %d could not be ended, its timeout will do it: %s", current.txn_id, error)
         self._forget_current()
 
     def _undo(self, reason: str, *, first_error: BaseException | None) -> None:

@@ -112,7 +112,7 @@ def test_a_long_metastore_outage_loses_nothing_once_it_is_over(
         sink(numbered(spark, 0, ROWS), 0)
     flaky.heal()
 
-    sink(numbered(spark, 0, ROWS), 0)  # after the time-out of the first attempt's transaction
+    sink(numbered(spark, 0, ROWS), 0)  # after the timeout of the first attempt's transaction
 
     assert_once(tables.ids(table), list(range(ROWS)))
     assert sink.last_batch is not None

@@ -97,7 +97,7 @@ class HousekeepingResult:
 
 
 class Housekeeping:
-    """Time-outs, and the forgetting of what nobody can ask for any more."""
+    """Timeouts, and the forgetting of what nobody can ask for any more."""
 
     def __init__(self, context: Context) -> None:
         self._db, self._options, self._folder_tasks = context.sessions, context.options, context.folder_tasks

@@ -218,7 +218,7 @@ def require_lock(session: Session, lock_id: LockId | None) -> None:
 
 
 def _no_such_lock(lock_id: LockId) -> NoSuchLock:
-    return NoSuchLock(f"lock {lock_id} is not there: it was released, or ended with its transaction or by time-out")
+    return NoSuchLock(f"lock {lock_id} is not there: it was released, it ended with its transaction, or it timed out")
 
 
 # -- rows of a request -------------------------------------------------------------------------------
