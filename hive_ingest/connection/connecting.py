@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.checks import check_streamable, existing_table, static_texts
+from hive_ingest.connection.checks import check_still_fits, check_streamable, existing_table, static_texts
 from hive_ingest.connection.progress import SinkProgress
+from hive_ingest.errors import PathNotFound
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import Table, TableName
 from hive_ingest.storage import Location
-from hive_ingest.transactions import refuse_unknown_write_ids, remove_leftovers
+from hive_ingest.transactions import ReadTransaction, refuse_unknown_write_ids, remove_leftovers
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def connect_table(
         found = existing_table(client, table)
         check_streamable(found)
         values = static_texts(found, static_partition_values)
-        _check_folder(client, found)
+        found = _checked_folder(client, found, loaded)
         progress = SinkProgress(client, found, sink, sources, loaded) if sink is not None else None
         if progress is not None:
             _check_folder(client, progress.table)
@@ -70,6 +71,26 @@ def connect_table(
             client.close()
         raise
     return ConnectedTable(client, owns_client, found, values, loaded, progress)
+
+
+def _checked_folder(client: MetastoreClient, table: Table, settings: StreamingSettings) -> Table:
+    """The table, which may have been renamed or moved meanwhile: then it is looked at again under a lock."""
+    try:
+        _check_folder(client, table)
+        return table
+    except PathNotFound:
+        transaction = ReadTransaction(
+            client, table.name, lock_wait_seconds=settings.lock_wait_seconds, agent_info="hive-ingest connect"
+        )
+    try:
+        found = existing_table(client, table.name)
+        check_still_fits(replace(table, location=found.location), found)
+        _check_folder(client, found)
+    except BaseException as error:
+        transaction.fail(error)
+        raise
+    transaction.close()
+    return found
 
 
 def _check_folder(client: MetastoreClient, table: Table) -> None:

@@ -59,21 +59,26 @@ class PreparedWrite:
         return sum(file.rows for file in self.files)
 
 
-def files_to_commit(
-    shared: SharedTransaction, own: Sequence[StagedFile], prepared: Iterable[PreparedWrite]
-) -> list[StagedFile]:
-    """All files of a transaction, its owner's and those of the writers that joined it, checked against each other.
-
-    Raises ConnectionMisuse for files of another transaction and for two files of the same name,
-    PartitionCreationFailed for more partitions than one transaction may write.
-    """
-    files = list(own)
+def check_prepared(shared: SharedTransaction, prepared: Iterable[PreparedWrite]) -> None:
+    """Raises ConnectionMisuse for files of another transaction."""
     for write in prepared:
         if write.txn_id != shared.txn_id or write.table.id != shared.table.id:
             raise ConnectionMisuse(
                 f"what was prepared in transaction {write.txn_id} of {write.table.name} cannot be committed by "
                 f"transaction {shared.txn_id} of {shared.table.name}: hand it over to its own"
             )
+
+
+def files_to_commit(
+    shared: SharedTransaction, own: Sequence[StagedFile], prepared: Iterable[PreparedWrite]
+) -> list[StagedFile]:
+    """All files of a transaction, its owner's and those of the writers that joined it, checked against each other.
+
+    Raises ConnectionMisuse for files that would have the same name, PartitionCreationFailed for more partitions than
+    are allowed in one.
+    """
+    files = list(own)
+    for write in prepared:
         files += [_checked(file) for file in write.files]
     places: set[tuple[object, ...]] = set()
     for file in files:

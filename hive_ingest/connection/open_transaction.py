@@ -10,7 +10,7 @@ from typing import Any
 
 from hive_ingest.acid import partition_name
 from hive_ingest.connection.context import ConnectionContext
-from hive_ingest.connection.joined_transaction import PreparedWrite, SharedTransaction, files_to_commit
+from hive_ingest.connection.joined_transaction import PreparedWrite, SharedTransaction, check_prepared, files_to_commit
 from hive_ingest.connection.progress import SourceProgress
 from hive_ingest.delta import DeltaTarget, DeltaWriter, TransactionWriter, WriteCounts
 from hive_ingest.errors import ConfigurationError, NoSuchTxn, StreamingError, StreamingIOFailure, TxnAborted
@@ -96,11 +96,35 @@ class OpenTransaction:
             self._context.settings,
         )
 
+    def check_arguments(self, positions: Mapping[str, Any], prepared: Iterable[PreparedWrite]) -> None:
+        """Check what was passed to a commit, before anything is changed.
+
+        Raises:
+            ConfigurationError: Positions without a sink, of a source that is not owned, or not JSON.
+            ConnectionMisuse: Something was prepared in another transaction.
+        """
+        check_prepared(self._as_shared(), prepared)
+        progress = self._context.progress
+        if progress is not None:
+            progress.check_positions(positions)
+        elif positions:
+            raise ConfigurationError("positions need a sink: connect with sink=… and sources=…")
+
+    def needs_position(self, prepared: Iterable[PreparedWrite]) -> bool:
+        """Whether there are records of a sink, which only a commit with a position keeps from being written again.
+
+        Raises the error of a bad record.
+        """
+        if self._context.progress is None:
+            return False
+        self._writer.parse_all()
+        return self.counts.records > 0 or any(write.rows or write.records_skipped for write in prepared)
+
     def commit(
         self,
         *,
         partitions: Iterable[str] = (),
-        prepared: Iterable[PreparedWrite] = (),
+        prepared: Sequence[PreparedWrite] = (),
         key_value: CommitKeyValue | None = None,
         positions: Mapping[str, Any] | None = None,
         is_seek: bool = False,
@@ -134,18 +158,13 @@ class OpenTransaction:
     def _commit(
         self,
         partitions: Iterable[str],
-        prepared: Iterable[PreparedWrite],
+        prepared: Sequence[PreparedWrite],
         key_value: CommitKeyValue | None,
         positions: Mapping[str, Any],
         *,
         is_seek: bool,
     ) -> CommitInfo:
-        data = self._data_write(list(prepared))
-        if self._context.progress is not None and not positions and self.counts.records:
-            raise ConfigurationError(
-                f"transaction {self.txn_id} has rows and no position, so they would be written again after a restart: "
-                "pass positions=… with the source that they come from"
-            )
+        data = self._data_write(prepared)
         rows = self._progress_rows(positions, is_seek)
         writes = [data, *self._stage_progress(rows)]
         settings = self._context.settings
@@ -164,7 +183,7 @@ class OpenTransaction:
             progress.committed(self._locked.write_ids[progress.table.name], rows)
         return self._info(data)
 
-    def _data_write(self, prepared: list[PreparedWrite]) -> TableWrite:
+    def _data_write(self, prepared: Sequence[PreparedWrite]) -> TableWrite:
         files = files_to_commit(self._as_shared(), self._writer.finish(), prepared)
         for write in prepared:
             self.counts.records += write.rows + write.records_skipped

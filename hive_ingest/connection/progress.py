@@ -21,7 +21,14 @@ import pyarrow as pa
 from hive_ingest.acid import ValidWriteIdList
 from hive_ingest.config import StreamingSettings
 from hive_ingest.delta import DeltaTarget, DeltaWriter, GroupKey
-from hive_ingest.errors import ConfigurationError, LockTimeout, NoSuchObject, SinkConflict, SinkInUse
+from hive_ingest.errors import (
+    ConfigurationError,
+    InvalidTransactionState,
+    LockTimeout,
+    NoSuchObject,
+    SinkConflict,
+    SinkInUse,
+)
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import (
     DataOperationType,
@@ -147,6 +154,7 @@ class SinkProgress:
         self.table = _progress_table(client, progress_table_name(data.name.database, sink))
         self._remembered: _Remembered | None = None
         self._exceptions: frozenset[WriteId] = frozenset()
+        #: As of the last read or commit: None for a source without progress yet. Empty before the first read.
         self.latest: dict[str, SourceProgress | None] = {}
         #: Of the same sink, as of the last read that did not find every source owned; sorted.
         self.other_sources: tuple[str, ...] = ()
@@ -251,16 +259,34 @@ class SinkProgress:
 
     # -- writing -----------------------------------------------------------------------------------
 
+    def require_latest(self) -> dict[str, SourceProgress | None]:
+        """Raises InvalidTransactionState before the first read."""
+        if not self.latest:
+            raise InvalidTransactionState(
+                f"the progress of sink {self.sink!r} has not been read yet: call begin_transaction() first, which "
+                "locks the sources and reads it"
+            )
+        return self.latest
+
+    def check_positions(self, positions: Mapping[str, Any]) -> None:
+        """Check what was passed to a commit.
+
+        Raises:
+            ConfigurationError: A source is not owned, or a position is not a JSON value.
+        """
+        unknown = sorted(map(str, positions.keys() - set(self.sources)))
+        if unknown:
+            owned = ", ".join(map(repr, self.sources))
+            raise ConfigurationError(
+                f"sources {unknown} are not owned by this connection to sink {self.sink!r}: pass positions of {owned}"
+            )
+        for source, position in positions.items():
+            _to_json(source, position)
+
     def next_rows(
         self, txn_id: TxnId, positions: Mapping[str, Any], *, is_seek: bool = False
     ) -> dict[str, SourceProgress]:
-        """A row for every source owned, with the new or the unchanged position, so that the newest delta has them all.
-
-        Raises SinkConflict for a source that is not owned, ConfigurationError for a position that is not JSON.
-        """
-        strangers = sorted(set(positions) - set(self.sources))
-        if strangers:
-            raise SinkConflict(f"sources {strangers} are not owned by this connection, which owns {self.sources}")
+        """A row for every source owned, with the new or the unchanged position, so that the newest delta has them all."""
         rows = {}
         now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
         for source in self.sources:
@@ -294,11 +320,18 @@ class SinkProgress:
 
 
 def _to_dict(row: SourceProgress) -> dict[str, Any]:
-    try:
-        position = json.dumps(row.position, allow_nan=False, ensure_ascii=False)
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"the position of source {row.source!r} is not a JSON value: {error}") from error
+    position = _to_json(row.source, row.position)
     return dataclasses.asdict(row) | {"position": position, "version": PROGRESS_VERSION}
+
+
+def _to_json(source: str, position: Any) -> str:
+    """Raises ConfigurationError."""
+    try:
+        text = json.dumps(position, allow_nan=False, ensure_ascii=False)
+        text.encode()  # text that is not Unicode
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"the position of source {source!r} is not a JSON value: {error}") from error
+    return text
 
 
 def progress_rows(batch: pa.RecordBatch) -> Iterator[tuple[SourceProgress, WriteId]]:

@@ -233,7 +233,7 @@ class StreamingConnection:
         Raises:
             TxnAborted: Nothing is visible; the state is ABORTED.
             CommitOutcomeUnknown: The metastore's response was lost; the state is UNKNOWN.
-            ConfigurationError: An argument is invalid; the transaction stays OPEN.
+            ConfigurationError, ConnectionMisuse: An argument is invalid; the transaction stays OPEN.
             StreamingError: Any other; the state is FAILED: call `abort_transaction`.
         """
         return self._commit(partitions, key, value, positions or {}, prepared, is_seek=False)
@@ -271,10 +271,10 @@ class StreamingConnection:
         self._transactions.check(Action.COMMIT)
         self._refuse_inside_write("commit_transaction")
         names = self._bound.checked_partitions(partitions)
-        if positions and self._progress is None:
-            raise ConfigurationError("positions need a sink: connect with sink=… and sources=…")
         key_value = self._bound.key_value(key, value)
-        return self._transactions.commit(names, key_value, positions, prepared, is_seek=is_seek)
+        writes = list(prepared)
+        self._transactions.check_arguments(positions, writes)
+        return self._transactions.commit(names, key_value, positions, writes, is_seek=is_seek)
 
     @_one_call
     def abort_transaction(self) -> None:
@@ -356,10 +356,17 @@ class StreamingConnection:
 
     @property
     def progress(self) -> _Progress:
-        """The latest committed progress of each source owned, as of the last begin or commit; None: none yet."""
+        """The latest committed progress of each source owned, as of the last begin or commit; None: none yet.
+
+        It is read by `begin_transaction`, which holds the sources' locks: before, another owner may still move it.
+
+        Raises:
+            ConfigurationError: The connection has no sink.
+            InvalidTransactionState: No transaction was begun yet.
+        """
         if self._progress is None:
             raise ConfigurationError("progress needs a sink: connect with sink=… and sources=…")
-        return MappingProxyType(self._progress.latest)
+        return MappingProxyType(self._progress.require_latest())
 
     @property
     def other_sources(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from hive_ingest.connection.joined_transaction import PreparedWrite
 from hive_ingest.connection.open_transaction import CommitInfo, OpenTransaction
 from hive_ingest.connection.stats import ConnectionStats
 from hive_ingest.connection.transaction import Action, TransactionState, next_state
-from hive_ingest.errors import NoSuchTxn, StreamingError, TxnAborted
+from hive_ingest.errors import ConfigurationError, NoSuchTxn, StreamingError, TxnAborted
 from hive_ingest.faults import reach
 from hive_ingest.model import CommitKeyValue
 from hive_ingest.storage import Location
@@ -120,12 +120,31 @@ class TransactionSequence:
             self.fail()
             raise
 
+    def check_arguments(self, positions: Mapping[str, Any], prepared: Sequence[PreparedWrite]) -> None:
+        """Check what was passed to a commit. An invalid argument leaves the transaction open; a bad record fails it.
+
+        Raises:
+            ConfigurationError, ConnectionMisuse: An argument is invalid.
+            StreamingError: A record is bad.
+        """
+        current = self._current()
+        current.check_arguments(positions, prepared)
+        if positions:
+            return
+        with self.failing():
+            needs_position = current.needs_position(prepared)
+        if needs_position:
+            raise ConfigurationError(
+                f"transaction {current.txn_id} has rows and no position, so they would be written again after a "
+                "restart: pass positions=… with the source that they come from"
+            )
+
     def commit(
         self,
         partitions: Iterable[str],
         key_value: CommitKeyValue | None,
         positions: Mapping[str, Any],
-        prepared: Iterable[PreparedWrite],
+        prepared: Sequence[PreparedWrite],
         *,
         is_seek: bool,
     ) -> CommitInfo:
@@ -193,8 +212,10 @@ class TransactionSequence:
         current = self._current()
         self.stats.transactions_aborted += 1
         current.withdraw()
-        self._forget_current()
-        self._context.opener.abort(current.txn_id, reason, first_error=first_error)
+        try:
+            self._context.opener.abort(current.txn_id, reason, first_error=first_error)
+        finally:
+            self._forget_current()
 
     def _forget_current(self, *, at_once: bool = True) -> None:
         current = self._current()

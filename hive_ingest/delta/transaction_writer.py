@@ -81,10 +81,14 @@ class TransactionWriter:
 
     def flush(self) -> None:
         """Parse all records accepted so far and spill them to files to release memory."""
-        self._submit(self._records.drain())
-        self._collect_all()
+        self.parse_all()
         self._spill()
         self._await_encoding(0)
+
+    def parse_all(self) -> None:
+        """Parse everything taken so far, so that `counts` has it. Raises the error of a bad record."""
+        self._submit(self._records.drain())
+        self._collect_all()
 
     def _submit(self, blocks: Iterable[Block]) -> None:
         for block in blocks:
@@ -184,8 +188,7 @@ class TransactionWriter:
 
     def finish(self) -> list[StagedFile]:
         """Finish one file for each partition and bucket. All files still have hidden names."""
-        self._submit(self._records.drain())
-        self._collect_all()
+        self.parse_all()
         # The remaining rows of groups with spills are encoded while other spills are still being encoded.
         self._spill_groups([group for group in self._buffer.groups.values() if group.spills and group.buffered_bytes])
         self._await_encoding(0)

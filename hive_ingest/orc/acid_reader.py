@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,13 +17,26 @@ import pyarrow as pa
 import pyarrow.orc as orc
 
 from hive_ingest.errors import CorruptFile, UnsupportedFeature
-from hive_ingest.orc.acid_schema import ACID_COLUMNS, BUCKET, ORIGINAL_WRITE_ID, ROW, ROW_ID
+from hive_ingest.orc.acid_schema import (
+    ACID_COLUMNS,
+    BUCKET,
+    ORIGINAL_WRITE_ID,
+    ROW,
+    ROW_ID,
+    WRITE_ID,
+    orc_column_id,
+)
 from hive_ingest.orc.checksums import VerifiedFile, verified_input
-from hive_ingest.orc.columns import OrcColumn, column_tree
+from hive_ingest.orc.column_statistics import int_range
+from hive_ingest.orc.columns import OrcColumn, check_columns, column_tree
 from hive_ingest.orc.delete_events import RowIds
+from hive_ingest.orc.protobuf import WireError
 from hive_ingest.orc.stripe_footer import check_stripe_footer
-from hive_ingest.orc.tail import read_tail
-from hive_ingest.storage import FileStore
+from hive_ingest.orc.tail import OrcTail, read_tail
+from hive_ingest.storage import FileStore, io_errors
+
+#: Files of up to so many bytes are read as a whole when they are opened.
+SMALL_FILE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +44,15 @@ class FileToRead:
     """A bucket file to read.
 
     `length_bytes` is its committed length, None for all of `size_bytes`. With `check_write_ids` it may hold
-    rows of write ids that the snapshot must not see.
+    rows of write ids that the snapshot must not see. `write_ids` are the lowest and highest write id that its folder
+    is named for, None if the name does not say.
     """
 
     path: str
     length_bytes: int | None
     check_write_ids: bool
     size_bytes: int
+    write_ids: tuple[int, int] | None = None
 
 
 class AcidFileReader:
@@ -50,7 +66,7 @@ class AcidFileReader:
             verify_checksums: Whether to verify bytes before they are decoded, in files that have checksums.
 
         Raises:
-            CorruptFile: It is damaged, or not a complete ACID file.
+            CorruptFile: It is damaged, not a complete ACID file, or belongs to another folder.
             UnsupportedFeature: It has a feature that pyarrow cannot read.
             StreamingIOFailure: It cannot be read.
         """
@@ -60,17 +76,18 @@ class AcidFileReader:
         try:
             self._tail = tail = read_tail(self._source, file.path)
             self._is_unverified = tail.checksums is None or not verify_checksums
-            root = column_tree(tail, file.path)
-            self._orc = self._open_orc(self._input())
+            check_columns(tail, file.path)
+            self._content = self._input()
+            self._orc = self._open_orc(self._content)
             schema = self._orc.schema
             self._check_schema(schema)
+            _check_write_ids(file, tail)
         except BaseException:
             self._source.close()
             raise
         self.calendar = tail.footer.calendar
         self.num_stripes = len(tail.footer.stripes)
-        #: The table's columns in the file, as Arrow and ORC types.
-        self.row: OrcColumn = root.children[-1]
+        #: The table's columns as Arrow has them.
         self.row_type: pa.StructType = schema.field(ROW).type
 
     def read(self, stripe: int, acid: Sequence[str], row: Sequence[str]) -> StripeRows:
@@ -80,7 +97,13 @@ class AcidFileReader:
             CorruptFile: The stripe is damaged.
             StreamingIOFailure: It cannot be read.
         """
-        names = [*acid, *(f"{ROW}.{name}" for name in row)]
+        return self._read(stripe, [*acid, *(f"{ROW}.{name}" for name in row)])
+
+    def read_all(self, stripe: int) -> StripeRows:
+        """All columns of one stripe; errors as for `read`."""
+        return self._read(stripe, None)
+
+    def _read(self, stripe: int, names: list[str] | None) -> StripeRows:
         if self._is_unverified:
             check_stripe_footer(self._source, self._tail, stripe, self.path)
         try:
@@ -92,6 +115,20 @@ class AcidFileReader:
             raise CorruptFile(
                 f"stripe {stripe} of {self.path!r} cannot be read: {error}. Restore the file from a copy"
             ) from error
+
+    @cached_property
+    def row(self) -> OrcColumn:
+        """The table's columns as ORC has them."""
+        return column_tree(self._tail, self.path).children[-1]
+
+    @property
+    def tail(self) -> OrcTail:
+        return self._tail
+
+    @property
+    def content(self) -> pa.NativeFile:
+        """The file's bytes, verified as they are read where it has checksums."""
+        return self._content
 
     def close(self) -> None:
         self._source.close()
@@ -135,12 +172,35 @@ class AcidFileReader:
             )
 
 
+def _check_write_ids(file: FileToRead, tail: OrcTail) -> None:
+    """Whether the rows belong into the folder where the file lies, by the footer's statistics if there are any.
+
+    Visibility is decided by the folder's name, so a file that was put into another one would show rows that are not
+    committed, or hide some that are. Raises CorruptFile.
+    """
+    statistics, column = tail.footer.statistics, orc_column_id(WRITE_ID)
+    if file.write_ids is None or not tail.footer.rows or column >= len(statistics):
+        return
+    try:
+        found = int_range(statistics[column])
+    except WireError as error:
+        raise CorruptFile(
+            f"{file.path!r} has column statistics that cannot be read: {error}. Restore the file from a copy"
+        ) from error
+    low, high = file.write_ids
+    if found is not None and not low <= found[0] <= found[1] <= high:
+        raise CorruptFile(
+            f"{file.path!r} has rows of write ids {found[0]} to {found[1]}, but its folder is for {low} to {high}: "
+            "the file belongs to another folder. Move it back, or restore the table from a copy"
+        )
+
+
 def _open(store: FileStore, file: FileToRead) -> pa.NativeFile:
     source = store.open_input(file.path)
-    if file.length_bytes is None:
+    if file.length_bytes is None and file.size_bytes > SMALL_FILE_BYTES:
         return source
-    # A batch that is still being written: its footer ends at the committed length, not at the end.
-    with source:
+    # A small file takes one read. Of a batch that is still being written, the footer ends at the committed length.
+    with source, io_errors("read", file.path):
         return pa.BufferReader(source.read_buffer(file.length_bytes))
 
 

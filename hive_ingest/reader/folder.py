@@ -101,7 +101,7 @@ def _bucket_files(
 ) -> list[FileToRead]:
     folder = location / str(name)
     entries = _files_in(folder)
-    check = not _is_all_valid(name, valid_write_ids)
+    check, write_ids = not _is_all_valid(name, valid_write_ids), _write_ids(name)
     found: list[FileToRead] = []
     for entry in entries.values():
         file = parse_file_name(entry.name)
@@ -112,7 +112,7 @@ def _bucket_files(
             length = _committed_length(folder, entry, side_file)
             # Nothing has been flushed yet: a batch of Hive's streaming begins with an empty file.
             if length != 0 and not (entry.size_bytes == 0 and _may_be_open(name)):
-                found.append(FileToRead(entry.path, length, check, entry.size_bytes))
+                found.append(FileToRead(entry.path, length, check, entry.size_bytes, write_ids))
     return found
 
 
@@ -132,6 +132,13 @@ def _is_all_valid(name: BaseName | DeltaName, valid_write_ids: ValidWriteIdList)
             return True
         return valid_write_ids.is_range_valid(WriteId(1), name.write_id) is RangeResponse.ALL
     return valid_write_ids.is_range_valid(name.min_write_id, name.max_write_id) is RangeResponse.ALL
+
+
+def _write_ids(name: BaseName | DeltaName) -> tuple[int, int] | None:
+    """The lowest and highest that its rows may have. Rows from before the table was transactional have 0."""
+    if isinstance(name, BaseName):
+        return None if name.write_id == BEFORE_ALL_WRITE_IDS else (0, name.write_id)
+    return name.min_write_id, name.max_write_id
 
 
 def _may_be_open(name: BaseName | DeltaName) -> bool:

@@ -38,6 +38,7 @@ from hive_ingest.transactions.heartbeat import Heartbeater, now
 from hive_ingest.transactions.lock_errors import begin_limit_reached, times_begun_again
 from hive_ingest.transactions.lock_plan import LockPlan
 from hive_ingest.transactions.lock_wait import LockWait
+from hive_ingest.transactions.reaper import opening
 from hive_ingest.transactions.registered_folders import list_registered
 
 _log = logging.getLogger(__name__)
@@ -85,6 +86,8 @@ class TransactionOpener:
         self._batch_size = ahead
         self._lock = threading.Lock()
         self._prefetched: deque[TxnId] = deque()
+        #: Taken from those, and not ended yet.
+        self._begun: TxnId | None = None
         self._idle_since = now()
         #: The transaction that holds the turn of overwrites, where one is needed.
         self._turn: TxnId | None = None
@@ -204,8 +207,9 @@ class TransactionOpener:
         For servers that check write conflicts: there an overwrite must be opened after the one before it has
         committed, so it cannot wait for that one in its own transaction. Raises LockTimeout.
         """
-        (txn_id,) = self._client.open_txns(1, agent_info=self._plan.agent_info)
-        self._turn = txn_id
+        with opening():
+            (txn_id,) = self._client.open_txns(1, agent_info=self._plan.agent_info)
+            self._turn = txn_id
         self._heartbeater.watch([txn_id])
         component = self._plan.turn
         wait = wait.on(TableName(component.database, str(component.table)))
@@ -230,25 +234,43 @@ class TransactionOpener:
     # -- ids ---------------------------------------------------------------------------------------
 
     def _next_txn(self) -> TxnId:
+        while (txn_id := self._take_prefetched()) is None:
+            self._fetch()
+        return txn_id
+
+    def _take_prefetched(self) -> TxnId | None:
         with self._lock:
             while self._prefetched:
                 txn_id = self._prefetched.popleft()
                 if txn_id not in self._heartbeater.lost:
+                    self._begun = txn_id
                     return txn_id
                 self._heartbeater.forget([txn_id])
+        return None
+
+    def _fetch(self) -> None:
+        """Open the next transactions."""
         # A turn does not help a transaction that was opened before it.
         count = 1 if self._turn is not None else self._batch_size
-        opened = self._client.open_txns(count, agent_info=self._plan.agent_info)
-        reach("after_open_txns")
-        self._heartbeater.watch(opened)
-        with self._lock:
-            self._prefetched.extend(opened[1:])
-            self._idle_since = now()
-        return opened[0]
+        with opening():
+            opened = self._client.open_txns(count, agent_info=self._plan.agent_info)
+            with self._lock:
+                self._prefetched.extend(opened)
+                self._idle_since = now()
+        try:
+            reach("after_open_txns")
+            self._heartbeater.watch(opened)
+        except BaseException:  # as when no thread can be started: nothing would keep them alive
+            try:
+                self._abort_all_prefetched(self._client)
+            except StreamingError as error:
+                _log.warning("transactions %s could not be aborted, they will time out: %s", opened, error)
+            raise
 
     def ended(self) -> None:
         """Note that a transaction has ended: from now on the prefetched ones are idle."""
         self._idle_since = now()
+        self._begun = None
         self._end_turn(self._client)
 
     def abort_idle_prefetched(self, client: MetastoreClient) -> None:
@@ -257,8 +279,12 @@ class TransactionOpener:
             self._abort_all_prefetched(client)
 
     def abort_prefetched(self, client: MetastoreClient) -> None:
-        """Abort all prefetched transactions."""
+        """Abort all prefetched transactions, and the one that is being begun on a thread that will not end."""
         self._end_turn(client)
+        with self._lock:
+            if self._begun is not None:
+                self._prefetched.append(self._begun)
+                self._begun = None
         self._abort_all_prefetched(client)
 
     def _abort_all_prefetched(self, client: MetastoreClient) -> None:
@@ -293,7 +319,9 @@ class TransactionOpener:
         self._heartbeater.forget([txn_id])
         try:
             client.abort_txns([txn_id], reason=reason)
+            self._begun = None
         except StreamingError as error:
+            self._begun = None
             if first_error is None:
                 raise
             _log.warning("transaction %d could not be aborted, it will time out: %s", txn_id, error)

@@ -22,7 +22,7 @@ from hive_ingest.model import (
 from hive_ingest.transactions.heartbeat import Heartbeater
 from hive_ingest.transactions.lock_errors import lock_timeout
 from hive_ingest.transactions.lock_wait import LockWait
-from hive_ingest.transactions.reaper import Guard
+from hive_ingest.transactions.reaper import Guard, opening
 
 _log = logging.getLogger(__name__)
 
@@ -51,10 +51,16 @@ class ReadTransaction:
         self._client = client
         self._owns_client = owns_client
         self._table = table
-        self._guard: Guard | None = None
         self._heartbeater = Heartbeater(client, name="hive-ingest-reader-heartbeat")
         self.is_open = True
-        (self.txn_id,) = client.open_txns(1, agent_info=agent_info, txn_type=TxnType.READ_ONLY)
+        what = f"a reader of {table}"
+        with opening():
+            self._guard = Guard(None, client, self._end_unclosed, what, f"{what} was not closed")
+            try:
+                (self.txn_id,) = client.open_txns(1, agent_info=agent_info, txn_type=TxnType.READ_ONLY)
+            except BaseException:
+                self._guard.release()
+                raise
         try:
             self._heartbeater.watch([self.txn_id])
             self._acquire(lock_wait_seconds, agent_info)
@@ -69,8 +75,7 @@ class ReadTransaction:
 
     def end_with(self, reader: object, what: str) -> None:
         """End it with a warning that names `what` if `reader` is garbage collected while it is open."""
-        warning = f"{what} was not read to its end or closed"
-        self._guard = Guard(reader, self._client, self._end_unclosed, what, warning)
+        self._guard.watch(reader, f"{what} was not read to its end or closed")
 
     def _end_unclosed(self, client: MetastoreClient) -> None:
         if not self._end():
@@ -140,8 +145,7 @@ class ReadTransaction:
         """Returns whether it was still open."""
         was_open, self.is_open = self.is_open, False
         if was_open:
-            if self._guard is not None:
-                self._guard.release()
+            self._guard.release()
             self._heartbeater.stop()
         return was_open
 

@@ -3,6 +3,9 @@
 A finalizer runs on whatever thread happens to collect its object, between any two steps of that thread: on a worker
 thread that the clean-up would wait for, or inside a call of the very metastore client that it would use. So a finalizer
 only puts a task into a queue. One thread, the reaper, takes it from there and uses its own metastore client.
+
+The exit of the interpreter ends what is open in the same way. Daemon threads go on until the interpreter stops them,
+anywhere, so from then on they open no transaction, and those that they are opening are waited for (`opening`).
 """
 
 from __future__ import annotations
@@ -12,10 +15,13 @@ import logging
 import os
 import queue
 import threading
+import time
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
+from hive_ingest.errors import ConnectionMisuse
 from hive_ingest.metastore_client import MetastoreClient
 
 _log = logging.getLogger(__name__)
@@ -64,6 +70,31 @@ class _Reaper:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self.guards: set[Guard] = set()
+        self._openings = 0
+        self._no_openings = threading.Condition()
+        self._is_exiting = False
+
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        with self._no_openings:
+            if self._is_exiting and threading.current_thread() is not threading.main_thread():
+                raise ConnectionMisuse(
+                    "no transaction is opened any more, because the interpreter is exiting: end the threads that read "
+                    "and write before the main thread ends, or do not make them daemon threads"
+                )
+            self._openings += 1
+        try:
+            yield
+        finally:
+            with self._no_openings:
+                self._openings -= 1
+                self._no_openings.notify_all()
+
+    def exit(self, seconds: float) -> bool:
+        """Let no daemon thread open another transaction. False if one is still being opened after `seconds`."""
+        with self._no_openings:
+            self._is_exiting = True
+            return self._no_openings.wait_for(lambda: self._openings == 0, seconds)
 
     def start(self) -> None:
         """Start the thread. Idempotent. Never called by a finalizer: starting a thread takes locks."""
@@ -91,12 +122,21 @@ class _Reaper:
 _reaper = _Reaper()
 
 
+def opening() -> AbstractContextManager[None]:
+    """Around a call that opens a transaction, until its owner has a guard and knows the id.
+
+    Raises:
+        ConnectionMisuse: On a daemon thread, while the interpreter exits: nobody would end the transaction.
+    """
+    return _reaper.opening()
+
+
 class Guard:
     """Ends an object's transactions when it is garbage collected or the interpreter exits, and warns of it."""
 
     def __init__(
         self,
-        guarded: object,
+        guarded: object | None,
         client: MetastoreClient,
         end: Callable[[MetastoreClient], None],
         what: str,
@@ -105,7 +145,7 @@ class Guard:
         """Watches the object until `release`.
 
         Args:
-            guarded: The object to watch.
+            guarded: The object to watch. None if it does not exist yet (`watch`): until then, only the exit counts.
             client: Cloned at once, because its owner may close it before. Never called directly.
             end: Releases what the object holds. It must not refer to the object.
             what: The object's name in the log.
@@ -115,9 +155,19 @@ class Guard:
         self._task = _Task(client.clone(), end, what)
         self._warning = warning
         self._reaper = _reaper
-        self._finalizer = weakref.finalize(guarded, self._hand_over)
-        self._finalizer.atexit = False  # see _at_exit
+        self._finalizer = self._finalizer_of(self if guarded is None else guarded)
         _reaper.guards.add(self)
+
+    def _finalizer_of(self, guarded: object) -> weakref.finalize[..., object]:
+        finalizer = weakref.finalize(guarded, self._hand_over)
+        finalizer.atexit = False  # see _at_exit
+        return finalizer
+
+    def watch(self, guarded: object, warning: str) -> None:
+        """From now on, end what is held when `guarded` is collected, too."""
+        before, self._warning = self._finalizer, warning
+        self._finalizer = self._finalizer_of(guarded)
+        before.detach()
 
     @property
     def is_active(self) -> bool:
@@ -153,13 +203,15 @@ class Guard:
 
 def _at_exit() -> None:
     """Runs on the main thread, while daemon threads such as the reaper still run."""
+    deadline = time.monotonic() + EXIT_SECONDS
+    _reaper.exit(EXIT_SECONDS)
     for guard in [guard for guard in list(_reaper.guards) if guard.is_active]:
         guard._finalizer.detach()
         try:
             guard._hand_over()
         except ResourceWarning as error:
             _log.warning("%s", error)
-    if not _reaper.is_idle_within(EXIT_SECONDS):
+    if not _reaper.is_idle_within(max(0.0, deadline - time.monotonic())):
         _log.warning("open transactions could not be ended within %.0f s: they will time out", EXIT_SECONDS)
 
 

@@ -3,7 +3,7 @@
 A dropped table or partition goes out of the catalog together with a row of FOLDER_TASKS. Then its folder gets a
 hidden name beside it, so that nothing made later in its place can show its rows; then it is removed; last, the
 components of its aborted transactions are forgotten. A renamed table's folder is moved in the same way, under the
-EXCLUSIVE lock of the rename.
+EXCLUSIVE lock of the rename, which is kept until then.
 
 Each step can be repeated, by whoever comes by: the process itself, housekeeping, one that waits for a lock, and
 whoever makes something in that place.
@@ -21,7 +21,7 @@ from hive_ingest.metastore_client.embedded.folders import is_same_or_inside, ren
 from hive_ingest.metastore_client.embedded.migrations import GET_METASTORE_ID
 from hive_ingest.metastore_client.embedded.sessions import Row, Session, Sessions
 from hive_ingest.metastore_client.locations import local_path
-from hive_ingest.model import TableName
+from hive_ingest.model import LockId, TableName
 from hive_ingest.storage import LocalStore
 
 _log = logging.getLogger(__name__)
@@ -42,6 +42,8 @@ _INSERT = """
 _SET_SOURCE = "UPDATE FOLDER_TASKS SET FT_KIND = :kind, FT_SOURCE = :source WHERE FT_ID = :task"
 _DELETE = "DELETE FROM FOLDER_TASKS WHERE FT_ID = :task"
 _RELEASE = "DELETE FROM HIVE_LOCKS WHERE HL_LOCK_EXT_ID = :lock_id"
+_EXPLAIN_LOCK = "UPDATE HIVE_LOCKS SET HL_AGENT_INFO = :agent_info WHERE HL_LOCK_EXT_ID = :lock_id"
+_MOVE_UNDER = "SELECT FT_SOURCE, FT_TARGET FROM FOLDER_TASKS WHERE FT_LOCK_ID = :lock_id"
 _LOCATIONS = "SELECT DB_LOCATION_URI FROM DBS UNION SELECT LOCATION FROM TBLS"
 # A table of the same name may have been made since: only write ids of the one that was dropped are forgotten.
 _FORGET = (
@@ -88,6 +90,19 @@ def plan_move(session: Session, source: str, target: str, lock_id: int) -> None:
 def _row(kind: str, source: str, **fields: Any) -> dict[str, Any]:
     nothing = dict.fromkeys(("target", "database", "table", "partition", "next_write_id", "lock_id"))
     return {**nothing, "kind": kind, "source": source, **fields}
+
+
+def keeps_lock(session: Session, lock_id: LockId) -> bool:
+    """Whether the folder of a rename is still to be moved: until then its lock keeps readers and writers out.
+
+    Whoever waits for the lock tries the move again, and finds in the lock what is in the way.
+    """
+    move = session.row(_MOVE_UNDER, lock_id=lock_id)
+    if move is None:
+        return False
+    info = f"hive-ingest: a rename is not finished, {move[0]} is still to be moved to {move[1]}: make both writable"
+    session.execute(_EXPLAIN_LOCK, lock_id=lock_id, agent_info=info)
+    return True
 
 
 def follow_move(session: Session, old: str, new: str) -> None:

@@ -80,3 +80,31 @@ def require_free(location: str, what: str) -> None:
     path = local_path(location)
     if path is not None and os.path.lexists(path) and (not path.is_dir() or any(path.iterdir())):
         raise InvalidOperation(f"{what} cannot get the folder {location}, which is not empty: remove it, or its name")
+
+
+def require_movable(source: str, target: str) -> None:
+    """Check that a folder can be renamed, before anything depends on it.
+
+    Raises:
+        StreamingIOFailure: It is missing, or certainly cannot be renamed to `target`.
+    """
+    old, new = local_path(source), local_path(target)
+    if old is None or new is None:
+        return
+    why = _why_not_movable(old, new)
+    if why is not None:
+        raise StreamingIOFailure(f"{old} cannot be renamed to {new}, and nothing was changed: {why}")
+
+
+def _why_not_movable(source: Path, target: Path) -> str | None:
+    try:
+        device = source.lstat().st_dev  # of a symbolic link, which is renamed itself
+        above = {folder: folder.stat().st_dev for folder in (source.parent, target.parent)}
+    except OSError as error:
+        return f"{error.filename} cannot be looked at ({error.strerror}): mount its disk, or restore it"
+    closed = [str(folder) for folder in above if not os.access(folder, os.W_OK | os.X_OK)]
+    if closed:
+        return f"this user cannot write to {' and '.join(closed)}: change the permissions, or mount it writable"
+    if set(above.values()) != {device}:
+        return "they are on different file systems, or it is a mount point: create a new table and copy the rows"
+    return None

@@ -20,6 +20,7 @@ from typing import Any
 from hive_ingest.errors import ConfigurationError, NoSuchLock, TxnOpen
 from hive_ingest.identity import this_host, this_user
 from hive_ingest.metastore_client.embedded.context import Context
+from hive_ingest.metastore_client.embedded.folder_tasks import keeps_lock
 from hive_ingest.metastore_client.embedded.housekeeping import Housekeeping
 from hive_ingest.metastore_client.embedded.sessions import Row, Session
 from hive_ingest.metastore_client.embedded.transactions import (
@@ -149,9 +150,14 @@ class Locks:
         return response
 
     def unlock(self, lock_id: LockId) -> None:
-        """Release a lock outside a transaction, or give up one that is WAITING. Idempotent. Raises TxnOpen."""
+        """Release a lock outside a transaction, or give up one that is WAITING. Idempotent. Raises TxnOpen.
+
+        The lock of a rename stays until the table's folder is moved.
+        """
 
         def work(session: Session) -> None:
+            if keeps_lock(session, lock_id):
+                return
             if session.execute(_UNLOCK, lock_id=lock_id) == 0:
                 row = session.row(_GET_LOCK, lock_id=lock_id)
                 if row is not None:

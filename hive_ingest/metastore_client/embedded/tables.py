@@ -18,7 +18,7 @@ from hive_ingest.metastore_client.embedded.folder_tasks import (
     plan_move,
     plan_removal,
 )
-from hive_ingest.metastore_client.embedded.folders import make_folders, refuse_acid_files, require_free
+from hive_ingest.metastore_client.embedded.folders import make_folders, refuse_acid_files, require_free, require_movable
 from hive_ingest.metastore_client.embedded.location_checks import refuse_overlap
 from hive_ingest.metastore_client.embedded.locks import Locks, require_lock
 from hive_ingest.metastore_client.embedded.lookups import matching, no_such_database, own_location
@@ -62,7 +62,10 @@ _MOVE_PARTITION = "UPDATE PARTITIONS SET LOCATION = :location WHERE TBL_ID = :ta
 
 # -- what the transaction manager knows about a table (Hive: AcidEventListener) ------------------------
 
-_DELETE_COMPACTIONS = "DELETE FROM COMPACTION_QUEUE WHERE CQ_DATABASE = :database AND CQ_TABLE = :table"
+_DELETE_COMPACTIONS = (
+    "DELETE FROM COMPACTION_QUEUE WHERE CQ_DATABASE = :database AND CQ_TABLE = :table",
+    "DELETE FROM COMPLETED_COMPACTIONS WHERE CC_DATABASE = :database AND CC_TABLE = :table",
+)
 _RENAME = tuple(
     f"""
     UPDATE {sql_table} SET {database} = :new_database, {table} = :new_table
@@ -119,8 +122,9 @@ class Tables:
         """Replace columns, properties, owner; rename when `new.name` differs. Returns what is stored.
 
         A rename, and any change of columns but adding some at the end, happens under an EXCLUSIVE lock. A rename moves
-        the folder when it has the table's own name. Raises NoSuchObject, LockTimeout, AlreadyExists (the new name),
-        InvalidOperation (partition keys, buckets, location, or no longer transactional).
+        the folder when it has the table's own name; if that fails after all, the lock stays until it is done. Raises
+        NoSuchObject, LockTimeout, AlreadyExists (the new name), InvalidOperation (partition keys, buckets, location, or
+        no longer transactional), StreamingIOFailure (the folder cannot be moved).
         """
         name = TableName.of(table)
         if not needs_exclusive_lock(self.get_table(name), new):
@@ -166,8 +170,9 @@ def drop_table_in(session: Session, name: TableName, *, delete_data: bool = True
     next_write_id = abort_writers(session, name, f"table {name} was dropped while it was open")
     for statement in (_DELETE_PARTITIONS, _DELETE_PROPERTIES, _DELETE):
         session.execute(statement, table_id=found.id)
+    for statement in _DELETE_COMPACTIONS:
+        session.execute(statement, database=name.database, table=name.table)
     if delete_data and found.table_type == MANAGED:
-        session.execute(_DELETE_COMPACTIONS, database=name.database, table=name.table)
         plan_removal(session, found.location, name, next_write_id)
 
 
@@ -248,6 +253,7 @@ def _rename(session: Session, old: Table, new: TableName) -> str:
     refuse_overlap(session, new, location, table_id=old.id)
     clear_place(session, [location])
     require_free(location, f"table {new}")
+    require_movable(old.location, location)
     follow_move(session, old.location, location)
     moved = [
         {"table_id": old.id, "partition": partition, "location": location + where[len(old.location) :]}

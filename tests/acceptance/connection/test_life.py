@@ -120,6 +120,87 @@ def test_open_transactions_are_ended_when_the_interpreter_exits(ms: MetastoreCli
     assert hidden_files(ms) == []
 
 
+#: A daemon thread that comes to a fault point, and stays there while the interpreter exits.
+STOPPED_DAEMON = """
+import threading
+from hive_ingest.testing import faults
+arrived = threading.Event()
+def stop_there(point):
+    if point == {point!r} and threading.current_thread().name == "daemon":
+        arrived.set()
+        threading.Event().wait()
+with faults(observe=stop_there):
+    threading.Thread(target=lambda: {work}, name="daemon", daemon=True).start()
+    assert arrived.wait(30)
+    sys.exit()
+"""
+APPEND = "hi.append(ms, 'web.t', rows, settings={'lock_wait_seconds': 50.0})"
+
+
+@pytest.mark.parametrize(
+    "point", ["after_open_txns", "after_write_id", "after_lock_acquired", "after_commit_heartbeat"]
+)
+def test_what_a_daemon_thread_is_beginning_when_the_interpreter_exits_is_ended(
+    ms: MetastoreClient, arguments: list[str], point: str
+) -> None:
+    """It held its locks until the timeout: it belonged to no connection yet."""
+    run(STOPPED_DAEMON.format(point=point, work=APPEND), arguments)
+    assert ms.get_valid_txns().open == ()
+    assert hi.read_table(ms, "web.t").num_rows == 0
+
+
+@pytest.mark.parametrize("work", [APPEND, "hi.read_table(ms, 'web.t')"])
+def test_a_daemon_thread_opens_no_transaction_once_the_interpreter_is_exiting(
+    ms: MetastoreClient, arguments: list[str], work: str
+) -> None:
+    script = (
+        "import atexit, threading\n"
+        "is_exiting, tried = threading.Event(), threading.Event()\n"
+        "def daemon():\n"
+        "    is_exiting.wait()\n"
+        "    try:\n"
+        f"        {work}\n"
+        "    except hi.StreamingError as error:\n"
+        "        print(type(error).__name__, error, file=sys.stderr)\n"
+        "    tried.set()\n"
+        "reaper = sys.modules['hive_ingest.transactions.reaper']\n"
+        "def after_the_hook():\n"
+        "    reaper._at_exit()\n"
+        "    is_exiting.set()\n"
+        "    assert tried.wait(30)\n"
+        "atexit.register(after_the_hook)\n"
+        "threading.Thread(target=daemon, daemon=True).start()\n"
+    )
+    assert "ConnectionMisuse no transaction is opened any more" in run(script, arguments)
+    assert ms.get_valid_txns().open == ()
+
+
+def test_the_exit_of_the_interpreter_waits_for_the_call_that_opens_a_transaction(
+    ms: MetastoreClient, arguments: list[str]
+) -> None:
+    """Its answer came after everything known had been ended."""
+    script = (
+        "import threading\n"
+        "from hive_ingest.metastore_client import embedded\n"
+        "reaper = sys.modules['hive_ingest.transactions.reaper']\n"
+        "is_open, real, real_exit = threading.Event(), type(ms).open_txns, reaper._Reaper.exit\n"
+        "is_exiting = threading.Event()\n"
+        "def open_txns(self, *args, **options):\n"
+        "    found = real(self, *args, **options)\n"
+        "    is_open.set()\n"
+        "    is_exiting.wait()\n"
+        "    return found\n"
+        "def exit(self, seconds):\n"
+        "    is_exiting.set()\n"
+        "    return real_exit(self, seconds)\n"
+        "type(ms).open_txns, reaper._Reaper.exit = open_txns, exit\n"
+        f"threading.Thread(target=lambda: {APPEND}, daemon=True).start()\n"
+        "assert is_open.wait(30)\n"
+    )
+    run(script, arguments)
+    assert ms.get_valid_txns().open == ()
+
+
 def test_a_forked_child_ends_nothing_of_its_parents(ms: MetastoreClient, arguments: list[str]) -> None:
     run(
         "conn = connect()\n"

@@ -19,7 +19,9 @@ import hive_ingest as hi
 from hive_ingest.connection import StreamingConnection, TransactionState
 from hive_ingest.errors import (
     ConfigurationError,
+    InvalidTransactionState,
     LockTimeout,
+    SerializationError,
     SinkConflict,
     SinkInUse,
     TxnAborted,
@@ -260,20 +262,51 @@ def test_a_source_that_is_new_to_a_sink_sees_the_others(ms: MetastoreClient) -> 
         assert conn.other_sources == ("b",)
 
 
-def test_a_position_of_a_source_that_is_not_owned_is_refused(ms: MetastoreClient) -> None:
-    with connect(ms, "a") as conn:
-        conn.begin_transaction()
-        with pytest.raises(SinkConflict, match=r"\['b'\] are not owned"):
-            conn.commit_transaction(positions={"b": 1})
-        conn.abort_transaction()
+INVALID_POSITIONS = [
+    pytest.param({"b": 1}, r"\['b'\] are not owned.*: pass positions of 'a'", id="a source that is not owned"),
+    pytest.param({"a": object()}, "is not a JSON value", id="not JSON"),
+    pytest.param({"a": float("nan")}, "is not a JSON value", id="a number that JSON does not have"),
+    pytest.param({"a": "\ud800"}, "is not a JSON value", id="text that is not Unicode"),
+    pytest.param({}, "pass positions=", id="none"),
+]
 
 
-def test_a_position_that_is_not_json_is_refused(ms: MetastoreClient) -> None:
+@pytest.mark.parametrize(("wrong", "message"), INVALID_POSITIONS)
+def test_an_invalid_position_is_refused_and_the_transaction_stays_open(
+    ms: MetastoreClient, wrong: dict[str, Any], message: str
+) -> None:
+    """Refused only after the files were finished, it failed the transaction, and its rows were lost."""
     with connect(ms, "a") as conn:
         conn.begin_transaction()
-        with pytest.raises(ConfigurationError, match="is not a JSON value"):
-            conn.commit_transaction(positions={"a": object()})
+        conn.write(b'{"id": 1}')
+        with pytest.raises(ConfigurationError, match=message):
+            conn.commit_transaction(positions=wrong)
+        assert conn.state is TransactionState.OPEN
+        conn.write(b'{"id": 2}')
+        conn.commit_transaction(positions={"a": 7})
+    assert ids(ms) == [1, 2]
+    assert peek(ms, "a") == {"a": 7}
+
+
+def test_a_bad_record_found_with_an_invalid_position_fails_the_transaction(ms: MetastoreClient) -> None:
+    with connect(ms, "a") as conn:
+        conn.begin_transaction()
+        conn.write(b'{"id": "x"}')
+        with pytest.raises(SerializationError):
+            conn.commit_transaction()
+        assert conn.state is TransactionState.FAILED
+
+
+def test_progress_before_it_was_read_is_an_error_and_not_empty(ms: MetastoreClient) -> None:
+    with connect(ms, "a") as conn:
+        commit(conn, 1, {"a": 1})
+    with connect(ms, "a") as conn:
+        with pytest.raises(InvalidTransactionState, match="begin_transaction"):
+            conn.progress  # noqa: B018
+        conn.begin_transaction()
+        assert positions(conn) == {"a": 1}
         conn.abort_transaction()
+        assert positions(conn) == {"a": 1}
 
 
 def test_a_sink_that_belongs_to_another_table_is_refused(ms: MetastoreClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,8 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import hive_ingest as hi
 from hive_ingest.errors import (
     InvalidOperation,
     LockTimeout,
@@ -319,6 +322,8 @@ def test_aborted_writes_of_a_new_table_are_not_forgotten_with_the_dropped_one(
     kill_after_commit(ms, monkeypatch, lambda ms: ms.drop_table("web.t"))
     ms.create_table("web.t", columns=COLUMNS, partition_keys={"p": "int"})
     txn_id = writer(ms)
+    write_id = ms.allocate_table_write_ids("web.t", [txn_id])[0].write_id
+    ms.add_dynamic_partitions(txn_id, write_id, "web.t", ["p=1"])
     ms.abort_txn(txn_id)
     assert isinstance(ms, EmbeddedMetastoreClient)
     ms.clock_offset_seconds = 100_000
@@ -379,6 +384,55 @@ def test_a_rename_takes_along_what_is_still_to_be_removed(
     rename(ms)
     assert trash(tmp_path) == []
     assert folder(ms.get_table("web.u").location).is_dir()
+
+
+@embedded
+def test_a_rename_in_a_folder_that_cannot_be_written_is_refused(
+    ms: MetastoreClient, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was committed, its folder stayed where it was, and every read called for a backup."""
+    with_rows(table)
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may write everywhere
+    with pytest.raises(StreamingIOFailure, match=r"nothing was changed: this user cannot write to .*/web.db"):
+        rename(ms)
+    assert ms.get_table("web.t") == table
+
+
+@embedded
+def test_a_rename_to_another_file_system_is_refused(ms: MetastoreClient, table: Table) -> None:
+    with_rows(table)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        ms.create_database("other", location=f"file:{elsewhere}/other.db")
+        with pytest.raises(StreamingIOFailure, match="nothing was changed: they are on different file systems"):
+            ms.alter_table("web.t", replace(table, name=TableName("other", "t")))
+    assert ms.get_table("web.t") == table
+
+
+@embedded
+def test_a_table_whose_rename_is_not_finished_is_locked_until_it_is(
+    ms: MetastoreClient, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder was not there yet: readers and writers were told to restore it from a backup."""
+
+    def refuse(source: Path, target: Path) -> None:
+        raise StreamingIOFailure(f"{source} cannot be renamed (read-only file system)")
+
+    rows = pa.table({"id": pa.array([1], pa.int32()), "msg": ["a"], "p": pa.array([1], pa.int32())})
+    hi.append(ms, "web.t", rows)
+    assert isinstance(ms, EmbeddedMetastoreClient)
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_tasks, "rename_folder", refuse)
+        rename(ms)
+        ms.clock_offset_seconds = 100_000
+        ms.run_housekeeping()
+        reason = r"a rename is not finished, .*/t is still to be moved to .*/u: make both writable"
+        with pytest.raises(LockTimeout, match=reason):
+            hi.read_table(ms, "web.u", lock_wait_seconds=0.1)
+        with pytest.raises(LockTimeout, match=reason):
+            hi.append(ms, "web.u", rows, settings={"lock_wait_seconds": 0.1})
+    assert hi.append(ms, "web.u", rows) is not None
+    assert hi.read_table(ms, "web.u").num_rows == 2
+    assert ms.show_locks() == []
 
 
 @embedded

@@ -31,6 +31,8 @@ from hive_ingest.model import (
     LockType,
     TxnState,
 )
+from hive_ingest.orc import acid_reader
+from hive_ingest.orc.tail import read_tail
 from hive_ingest.reader import read_table, scan
 from tests.support.metastores import connect_in
 
@@ -110,6 +112,36 @@ def test_rows_of_many_write_ids_in_one_file_are_distinguished(metastore, make_ta
     table.commit()
     table.delete(5, [(1, BUCKET_0, 0)], folder="delete_delta_0000005_0000005_0000")
     assert ids(metastore) == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("moved_from", "moved_to"),
+    [
+        pytest.param("delta_0000001_0000001_0000", "delta_0000002_0000002_0000", id="a committed delta's"),
+        pytest.param("delta_0000003_0000003_0000", "delta_0000002_0000002_0000", id="one that is not committed"),
+        pytest.param("delta_0000002_0000002_0000", "base_0000001", id="a base's"),
+        pytest.param("delete_delta_0000004_0000004_0000", "delete_delta_0000005_0000005_0000", id="delete events'"),
+    ],
+)
+def test_a_file_that_lies_in_the_folder_of_other_write_ids_is_refused(metastore, table, struct, moved_from, moved_to):
+    """Folders decide what is visible: rows that were never committed appeared."""
+    aborted, committed, last = table.abort(), table.commit(), table.commit()
+    table.insert(aborted, struct(id=[99], msg=["no"]))
+    table.delete(committed, [(1, BUCKET_0, 0)])
+    table.delete(last, [(1, BUCKET_0, 1)])
+    assert ids(metastore) == [3, 4, 5]
+    target = table.path / moved_to / "bucket_00000"
+    target.parent.mkdir(exist_ok=True)
+    (table.path / moved_from / "bucket_00000").replace(target)
+    with pytest.raises(CorruptFile, match=rf"{moved_to}/bucket_00000.*the file belongs to another folder"):
+        ids(metastore)
+
+
+def test_a_file_without_statistics_is_read(metastore, table, monkeypatch):
+    monkeypatch.setattr(
+        acid_reader, "read_tail", lambda *a: replace(tail := read_tail(*a), footer=replace(tail.footer, statistics=()))
+    )
+    assert ids(metastore) == [1, 2, 3, 4, 5]
 
 
 def test_deletes_of_invisible_write_ids_among_visible_ones_do_not_count(metastore, table, acid_file):
@@ -428,7 +460,7 @@ def test_updates_among_rows_as_hive_2_wrote_them_are_refused(metastore, table, a
 
 def test_rows_among_delete_events_are_corrupt(metastore, table, acid_file, struct):
     path = table.path / "delete_delta_0000002_0000002_0000/bucket_00000"
-    acid_file(path, [(1, BUCKET_0, 0)], rows=struct(id=[1], msg=["a"]), operation=0)
+    acid_file(path, [(1, BUCKET_0, 0)], rows=struct(id=[1], msg=["a"]), operation=0, current=[2])
     with pytest.raises(CorruptFile, match="delete events"):
         read_table(metastore, "web.t")
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from hive_ingest.config import StreamingSettings
 from hive_ingest.model import TxnId
@@ -43,3 +46,25 @@ def test_lost_prefetched_transactions_are_forgotten() -> None:
         heartbeater.stop()
     assert heartbeater.lost == {}
     assert sorted(heartbeater._last_good) == [1, 4, 5, 6]
+
+
+def test_transactions_that_no_thread_keeps_alive_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When no thread could be started, they stayed open until the timeout."""
+    client: Any = FakeClient()
+    heartbeater = Heartbeater(client)
+    plan: Any = SimpleNamespace(agent_info="a test")
+    opener = TransactionOpener(client, plan, heartbeater, StreamingSettings(), 3)
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            opener._next_txn()
+    assert client.aborted == [1, 2, 3]
+    assert opener.remaining == 0
+    try:
+        assert opener._next_txn() == 4
+    finally:
+        heartbeater.stop()

@@ -50,6 +50,12 @@ class Thing:
         self.itself: Thing | None = None
 
 
+@pytest.fixture(autouse=True)
+def own_reaper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that may be told of an exit: that of the test process goes on for the tests after these."""
+    monkeypatch.setattr(reaper, "_reaper", reaper._Reaper())
+
+
 @pytest.fixture
 def client() -> FakeClient:
     return FakeClient()
