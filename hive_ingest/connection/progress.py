@@ -286,7 +286,7 @@ class SinkProgress:
     def next_rows(
         self, txn_id: TxnId, positions: Mapping[str, Any], *, is_seek: bool = False
     ) -> dict[str, SourceProgress]:
-        """A row for every source owned, with the new or the unchanged position, so that the newest delta has them all."""
+        """A row for every source owned, with the new or the old position, so that the newest delta has them all."""
         rows = {}
         now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
         for source in self.sources:
