@@ -67,7 +67,7 @@ def sink_into(client: Any, table: str, **settings: Any) -> HiveSink:
 
 
 def batch(spark: SparkSession, batch_id: int) -> Any:
-    """Of one task, with rows for a partition that is new: every batch asks for the same calls."""
+    """One task, with rows for a new partition, so that every batch makes the same calls."""
     rows = numbered(spark, ROWS * batch_id, ROWS * (batch_id + 1), 1)
     return rows.selectExpr("id", "text", f"'new in {batch_id}' part")
 

@@ -129,7 +129,7 @@ class SqliteBackend(Backend):
         return create_engine("sqlite://", creator=self._connect, **arguments)
 
     def _connect(self) -> sqlite3.Connection:
-        # mode=rw: a file that is gone is an error and never becomes an empty metastore.
+        # mode=rw: a missing file is an error and never becomes an empty metastore.
         connection = sqlite3.connect(
             f"file:{quote(str(self.uri.path))}?mode=rw",
             uri=True,

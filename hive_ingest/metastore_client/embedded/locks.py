@@ -150,7 +150,7 @@ class Locks:
         return response
 
     def unlock(self, lock_id: LockId) -> None:
-        """Release a lock outside a transaction, or give up one that is WAITING. Idempotent. Raises TxnOpen.
+        """Release a lock outside a transaction, or withdraw one that is WAITING. Idempotent. Raises TxnOpen.
 
         The lock of a rename stays until the table's folder is moved.
         """

@@ -66,7 +66,7 @@ PLAN = "v1\n{}"
 
 
 def position_of(query_id: str, batch_id: int) -> dict[str, Any]:
-    """As it is committed with a batch."""
+    """The position that is committed with a batch."""
     return SparkPosition.after(MicroBatch(query_id, batch_id, BatchPlan.parse(PLAN))).to_json()
 
 
@@ -86,14 +86,14 @@ def micro_batch(
 
 
 def commit(client: MetastoreClient, positions: dict[str, int], *, sink: str = "alerts", table: str = "alerts") -> None:
-    """As a pipeline of files or of Kafka does."""
+    """Commit a position as a pipeline of files or of Kafka does."""
     with connect(client, *positions, sink=sink, table=table) as connection:
         connection.begin_transaction()
         connection.commit_transaction(positions=positions)
 
 
 def checkpoint_at(folder: Path, query_id: str, *, committed: int, planned: int | None = None) -> Path:
-    """As Spark leaves it, checksums and a temporary file among it; batches far back are gone."""
+    """A checkpoint as Spark leaves it, with checksums and a temporary file, and without batches far back."""
     logs = {"commits": committed, "offsets": committed if planned is None else planned}
     for log, last in logs.items():
         (folder / log).mkdir(parents=True)
