@@ -67,7 +67,7 @@ def sink_into(client: Any, table: str, **settings: Any) -> HiveSink:
 
 
 def batch(spark: SparkSession, batch_id: int) -> Any:
-    """Of one task, with rows for a partition that is new: every batch asks for the same calls."""
+    """One task, with rows for a new partition, so that every batch makes the same calls."""
     rows = numbered(spark, ROWS * batch_id, ROWS * (batch_id + 1), 1)
     return rows.selectExpr("id", "text", f"'new in {batch_id}' part")
 
@@ -119,7 +119,7 @@ def test_a_long_metastore_outage_loses_nothing_once_it_is_over(
         sink(numbered(spark, 0, ROWS), 0)
     flaky.heal()
 
-    sink(numbered(spark, 0, ROWS), 0)  # after the time-out of the first attempt's transaction
+    sink(numbered(spark, 0, ROWS), 0)  # after the timeout of the first attempt's transaction
 
     assert_once(tables.ids(table), list(range(ROWS)))
     assert sink.last_batch is not None
