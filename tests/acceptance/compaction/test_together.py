@@ -56,8 +56,10 @@ def test_readers_and_writers_go_on_while_several_compactors_work(ms: EmbeddedMet
             is_over.set()
             for compactor in compactors:
                 compactor.stop()
-        for future in (*readers, *running):
-            future.result()
+        for reader in readers:
+            reader.result()
+        for compactor_run in running:
+            compactor_run.result()
     Compactor(ms, settings=settings).run_once()
     assert table.ids() == list(range(10 * TRANSACTIONS))
     states = {info.state for info in table.history()}
