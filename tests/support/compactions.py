@@ -51,7 +51,7 @@ def connect_quietly(folder: Path, uri: str | None = None) -> EmbeddedMetastoreCl
 class Compacted:
     """One table and what happens to it."""
 
-    def __init__(self, client: EmbeddedMetastoreClient, table: str = "t", **layout: Any) -> None:
+    def __init__(self, client: Any, table: str = "t", **layout: Any) -> None:
         self.client = client
         self.name = TableName.of(full_name(table))
         create_table(client, table, {"id": "int", "text": "string"}, **layout)
@@ -127,7 +127,9 @@ class Compacted:
     # -- what compaction does ----------------------------------------------------------------------
 
     def request(self, kind: CompactionType = MINOR, *, part: str | None = None) -> CompactionResponse:
-        return self.client.compact(self.name, compaction_type=kind, partition_name=f"part={part}" if part else None)
+        partition = f"part={part}" if part else None
+        answer: CompactionResponse = self.client.compact(self.name, compaction_type=kind, partition_name=partition)
+        return answer
 
     def compact(self, kind: CompactionType = MINOR, *, part: str | None = None) -> WorkResult:
         """Request it, and work until it is done."""
@@ -172,7 +174,8 @@ class Compacted:
 
     def history(self) -> list[CompactionInfo]:
         """Queue and history, newest first."""
-        return self.client.show_compactions(self.name)
+        found: list[CompactionInfo] = self.client.show_compactions(self.name)
+        return found
 
 
 def _short(name: str) -> str:
