@@ -145,6 +145,15 @@ def test_ingest_is_exactly_once(alerts: Shell, tmp_path: Path) -> None:
     assert sorted(row["id"] for row in rows) == list(range(36))  # type: ignore[type-var]
 
 
+def test_ingest_compacts_what_it_has_written(alerts: Shell, tmp_path: Path) -> None:
+    path = records(tmp_path / "a.json", 24)
+    alerts.done("ingest", "web.alerts", path, "--rows-per-transaction", "1", "--maintenance", "inline")
+    compacted = alerts.done("show", "compactions", "--output", "json").rows
+    assert "alerts__progress" in {str(row["table"]).removeprefix("web.") for row in compacted}
+    rows = alerts.done("read", "web.alerts", "--columns", "id", "--output", "json").rows
+    assert sorted(row["id"] for row in rows) == list(range(24))  # type: ignore[type-var]
+
+
 def test_ingest_takes_delimited_text_in_any_shape(alerts: Shell, tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_text("Country\tID\tMsg\tContinent\nIn\t1\ta\\\tb\tAsia\nJp\t2\t-\tAsia\nJp\t3\n")
