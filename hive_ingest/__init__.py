@@ -1,6 +1,7 @@
 """hive-ingest: stream records into Apache Hive's transactional tables from Python, exactly once."""
 
 from hive_ingest.api import append
+from hive_ingest.compaction import CompactionPolicy, Compactor, compact, purge
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection import CommitInfo, StreamingConnection
 from hive_ingest.errors import (
@@ -17,6 +18,7 @@ from hive_ingest.errors import (
     MetastoreError,
     MetastoreSchemaError,
     MetastoreUnavailable,
+    NoSuchCompaction,
     NoSuchLock,
     NoSuchObject,
     NoSuchTxn,
@@ -48,6 +50,8 @@ __all__ = [
     "Column",
     "CommitInfo",
     "CommitOutcomeUnknown",
+    "CompactionPolicy",
+    "Compactor",
     "ConfigurationError",
     "ConnectionMisuse",
     "CorruptFile",
@@ -60,6 +64,7 @@ __all__ = [
     "MetastoreError",
     "MetastoreSchemaError",
     "MetastoreUnavailable",
+    "NoSuchCompaction",
     "NoSuchLock",
     "NoSuchObject",
     "NoSuchTxn",
@@ -84,8 +89,10 @@ __all__ = [
     "TxnOpen",
     "UnsupportedFeature",
     "append",
+    "compact",
     "connect_metastore",
     "ingest_files",
+    "purge",
     "read_table",
     "scan",
 ]
