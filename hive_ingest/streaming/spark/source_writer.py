@@ -86,7 +86,12 @@ class TaskWriter:
 
 def arrow_writer(missing_columns: Literal["fail", "null"]) -> ArrowWriter:
     """TimestampType comes as instants in the session's time zone."""
-    return ArrowWriter(missing_columns=missing_columns, unknown_fields="fail", zoned_timestamps="local")
+    return ArrowWriter(
+        missing_columns=missing_columns,
+        missing_partition_keys=missing_columns,
+        unknown_fields="fail",
+        zoned_timestamps="local",
+    )
 
 
 class HiveBatchWriter(DataSourceArrowWriter):
