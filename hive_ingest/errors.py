@@ -12,6 +12,7 @@
     │   ├── TxnOpen                        an unlock inside a transaction
     │   ├── TooManyOpenTxns                `max_open_txns` is reached
     │   ├── NoSuchLock                     a lock that is not there (any more)
+    │   ├── NoSuchCompaction               a compaction that is not in the queue, or is another worker's
     │   ├── LockTimeout                    the lock was not granted in time
     │   │   └── SinkInUse                  another live owner holds a source of the sink
     │   ├── SinkConflict                   the sink's progress does not fit what the caller owns
@@ -84,6 +85,10 @@ class TooManyOpenTxns(TransactionError):
 
 class NoSuchLock(TransactionError):
     """The lock is not there, or no longer (Java: `NoSuchLockException`)."""
+
+
+class NoSuchCompaction(TransactionError):
+    """The compaction is not in the queue, or no longer the caller's (Java: `NoSuchCompactionException`)."""
 
 
 class LockTimeout(TransactionError):

@@ -287,6 +287,112 @@ class CommitKeyValue:
     value: str
 
 
+class CompactionType(enum.IntEnum):
+    """Hive 4's `CompactionType`, with its Thrift values."""
+
+    MINOR = 1
+    MAJOR = 2
+    REBALANCE = 3
+    ABORT_TXN_CLEANUP = 4
+
+
+class CompactionState(enum.Enum):
+    """State of a compaction; the value is the letter that Hive stores."""
+
+    INITIATED = "i"
+    WORKING = "w"
+    READY_FOR_CLEANING = "r"
+    FAILED = "f"
+    SUCCEEDED = "s"
+    DID_NOT_INITIATE = "a"
+    REFUSED = "c"
+    ABORTED = "x"
+
+    @property
+    def text(self) -> str:
+        """As Hive's SHOW COMPACTIONS writes it: `ready for cleaning`."""
+        return self.name.lower().replace("_", " ")
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionInfo:
+    """One compaction, in the queue or in the history (Hive's `CompactionInfo` and `ShowCompactResponseElement`).
+
+    Times are milliseconds since the epoch, None where there has been none yet.
+
+    Attributes:
+        id: Its id in the queue. 0: it has no row there, such as a clean-up of aborted transactions.
+        highest_write_id: The last write id that the compactor's snapshot holds.
+        txn_id: The compaction's own transaction.
+        next_txn_id: The first transaction that was opened after the compaction had committed.
+        min_open_write_txn_id: Of a clean-up of aborted transactions: the lowest open transaction that writes there.
+        retry_retention_ms: How long after `commit_time_ms` the cleaner waits before it tries again.
+        meta_info: What the worker reports about its result, as text.
+    """
+
+    id: int
+    table: TableName
+    partition_name: str | None
+    type: CompactionType
+    state: CompactionState
+    properties: Mapping[str, str] = field(default_factory=dict)
+    worker_id: str | None = None
+    worker_version: str | None = None
+    initiator_id: str | None = None
+    initiator_version: str | None = None
+    enqueue_time_ms: int | None = None
+    start_ms: int | None = None
+    end_ms: int | None = None
+    commit_time_ms: int | None = None
+    cleaner_start_ms: int | None = None
+    retry_retention_ms: int = 0
+    highest_write_id: WriteId | None = None
+    txn_id: TxnId | None = None
+    next_txn_id: TxnId | None = None
+    min_open_write_txn_id: TxnId | None = None
+    run_as: str | None = None
+    hadoop_job_id: str | None = None
+    error_message: str | None = None
+    meta_info: str | None = None
+    pool_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionResponse:
+    """The answer to a request (Hive's `CompactionResponse`).
+
+    Where `accepted` is false the same table or partition is being compacted already, by compaction `id`, which is in
+    `state`.
+    """
+
+    id: int
+    state: CompactionState
+    accepted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedComponent:
+    """A table or partition that an aborted transaction may have written (a row of TXN_COMPONENTS).
+
+    Its files are those of `write_id`. Those of a compaction end with `_v<txn_id>`, and `write_id` is only the highest
+    one that it read.
+    """
+
+    txn_id: TxnId
+    write_id: WriteId | None
+    is_compaction: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionCandidate:
+    """A table or partition that may need a compaction, as the metastore can tell without looking at its files."""
+
+    table: TableName
+    partition_name: str | None
+    too_many_aborts: bool = False
+    has_old_abort: bool = False
+
+
 def columns_of(columns: Mapping[str, str] | Sequence[Column] | None) -> tuple[Column, ...]:
     """Columns given as `{"name": "type"}` or as Column values; names in lower case, as the metastore keeps them."""
     if columns is None:

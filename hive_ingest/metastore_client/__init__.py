@@ -1,4 +1,4 @@
-"""The catalog and the transaction manager, embedded or real: `connect_metastore` gives a client of both.
+"""Catalog, transaction manager and compaction queue, embedded or real: `connect_metastore` gives a client of all.
 
 Importing this package loads neither sqlalchemy nor a Thrift library; `connect_metastore` loads what the address needs.
 """
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from hive_ingest.metastore_client.catalog import Catalog
 from hive_ingest.metastore_client.client import MetastoreClient
+from hive_ingest.metastore_client.compaction_queue import CompactionQueue
 from hive_ingest.metastore_client.locations import local_path, normal_location
 from hive_ingest.metastore_client.text_checks import check_text
 from hive_ingest.metastore_client.transaction_manager import TransactionManager
@@ -19,6 +20,7 @@ from hive_ingest.metastore_client.wait_log import WAIT_LOGGER, WaitLog, describe
 __all__ = [
     "WAIT_LOGGER",
     "Catalog",
+    "CompactionQueue",
     "MetastoreClient",
     "TransactionManager",
     "WaitLog",

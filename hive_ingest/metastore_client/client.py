@@ -1,4 +1,4 @@
-"""A metastore: the catalog and the transaction manager in one client, embedded or real."""
+"""A metastore: catalog, transaction manager and compaction queue in one client, embedded or real."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
 from hive_ingest.metastore_client.catalog import Catalog
+from hive_ingest.metastore_client.compaction_queue import CompactionQueue
 from hive_ingest.metastore_client.transaction_manager import TransactionManager
 
 
 @runtime_checkable
-class MetastoreClient(Catalog, TransactionManager, Protocol):
+class MetastoreClient(Catalog, TransactionManager, CompactionQueue, Protocol):
     """A client of one metastore, which threads may share."""
 
     @property

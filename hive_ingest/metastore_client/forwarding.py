@@ -8,6 +8,11 @@ from operator import attrgetter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from hive_ingest.metastore_client.catalog import DatabaseCalls, PartitionCalls, TableCalls
+from hive_ingest.metastore_client.compaction_queue import (
+    CompactionCleaningCalls,
+    CompactionHistoryCalls,
+    CompactionQueueCalls,
+)
 from hive_ingest.metastore_client.transaction_manager import (
     CommitCalls,
     LockCalls,
@@ -38,7 +43,7 @@ def by(part: str, method: Callable[Concatenate[Any, P], R]) -> Callable[Concaten
 
 
 class ForwardingClient:
-    """The catalog and the transaction manager of a client; a subclass sets the parts."""
+    """Catalog, transaction manager and compaction queue of a client; a subclass sets the parts."""
 
     _databases: DatabaseCalls
     _tables: TableCalls
@@ -48,6 +53,9 @@ class ForwardingClient:
     _write_ids: WriteIdCalls
     _snapshots: SnapshotCalls
     _locks: LockCalls
+    _compaction_queue: CompactionQueueCalls
+    _compaction_history: CompactionHistoryCalls
+    _compaction_cleaning: CompactionCleaningCalls
 
     # -- the catalog -------------------------------------------------------------------------------
 
@@ -91,3 +99,29 @@ class ForwardingClient:
     unlock = by("_locks", LockCalls.unlock)
     heartbeat = by("_locks", LockCalls.heartbeat)
     show_locks = by("_locks", LockCalls.show_locks)
+
+    # -- the compaction queue ----------------------------------------------------------------------
+
+    compact = by("_compaction_queue", CompactionQueueCalls.compact)
+    show_compactions = by("_compaction_queue", CompactionQueueCalls.show_compactions)
+    get_latest_committed_compactions = by("_compaction_queue", CompactionQueueCalls.get_latest_committed_compactions)
+    find_next_compact = by("_compaction_queue", CompactionQueueCalls.find_next_compact)
+    update_compactor_state = by("_compaction_queue", CompactionQueueCalls.update_compactor_state)
+    set_hadoop_job_id = by("_compaction_queue", CompactionQueueCalls.set_hadoop_job_id)
+    mark_compacted = by("_compaction_queue", CompactionQueueCalls.mark_compacted)
+    mark_failed = by("_compaction_queue", CompactionQueueCalls.mark_failed)
+    mark_refused = by("_compaction_queue", CompactionQueueCalls.mark_refused)
+    revoke_from_local_workers = by("_compaction_queue", CompactionQueueCalls.revoke_from_local_workers)
+    revoke_timed_out_workers = by("_compaction_queue", CompactionQueueCalls.revoke_timed_out_workers)
+    find_potential_compactions = by("_compaction_history", CompactionHistoryCalls.find_potential_compactions)
+    check_failed_compactions = by("_compaction_history", CompactionHistoryCalls.check_failed_compactions)
+    purge_completed_compactions = by("_compaction_history", CompactionHistoryCalls.purge_completed_compactions)
+    find_min_open_txn_id_for_cleaner = by(
+        "_compaction_cleaning", CompactionCleaningCalls.find_min_open_txn_id_for_cleaner
+    )
+    find_ready_to_clean = by("_compaction_cleaning", CompactionCleaningCalls.find_ready_to_clean)
+    find_ready_to_clean_aborts = by("_compaction_cleaning", CompactionCleaningCalls.find_ready_to_clean_aborts)
+    get_aborted_components = by("_compaction_cleaning", CompactionCleaningCalls.get_aborted_components)
+    mark_cleaner_start = by("_compaction_cleaning", CompactionCleaningCalls.mark_cleaner_start)
+    set_cleaner_retry_retention = by("_compaction_cleaning", CompactionCleaningCalls.set_cleaner_retry_retention)
+    mark_cleaned = by("_compaction_cleaning", CompactionCleaningCalls.mark_cleaned)

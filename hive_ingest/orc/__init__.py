@@ -3,10 +3,15 @@
 from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead, StripeRows
 from hive_ingest.orc.acid_schema import BUCKET, DELETE, INSERT, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from hive_ingest.orc.acid_writer import COMPRESSIONS, AcidFile, AcidOrcWriter, write_acid_version
-from hive_ingest.orc.columns import OrcColumn, OrcKind, check_timestamps, oldest_date
+from hive_ingest.orc.columns import OrcColumn, OrcKind, check_timestamps, kinds_of, oldest_date
 from hive_ingest.orc.delete_events import DeleteEvents, RowIds
+from hive_ingest.orc.delete_writer import DeleteEventWriter
+from hive_ingest.orc.merge import MergeOptions, merge_rows
+from hive_ingest.orc.merge_events import merge_delete_events, read_delete_events
+from hive_ingest.orc.merge_rows import RowConversion
 from hive_ingest.orc.normalise import unreadable_row, unwritable_values
 from hive_ingest.orc.stripe_copy import join
+from hive_ingest.orc.stripe_encoder import StripeEncoder
 
 __all__ = [
     "BUCKET",
@@ -20,15 +25,23 @@ __all__ = [
     "AcidFile",
     "AcidFileReader",
     "AcidOrcWriter",
+    "DeleteEventWriter",
     "DeleteEvents",
     "FileToRead",
+    "MergeOptions",
     "OrcColumn",
     "OrcKind",
+    "RowConversion",
     "RowIds",
+    "StripeEncoder",
     "StripeRows",
     "check_timestamps",
     "join",
+    "kinds_of",
+    "merge_delete_events",
+    "merge_rows",
     "oldest_date",
+    "read_delete_events",
     "unreadable_row",
     "unwritable_values",
     "write_acid_version",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
@@ -27,12 +28,15 @@ from hive_ingest.orc.acid_schema import (
 )
 from hive_ingest.orc.checksums import VerifiedFile, verified_input
 from hive_ingest.orc.column_statistics import int_range
-from hive_ingest.orc.columns import OrcColumn, column_tree
+from hive_ingest.orc.columns import OrcColumn, check_columns, column_tree
 from hive_ingest.orc.delete_events import RowIds
 from hive_ingest.orc.protobuf import WireError
 from hive_ingest.orc.stripe_footer import check_stripe_footer
 from hive_ingest.orc.tail import OrcTail, read_tail
-from hive_ingest.storage import FileStore
+from hive_ingest.storage import FileStore, io_errors
+
+#: Files of up to so many bytes are read as a whole when they are opened.
+SMALL_FILE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +76,9 @@ class AcidFileReader:
         try:
             self._tail = tail = read_tail(self._source, file.path)
             self._is_unverified = tail.checksums is None or not verify_checksums
-            root = column_tree(tail, file.path)
-            self._orc = self._open_orc(self._input())
+            check_columns(tail, file.path)
+            self._content = self._input()
+            self._orc = self._open_orc(self._content)
             schema = self._orc.schema
             self._check_schema(schema)
             _check_write_ids(file, tail)
@@ -82,8 +87,7 @@ class AcidFileReader:
             raise
         self.calendar = tail.footer.calendar
         self.num_stripes = len(tail.footer.stripes)
-        #: The table's columns in the file, as Arrow and ORC types.
-        self.row: OrcColumn = root.children[-1]
+        #: The table's columns as Arrow has them.
         self.row_type: pa.StructType = schema.field(ROW).type
 
     def read(self, stripe: int, acid: Sequence[str], row: Sequence[str]) -> StripeRows:
@@ -93,7 +97,13 @@ class AcidFileReader:
             CorruptFile: The stripe is damaged.
             StreamingIOFailure: It cannot be read.
         """
-        names = [*acid, *(f"{ROW}.{name}" for name in row)]
+        return self._read(stripe, [*acid, *(f"{ROW}.{name}" for name in row)])
+
+    def read_all(self, stripe: int) -> StripeRows:
+        """All columns of one stripe; errors as for `read`."""
+        return self._read(stripe, None)
+
+    def _read(self, stripe: int, names: list[str] | None) -> StripeRows:
         if self._is_unverified:
             check_stripe_footer(self._source, self._tail, stripe, self.path)
         try:
@@ -105,6 +115,20 @@ class AcidFileReader:
             raise CorruptFile(
                 f"stripe {stripe} of {self.path!r} cannot be read: {error}. Restore the file from a copy"
             ) from error
+
+    @cached_property
+    def row(self) -> OrcColumn:
+        """The table's columns as ORC has them."""
+        return column_tree(self._tail, self.path).children[-1]
+
+    @property
+    def tail(self) -> OrcTail:
+        return self._tail
+
+    @property
+    def content(self) -> pa.NativeFile:
+        """The file's bytes, verified as they are read where it has checksums."""
+        return self._content
 
     def close(self) -> None:
         self._source.close()
@@ -173,10 +197,10 @@ def _check_write_ids(file: FileToRead, tail: OrcTail) -> None:
 
 def _open(store: FileStore, file: FileToRead) -> pa.NativeFile:
     source = store.open_input(file.path)
-    if file.length_bytes is None:
+    if file.length_bytes is None and file.size_bytes > SMALL_FILE_BYTES:
         return source
-    # A batch that is still being written: its footer ends at the committed length, not at the end.
-    with source:
+    # A small file takes one read. Of a batch that is still being written, the footer ends at the committed length.
+    with source, io_errors("read", file.path):
         return pa.BufferReader(source.read_buffer(file.length_bytes))
 
 

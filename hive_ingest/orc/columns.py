@@ -76,13 +76,43 @@ class OrcColumn:
         return (min(low for low, _ in known), max(high for _, high in known)) if known else None
 
 
+def check_columns(tail: OrcTail, path: str) -> None:
+    """Raises CorruptFile for a file whose columns are not a tree."""
+    if not _are_tree(tail.footer.types):
+        column_tree(tail, path)
+
+
+@lru_cache(maxsize=64)
+def _are_tree(types: tuple[bytes, ...]) -> bool:
+    try:
+        _tree(types, ())
+    except (WireError, IndexError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def kinds_of(tail: OrcTail) -> frozenset[int]:
+    """The kinds of all columns, of a file whose columns have been checked."""
+    return _kinds(tail.footer.types)
+
+
+@lru_cache(maxsize=64)
+def _kinds(types: tuple[bytes, ...]) -> frozenset[int]:
+    return frozenset(type_.kind for type_ in column_types(types))
+
+
+def _tree(types: tuple[bytes, ...], statistics: tuple[bytes, ...]) -> OrcColumn:
+    builder = _TreeBuilder(types, statistics)
+    root = builder.column("", 0)
+    if builder.next_number != len(builder.types):
+        raise WireError("it has columns outside its root struct")
+    return root
+
+
 def column_tree(tail: OrcTail, path: str) -> OrcColumn:
     """The root of the file's columns. Raises CorruptFile."""
     try:
-        builder = _TreeBuilder(tail)
-        root = builder.column("", 0)
-        if builder.next_number != len(builder.types):
-            raise WireError("it has columns outside its root struct")
+        root = _tree(tail.footer.types, tail.footer.statistics)
     except (WireError, IndexError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptFile(
             f"{path!r} is damaged: the types in its footer cannot be read ({error}). Restore the file from a copy"
@@ -144,9 +174,9 @@ def _column_type(message: bytes) -> ColumnType:
 class _TreeBuilder:
     """Builds a tree of columns, which are numbered in pre-order."""
 
-    def __init__(self, tail: OrcTail) -> None:
-        self.types = column_types(tail.footer.types)
-        self._statistics = tail.footer.statistics
+    def __init__(self, types: tuple[bytes, ...], statistics: tuple[bytes, ...]) -> None:
+        self.types = column_types(types)
+        self._statistics = statistics
         self.next_number = 0
 
     def column(self, name: str, number: int) -> OrcColumn:
@@ -158,6 +188,51 @@ class _TreeBuilder:
         children = tuple(map(self.column, names, type_.children))
         statistics = self._statistics[number] if number < len(self._statistics) else b""
         return OrcColumn(name, type_.kind, statistics, children)
+
+
+#: Bytes of a value in memory, by kind; of texts and binaries, what comes on top of their length.
+_VALUE_BYTES = {
+    0: 1,
+    1: 1,
+    2: 2,
+    3: 4,
+    4: 8,
+    5: 4,
+    6: 8,
+    7: 4,
+    8: 4,
+    9: 8,
+    10: 4,
+    11: 4,
+    14: 16,
+    15: 4,
+    16: 4,
+    17: 4,
+    18: 8,
+}
+#: Where `ColumnStatistics` has the sum of lengths: the field of texts or binaries, and its field.
+_LENGTHS = ((4, 3), (8, 1))
+
+
+def bytes_per_row(tail: OrcTail) -> float:
+    """What a row takes as Arrow data in memory, roughly, by the statistics of the file; 0 where it has none."""
+    footer = tail.footer
+    try:
+        total = sum(map(_column_bytes, column_types(footer.types), footer.statistics))
+    except (WireError, UnicodeDecodeError):
+        return 0.0
+    return total / max(1, footer.rows)
+
+
+def _column_bytes(type_: ColumnType, statistics: bytes) -> int:
+    fields = {field.number: field for field in read_fields(statistics)}
+    values = fields[_VALUES].as_int if _VALUES in fields else 0
+    lengths = 0
+    for number, part in _LENGTHS:
+        if number in fields:
+            typed = {field.number: field for field in read_fields(fields[number].as_bytes)}
+            lengths += max(0, typed[part].as_signed) if part in typed else 0
+    return values * _VALUE_BYTES.get(type_.kind, 0) + lengths
 
 
 #: Field numbers in `ColumnStatistics`.

@@ -42,17 +42,39 @@ class RowIds:
     def select(self, keep: _BoolArray) -> RowIds:
         return RowIds(self.write_ids[keep], self.buckets[keep], self.row_ids[keep])
 
+    def take(self, order: npt.NDArray[np.int64]) -> RowIds:
+        return RowIds(self.write_ids[order], self.buckets[order], self.row_ids[order])
+
+    def slice(self, start: int, end: int) -> RowIds:
+        return RowIds(self.write_ids[start:end], self.buckets[start:end], self.row_ids[start:end])
+
+    def order(self) -> npt.NDArray[np.int64]:
+        """Positions, in ascending order of (write id, bucket property, row id); stable."""
+        return np.lexsort((self.row_ids, self.buckets, self.write_ids))
+
     def key(self, index: int) -> Key:
         return int(self.write_ids[index]), int(self.buckets[index]), int(self.row_ids[index])
 
     def sorted(self) -> RowIds:
         """In ascending order of (write id, bucket property, row id), without repeats."""
-        order = np.lexsort((self.row_ids, self.buckets, self.write_ids))
-        rows = RowIds(self.write_ids[order], self.buckets[order], self.row_ids[order])
-        return rows.select(np.concatenate([[True], rows._is_after_previous()])) if len(rows) else rows
+        rows = self.take(self.order())
+        return rows.select(rows.is_new())
+
+    def is_new(self) -> _BoolArray:
+        """Of rows in order: which of them is not the same as the one before it."""
+        return np.concatenate([[True], self._is_after_previous()])[: len(self)]
 
     def is_ascending(self) -> bool:
         """Whether the rows are in strictly ascending order."""
+        if len(self) < 2:
+            return True
+        # Most files hold rows of one write id and bucket property: this takes a third of the time.
+        if (
+            self.write_ids[0] == self.write_ids[-1]
+            and (self.write_ids == self.write_ids[0]).all()
+            and (self.buckets == self.buckets[0]).all()
+        ):
+            return bool((np.diff(self.row_ids) > 0).all())
         return bool(self._is_after_previous().all())
 
     def _is_after_previous(self) -> _BoolArray:
@@ -74,6 +96,11 @@ class DeleteEvents:
 
     def __len__(self) -> int:
         return len(self._keys)
+
+    def may_hit(self, low: Key, high: Key) -> bool:
+        """False only if no row from `low` to `high` is deleted."""
+        first, end = np.searchsorted(self._write_ids, [low[0], high[0] + 1])
+        return bool(first < end)
 
     def hits(self, rows: RowIds) -> _BoolArray:
         """True for each row that is deleted."""

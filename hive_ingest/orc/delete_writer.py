@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from hive_ingest.errors import CorruptFile, InvalidOperation
@@ -42,7 +43,7 @@ class DeleteEventWriter(AcidFileWriter):
         #: Where a stripe may end: the number of rows so far, and the last key.
         self._possible_ends: dict[int, Key] = {}
 
-    def write(self, events: RowIds, *, write_ids: Sequence[int] | None = None) -> None:
+    def write(self, events: RowIds, *, write_ids: Sequence[int] | npt.NDArray[np.int64] | None = None) -> None:
         """Append events.
 
         Args:

@@ -95,8 +95,8 @@ class AcidFileWriter(ABC):
             UnsupportedFeature: `compression`, or a column's type, cannot be written.
             StreamingIOFailure: The file cannot be created.
         """
-        kind, strategy = _compression(compression)
-        _keep_freed_memory()
+        kind, strategy = arrow_compression(compression)
+        keep_freed_memory()
         self._acid_schema = acid_schema(schema)
         self._rows = 0
         self._is_one_stripe = False
@@ -298,7 +298,7 @@ class _Sink:
         """Does nothing: pyarrow closes abandoned files too, so only `finish` and `discard` end the file."""
 
 
-def _compression(name: str) -> tuple[str, str]:
+def arrow_compression(name: str) -> tuple[str, str]:
     known = COMPRESSIONS.get(name.upper())
     if known is None and name.upper() in ("LZO", "BROTLI"):
         raise UnsupportedFeature(f"orc.compress={name!r} cannot be written here: use {', '.join(COMPRESSIONS)}")
@@ -308,7 +308,7 @@ def _compression(name: str) -> tuple[str, str]:
 
 
 @cache
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     # ORC's writer allocates 59 MB for a file of five columns, and touches some 5 MB of it. After each file glibc gives
     # this memory back to the kernel if it is more than twice the largest block that was freed so far. Then a file of
     # 1,000 rows takes up to 9 ms instead of 1.

@@ -37,7 +37,7 @@ def normalise(batch: pa.RecordBatch, schema: pa.Schema) -> pa.StructArray:
 
     Raises SerializationError for a value that its column's type, or an ORC file, cannot hold.
     """
-    if batch.schema.equals(schema) and _is_safe(schema):
+    if batch.schema.equals(schema) and is_safe(schema):
         return batch.to_struct_array()
     if batch.num_columns != len(schema):
         raise SerializationError(f"a batch of {batch.num_columns} columns does not fit {len(schema)} columns")
@@ -129,7 +129,7 @@ def _holds(type_: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool:
 
 
 @lru_cache(maxsize=128)
-def _is_safe(schema: pa.Schema) -> bool:
+def is_safe(schema: pa.Schema) -> bool:
     """Whether no column can hold a value that must be checked."""
     return not any(_holds(field.type, kind) for field in schema for kind in (pat.is_struct, _is_limited))
 

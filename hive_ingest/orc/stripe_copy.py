@@ -15,7 +15,6 @@ import pyarrow as pa
 from hive_ingest.errors import CorruptFile, IncompatibleStripes
 from hive_ingest.model import WriteId
 from hive_ingest.orc.acid_schema import (
-    ACID_ITEMS,
     ACID_KEY_INDEX,
     BUCKET,
     ORIGINAL_WRITE_ID,
@@ -26,10 +25,11 @@ from hive_ingest.orc.acid_schema import (
     parse_key_index,
 )
 from hive_ingest.orc.acid_writer import AcidFile
-from hive_ingest.orc.checksums import CHECKSUM_ITEMS, ChecksummedOutput, verified_input
+from hive_ingest.orc.checksums import ChecksummedOutput, verified_input
 from hive_ingest.orc.codec import pack
 from hive_ingest.orc.column_statistics import int_range, merge_column_statistics
-from hive_ingest.orc.protobuf import WireError, read_fields
+from hive_ingest.orc.protobuf import WireError, bytes_field
+from hive_ingest.orc.stripe_output import OWN_ITEMS, copy_bytes, corrupt_statistics, file_traits, stripe_statistics
 from hive_ingest.orc.tail import (
     MAGIC,
     Footer,
@@ -37,14 +37,9 @@ from hive_ingest.orc.tail import (
     Stripe,
     completed_tail,
     encode_footer,
-    read_stripe_statistics,
     read_tail,
 )
-from hive_ingest.storage import FileStore, io_errors
-
-_COPY_BYTES = 4 * 1024 * 1024
-#: User metadata that differs between files; all other must be the same in all of them.
-_OWN_ITEMS = ACID_ITEMS | CHECKSUM_ITEMS
+from hive_ingest.storage import FileStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,29 +87,12 @@ def _open(stack: ExitStack, store: FileStore, path: str) -> _Source:
     return _Source(path, file, tail)
 
 
-def _traits(tail: OrcTail) -> dict[str, object]:
-    """The properties of a file as a whole that readers rely on."""
-    postscript, footer = tail.postscript, tail.footer
-    return {
-        "column types": footer.types,
-        "compression": postscript.codec.name,
-        "compression block size": postscript.block_size,
-        "file version": postscript.version,
-        "writer version": postscript.writer_version,
-        "writer": footer.writer,
-        "calendar": footer.calendar,
-        "row index stride": footer.row_index_stride,
-        "user metadata": {name: v for name, v in footer.user_metadata.items() if name not in _OWN_ITEMS},
-        "encryption": footer.has_encryption or any(stripe.extra for stripe in footer.stripes),
-    }
-
-
 def _check_equal(sources: Sequence[_Source]) -> None:
-    first = _traits(sources[0].tail)
+    first = file_traits(sources[0].tail)
     if first["encryption"]:
         raise IncompatibleStripes(f"{sources[0].path!r} is encrypted: its stripes cannot be copied")
     for source in sources[1:]:
-        for name, value in _traits(source.tail).items():
+        for name, value in file_traits(source.tail).items():
             if value != first[name]:
                 raise IncompatibleStripes(
                     f"{source.path!r} cannot be joined with {sources[0].path!r}: another {name} "
@@ -174,7 +152,7 @@ def _check_statistics(source: _Source, expected: dict[str, tuple[int, int]]) -> 
         try:
             found = int_range(statistics[at]) if at < len(statistics) else None
         except WireError as error:
-            raise _corrupt_statistics(source.path, error) from error
+            raise corrupt_statistics(source.path, error) from error
         if found is not None and found != bounds:
             raise IncompatibleStripes(
                 f"{source.path!r} holds {found} in its column {column}, expected {bounds}: "
@@ -188,24 +166,8 @@ def _copy_stripes(sources: Sequence[_Source], out: ChecksummedOutput) -> list[St
     for source in sources:
         for stripe in source.tail.footer.stripes:
             copied.append(replace(stripe, offset=out.tell()))
-            _copy_bytes(source, stripe.offset, stripe.length, out)
+            copy_bytes(source.content, stripe.offset, stripe.length, out, source.path)
     return copied
-
-
-def _copy_bytes(source: _Source, offset: int, length: int, out: ChecksummedOutput) -> None:
-    with io_errors("read", source.path):
-        source.content.seek(offset)
-    while length:
-        data = _read(source, min(length, _COPY_BYTES))
-        if not data.size:
-            raise CorruptFile(f"{source.path!r} ended while it was read: another process has truncated it")
-        out.write(data)
-        length -= data.size
-
-
-def _read(source: _Source, count: int) -> pa.Buffer:
-    with io_errors("read", source.path):
-        return source.content.read_buffer(count)
 
 
 def _written_tail(
@@ -224,7 +186,7 @@ def _written_tail(
         first.footer,
         content_length=out.tell(),
         stripes=tuple(stripes),
-        user_metadata={name: v for name, v in first.footer.user_metadata.items() if name not in _OWN_ITEMS},
+        user_metadata={name: v for name, v in first.footer.user_metadata.items() if name not in OWN_ITEMS},
         rows=rows,
         statistics=_merged_statistics(sources),
         software_version=_common_software_version(sources),
@@ -257,21 +219,12 @@ def _merged_statistics(sources: Sequence[_Source]) -> tuple[bytes, ...]:
     try:
         return tuple(map(merge_column_statistics, zip(*(footer.statistics for footer in footers), strict=True)))
     except WireError as error:
-        raise _corrupt_statistics(sources[0].path, error) from error
+        raise corrupt_statistics(sources[0].path, error) from error
 
 
 def _joined_stripe_statistics(sources: Sequence[_Source]) -> bytes:
-    """Join the stripe statistics. If one file has none, positions would shift, so none are kept."""
-    parts = [read_stripe_statistics(source.content, source.tail, source.path) for source in sources]
-    for source, part in zip(sources, parts, strict=True):
-        try:
-            count = sum(field.number == 1 for field in read_fields(part))
-        except WireError as error:
-            raise _corrupt_statistics(source.path, error) from error
-        if count != len(source.tail.footer.stripes):
-            return b""
-    return b"".join(parts)
-
-
-def _corrupt_statistics(path: str, error: WireError) -> CorruptFile:
-    return CorruptFile(f"{path!r} has statistics that cannot be read: {error}. Write the file again")
+    """Of all stripes; without those of one file, positions would shift, so none are kept."""
+    parts = [stripe_statistics(source.content, source.tail, source.path) for source in sources]
+    if any(part is None for part in parts):
+        return b""
+    return b"".join(bytes_field(1, message) for part in parts for message in part or ())

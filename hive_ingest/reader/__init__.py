@@ -1,5 +1,7 @@
 """Snapshot reads: `scan` gives batches, `read_table` a table."""
 
+from hive_ingest.reader.evolution import ColumnSource, column_sources
+from hive_ingest.reader.folder import FolderToRead
 from hive_ingest.reader.newest import newest_rows
 from hive_ingest.reader.rows import ROW_ID_COLUMN
 from hive_ingest.reader.scan import DEFAULT_LOCK_WAIT_SECONDS, Scan, check_readable, read_table, scan
@@ -9,9 +11,12 @@ __all__ = [
     "DEFAULT_LOCK_WAIT_SECONDS",
     "DEFAULT_SPLIT_BYTES",
     "ROW_ID_COLUMN",
+    "ColumnSource",
+    "FolderToRead",
     "Scan",
     "Split",
     "check_readable",
+    "column_sources",
     "newest_rows",
     "plan_scan",
     "read_table",

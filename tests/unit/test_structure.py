@@ -9,6 +9,7 @@ ROOT = Path(__file__).parents[2] / "hive_ingest"
 #: Packages whose `__init__.py` exports what others may use.
 FRONTS = {
     "acid",
+    "compaction",
     "connection",
     "delta",
     "metastore_client",

@@ -10,6 +10,9 @@ from typing import Self
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client.embedded.backends import backend_for
 from hive_ingest.metastore_client.embedded.commits import Commits
+from hive_ingest.metastore_client.embedded.compaction_cleaning import CompactionCleaning
+from hive_ingest.metastore_client.embedded.compaction_history import CompactionHistory
+from hive_ingest.metastore_client.embedded.compactions import Compactions
 from hive_ingest.metastore_client.embedded.context import Context
 from hive_ingest.metastore_client.embedded.databases import Databases, default_location
 from hive_ingest.metastore_client.embedded.folders import make_folders
@@ -42,6 +45,9 @@ class EmbeddedMetastoreClient(ForwardingClient):
         self._transactions = Transactions(context, self._housekeeping.run_if_due)
         self._commits = Commits(context)
         self._snapshots = Snapshots(context)
+        self._compaction_queue = Compactions(context)
+        self._compaction_history = CompactionHistory(context)
+        self._compaction_cleaning = CompactionCleaning(context, self._housekeeping.forget_and_prune)
         self._write_ids = WriteIds(context, self._snapshots)
         self._locks = Locks(context, self._transactions, self._housekeeping)
         self._databases = Databases(context, self._locks)
@@ -49,6 +55,16 @@ class EmbeddedMetastoreClient(ForwardingClient):
         self._partitions = Partitions(context, self._locks, self._tables)
 
     run_housekeeping = by("_housekeeping", Housekeeping.run)
+
+    @property
+    def runs_compactions(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def has_own_cleaner(self) -> bool:
+        """False: whoever runs a compactor cleans."""
+        return False
 
     # -- about itself ------------------------------------------------------------------------------
 

@@ -40,6 +40,12 @@ _COMPLETE_COMPONENTS = """
 """
 _DELETE_COMPONENTS = "DELETE FROM TXN_COMPONENTS WHERE TC_TXNID = :txn_id"
 
+# What a compaction made obsolete is needed only by transactions below the next one: those that open from now on see
+# its result.
+_END_COMPACTION = """
+    UPDATE COMPACTION_QUEUE SET CQ_NEXT_TXN_ID = :next_txn_id, CQ_COMMIT_TIME = NOW_MS() WHERE CQ_TXN_ID = :txn_id
+"""
+
 # -- write-set conflicts -----------------------------------------------------------------------------
 
 _LOCK_TXN_IDS = "SELECT NTXN_NEXT FROM NEXT_TXN_ID FOR UPDATE"
@@ -106,6 +112,9 @@ class Commits:
                 return conflict
             session.execute(_COMPLETE_COMPONENTS, txn_id=txn_id, update_delete="Y" if updates else "N")
             session.execute(_DELETE_COMPONENTS, txn_id=txn_id)
+        if txn_type == TxnType.COMPACTION:
+            # Opens wait here until this commit is visible.
+            session.execute(_END_COMPACTION, txn_id=txn_id, next_txn_id=session.scalar(_LOCK_TXN_IDS))
         release(session, [txn_id])
         if key_value is not None:
             _set_parameter(session, key_value)

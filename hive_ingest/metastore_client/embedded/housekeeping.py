@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from hive_ingest.errors import MetastoreUnavailable
 from hive_ingest.identity import this_host
+from hive_ingest.metastore_client.embedded.compaction_history import CompactionHistory
+from hive_ingest.metastore_client.embedded.compactions import Compactions
 from hive_ingest.metastore_client.embedded.context import TIMED_OUT, Context
 from hive_ingest.metastore_client.embedded.sessions import Session
 from hive_ingest.metastore_client.embedded.transactions import release
@@ -72,6 +74,26 @@ _FORGETTABLE = f"""
 """
 _FORGET = "DELETE FROM TXNS WHERE TXN_ID IN ID_LIST(:txn_ids)"
 
+# The lock of a dynamic partition write leaves a row without a partition, which goes when partitions are named, before a
+# file is published. Where it is still there, the transaction wrote nothing into the table.
+_FORGET_UNNAMED_COMMITTED = """
+    DELETE FROM COMPLETED_TXN_COMPONENTS
+    WHERE CTC_PARTITION IS NULL AND CTC_TIMESTAMP < NOW_MS() - :committed_retention_ms
+        AND EXISTS (
+            SELECT 1 FROM TBLS WHERE DB_NAME = CTC_DATABASE AND TBL_NAME = CTC_TABLE AND PARTITION_KEYS <> '[]'
+        )
+"""
+_FORGET_UNNAMED_ABORTED = """
+    DELETE FROM TXN_COMPONENTS
+    WHERE TC_PARTITION IS NULL
+        AND TC_TXNID IN (
+            SELECT TXN_ID FROM TXNS WHERE TXN_STATE = 'a' AND TXN_ENDED < NOW_MS() - :aborted_retention_ms
+        )
+        AND EXISTS (
+            SELECT 1 FROM TBLS WHERE DB_NAME = TC_DATABASE AND TBL_NAME = TC_TABLE AND PARTITION_KEYS <> '[]'
+        )
+"""
+
 # min(Z, A, N): the oldest snapshot's lowest open transaction, the lowest aborted one, the next one.
 _LOWER_BOUND = """
     SELECT min(bound) FROM (
@@ -99,6 +121,8 @@ class HousekeepingResult:
     forgotten_txns: int = 0
     pruned_write_ids: int = 0
     pruned_write_sets: int = 0
+    revoked_compactions: int = 0
+    purged_compactions: int = 0
 
 
 class Housekeeping:
@@ -106,11 +130,17 @@ class Housekeeping:
 
     def __init__(self, context: Context) -> None:
         self._db, self._options, self._folder_tasks = context.sessions, context.options, context.folder_tasks
+        self._compactions, self._compaction_history = Compactions(context), CompactionHistory(context)
         self._next_look_seconds = 0.0
 
     def run(self) -> HousekeepingResult | None:
         """Keep house now, due or not. None: another process is at it, and holds the lease."""
         return self._keep_house() if self._db.query(_TAKE_LEASE, **self._lease()) else None
+
+    def forget_and_prune(self) -> None:
+        """Forget transactions that have ended, and prune TXN_TO_WRITE_ID; needs no lease, since it is idempotent."""
+        self._forget_txns()
+        self._db.run(_prune_write_ids)
 
     def run_if_due(self) -> None:
         """Cheap when it is not due."""
@@ -141,9 +171,11 @@ class Housekeeping:
                 timed_out_lock_rows=self._db.run(
                     lambda session: session.execute(_TIME_OUT_LOCKS, timeout_ms=self._timeout_ms)
                 ),
+                revoked_compactions=self._compactions.revoke_timed_out_workers(self._options.txn_timeout_seconds),
                 forgotten_txns=self._forget_txns(),
                 pruned_write_ids=self._db.run(_prune_write_ids),
                 pruned_write_sets=self._db.run(_prune_write_set),
+                purged_compactions=self._compaction_history.purge_completed_compactions(),
             )
         finally:
             lease = self._lease()
@@ -182,6 +214,12 @@ class Housekeeping:
             ids = [row[0] for row in session.rows(_FORGETTABLE, **retention)]
             return session.execute(_FORGET, txn_ids=ids) if ids else 0
 
+        def forget_unnamed(session: Session) -> None:
+            committed_ms, aborted_ms = retention["committed_retention_ms"], retention["aborted_retention_ms"]
+            session.execute(_FORGET_UNNAMED_COMMITTED, committed_retention_ms=committed_ms)
+            session.execute(_FORGET_UNNAMED_ABORTED, aborted_retention_ms=aborted_ms)
+
+        self._db.run(forget_unnamed)
         forgotten = 0
         while count := self._db.run(work):
             forgotten += count

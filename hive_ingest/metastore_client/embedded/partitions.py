@@ -40,6 +40,13 @@ _UPDATE = """
     UPDATE PARTITIONS SET COLUMNS = :columns, PARAMS = :params WHERE TBL_ID = :table_id AND PART_NAME = :partition
 """
 _DELETE = "DELETE FROM PARTITIONS WHERE TBL_ID = :table_id AND PART_NAME = :partition"
+_DELETE_COMPACTIONS = (
+    "DELETE FROM COMPACTION_QUEUE WHERE CQ_DATABASE = :database AND CQ_TABLE = :table AND CQ_PARTITION = :partition",
+    """
+    DELETE FROM COMPLETED_COMPACTIONS
+    WHERE CC_DATABASE = :database AND CC_TABLE = :table AND CC_PARTITION = :partition
+    """,
+)
 
 
 class Partitions:
@@ -206,6 +213,8 @@ def _drop(
     reason = f"partition {partition} of {name} was dropped while it was open"
     next_write_id = abort_writers(session, name, reason)
     session.execute(_DELETE, table_id=table.id, partition=partition)
+    for statement in _DELETE_COMPACTIONS:
+        session.execute(statement, database=name.database, table=name.table, partition=partition)
     if delete_data and table.table_type == MANAGED and is_inside(row[1], table.location):
         plan_removal(session, row[1], name, next_write_id, partition=partition)
 

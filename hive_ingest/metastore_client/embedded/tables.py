@@ -62,7 +62,10 @@ _MOVE_PARTITION = "UPDATE PARTITIONS SET LOCATION = :location WHERE TBL_ID = :ta
 
 # -- what the transaction manager knows about a table (Hive: AcidEventListener) ------------------------
 
-_DELETE_COMPACTIONS = "DELETE FROM COMPACTION_QUEUE WHERE CQ_DATABASE = :database AND CQ_TABLE = :table"
+_DELETE_COMPACTIONS = (
+    "DELETE FROM COMPACTION_QUEUE WHERE CQ_DATABASE = :database AND CQ_TABLE = :table",
+    "DELETE FROM COMPLETED_COMPACTIONS WHERE CC_DATABASE = :database AND CC_TABLE = :table",
+)
 _RENAME = tuple(
     f"""
     UPDATE {sql_table} SET {database} = :new_database, {table} = :new_table
@@ -167,8 +170,9 @@ def drop_table_in(session: Session, name: TableName, *, delete_data: bool = True
     next_write_id = abort_writers(session, name, f"table {name} was dropped while it was open")
     for statement in (_DELETE_PARTITIONS, _DELETE_PROPERTIES, _DELETE):
         session.execute(statement, table_id=found.id)
+    for statement in _DELETE_COMPACTIONS:
+        session.execute(statement, database=name.database, table=name.table)
     if delete_data and found.table_type == MANAGED:
-        session.execute(_DELETE_COMPACTIONS, database=name.database, table=name.table)
         plan_removal(session, found.location, name, next_write_id)
 
 

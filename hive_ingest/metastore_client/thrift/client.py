@@ -10,6 +10,7 @@ from typing import Any, Self
 from hive_ingest.metastore_client.forwarding import ForwardingClient, by
 from hive_ingest.metastore_client.thrift.addresses import parse_addresses
 from hive_ingest.metastore_client.thrift.channel import Channel
+from hive_ingest.metastore_client.thrift.compactions import Compactions
 from hive_ingest.metastore_client.thrift.databases import Databases
 from hive_ingest.metastore_client.thrift.locks import Locks
 from hive_ingest.metastore_client.thrift.notifications import Notifications
@@ -31,12 +32,24 @@ class ThriftMetastoreClient(ForwardingClient):
         self._transactions = transactions = Transactions(context)
         self._commits = self._write_ids = self._snapshots = transactions
         self._notifications = Notifications(context)
+        self._compactions = compactions = Compactions(context)
+        self._compaction_queue = self._compaction_history = self._compaction_cleaning = compactions
         self._locks = Locks(context, transactions)
         self._databases = Databases(context, self._locks)
         self._tables = Tables(context, self._locks, self._databases)
         self._partitions = Partitions(context, self._locks, self._tables)
 
     add_write_notification_log = by("_notifications", Notifications.add_write_notification_log)
+
+    @property
+    def runs_compactions(self) -> bool:
+        """True from version 4 on, whose queue a worker outside the server can serve too."""
+        return self._compactions.runs_compactions
+
+    @property
+    def has_own_cleaner(self) -> bool:
+        """True: the server's initiator, cleaner and housekeeping are its own."""
+        return True
 
     @property
     def wants_write_notifications(self) -> bool:

@@ -72,6 +72,11 @@ class ServerVersion:
         return self.major >= 4
 
     @property
+    def runs_compactions(self) -> bool:
+        """A worker outside the server can take compactions; version 3 cannot even read the `_v` of its folders."""
+        return self.major >= 4
+
+    @property
     def closes_connection_on_errors(self) -> bool:
         """An unexpected exception in the server ends the connection instead of being reported."""
         return self.major < 4

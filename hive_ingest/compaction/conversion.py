@@ -1,0 +1,68 @@
+"""From the columns that a file has to those of the table, as readers convert them, for writing them down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hive_ingest.model import Column
+from hive_ingest.orc import AcidFileReader, OrcKind, RowConversion, StripeRows, kinds_of
+from hive_ingest.reader import ColumnSource, column_sources
+from hive_ingest.schema import arrow_schema
+
+_CHECKED_KINDS = frozenset({OrcKind.DATE, OrcKind.TIMESTAMP, OrcKind.TIMESTAMP_INSTANT})
+
+
+def conversion_to(columns: Sequence[Column]) -> Callable[[AcidFileReader], RowConversion | None]:
+    """For each file, how to come from its columns to `columns`; None where they are the same.
+
+    What it returns raises UnsupportedFeature for a file whose columns do not fit (see `reader.column_sources`).
+    """
+    schema = arrow_schema(columns)
+    row_type = pa.struct(list(schema))
+
+    def find(reader: AcidFileReader) -> RowConversion | None:
+        sources = list(
+            column_sources(
+                columns,
+                frozenset(schema.names),
+                reader.row,
+                reader.row_type,
+                calendar=reader.calendar,
+                path=reader.path,
+            ).values()
+        )
+        if reader.row_type == row_type and all(map(_changes_nothing, sources)):
+            return None
+        return lambda rows: _converted(sources, rows)
+
+    found: dict[object, RowConversion | None] = {}  # tables have few generations of columns
+
+    def conversion(reader: AcidFileReader) -> RowConversion | None:
+        if kinds_of(reader.tail) & _CHECKED_KINDS:
+            return find(reader)  # by the file's own smallest and largest values
+        key = (reader.tail.footer.types, reader.calendar)
+        if key not in found:
+            found[key] = find(reader)
+        return found[key]
+
+    return conversion
+
+
+def _changes_nothing(source: ColumnSource) -> bool:
+    return source.name is not None and source.type.kind not in ("char", "varchar") and not source.julian
+
+
+def _converted(sources: Sequence[ColumnSource], rows: StripeRows) -> list[pa.Array]:
+    read = rows.columns()
+    return [
+        _without_padding(source, source.read(None if source.name is None else read[source.name], len(rows)))
+        for source in sources
+    ]
+
+
+def _without_padding(source: ColumnSource, array: pa.Array) -> pa.Array:
+    """A reader pads a char(n) with blanks; files hold it without them."""
+    return pc.utf8_rtrim(array, characters=" ") if source.type.kind == "char" else array

@@ -1,0 +1,277 @@
+"""Merging files of rows into one, in the order of their keys.
+
+Stripes come one after the other where their keys do not overlap, which is nearly always so; those that overlap are
+brought into order together. A stripe that is large already, of which no row must go, is copied by its bytes; rows of
+all others are decoded, and encoded again in stripes of the size that was asked for. Decoding and encoding run on
+several threads, a few stripes ahead of what has been written.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, wait
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeVar
+
+from hive_ingest.acid import ValidWriteIdList
+from hive_ingest.orc.acid_reader import SMALL_FILE_BYTES, AcidFileReader, FileToRead
+from hive_ingest.orc.delete_events import DeleteEvents
+from hive_ingest.orc.file_writer import AcidFile
+from hive_ingest.orc.merge_input import InputStripe, MergeInput, RowSizes
+from hive_ingest.orc.merge_rows import RowConversion, Rows, StripeDecoder
+from hive_ingest.orc.stripe_encoder import EncodedStripes, StripeEncoder
+from hive_ingest.orc.stripe_output import StripeOutput, WholeStripe, file_traits
+from hive_ingest.orc.tail import OrcTail
+from hive_ingest.storage import FileStore, Location
+
+#: Files that are kept in memory between finding their bounds and reading their rows, at most so many.
+_KEPT_BYTES, _KEPT_FILES = 64 << 20, 2048
+_OPENED_AT_ONCE = 32
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+@dataclass(frozen=True, slots=True)
+class MergeOptions:
+    """How files are merged.
+
+    Attributes:
+        encoder: For what is encoded: columns, compression, row index.
+        conversion: From the columns of a file to the table's, or None where they are written as they are.
+        stripe_bytes: Rows of a stripe that is encoded, as they lie in memory. A stripe of at least half as much is
+            large: it is copied where that is possible.
+        sync: Whether the file is on the device when it is finished.
+    """
+
+    encoder: StripeEncoder
+    conversion: Callable[[AcidFileReader], RowConversion | None]
+    stripe_bytes: int = 64 << 20
+    sync: bool = True
+
+    @property
+    def large_stripe_bytes(self) -> int:
+        return self.stripe_bytes // 2
+
+
+def merge_rows(
+    store: FileStore,
+    files: Sequence[FileToRead],
+    target: Location,
+    options: MergeOptions,
+    *,
+    valid_write_ids: ValidWriteIdList,
+    deletes: DeleteEvents | None = None,
+    executor: Executor,
+    threads: int,
+    done: Callable[[FileToRead], None] = lambda file: None,
+) -> AcidFile | None:
+    """Merge files of inserted rows of one bucket into the new file `target`; the files stay.
+
+    Args:
+        store: The store of the files.
+        files: What to merge, in any order.
+        target: Where there is no file yet.
+        options: Columns, sizes and so on.
+        valid_write_ids: Rows of other write ids are left out, in files with `check_write_ids`.
+        deletes: Rows that they hit are left out.
+        executor: Runs the decoding and encoding; not the one that runs this call.
+        threads: How many tasks run at once. Each takes the memory of a stripe that is read and of one that is
+            encoded, and so many results wait to be written.
+        done: Called with each file, once all of it has been read.
+
+    Returns:
+        The file; None if no row is left, and then there is none.
+
+    Raises:
+        CorruptFile: A file is damaged. In each case nothing is left of the target.
+        UnsupportedFeature: A file holds what cannot be written.
+        StreamingIOFailure: A file cannot be read or written.
+    """
+    inputs = _opened(store, files, executor, threads)
+    stripes = sorted((stripe for source in inputs for stripe in source.stripes), key=lambda s: (s.low, s.high))
+    decoder = StripeDecoder(options.encoder.schema, options.conversion, valid_write_ids, deletes)
+    alone = _alone(stripes)
+    like = _common_traits(stripes, alone, decoder, options)
+    copied = _copied(stripes, alone, like, options)
+    worker = _Worker(decoder, options.encoder, alone, target.path)
+    with StripeOutput(target.store, target.path, like=like, sync=options.sync) as output:
+        tasks = _tasks(stripes, alone, copied, options.stripe_bytes)
+        for task, result in _in_order(executor, threads, worker.run, tasks):
+            _append(task, result, output)
+            for stripe in task.stripes:
+                if stripe.is_last:
+                    done(stripe.source.file)
+        return output.finish()
+
+
+def _opened(store: FileStore, files: Sequence[FileToRead], executor: Executor, threads: int) -> list[MergeInput]:
+    parts = [files[at : at + _OPENED_AT_ONCE] for at in range(0, len(files), _OPENED_AT_ONCE)]
+    kept = _to_keep(files)
+    sizes = RowSizes()
+
+    def open_part(part: Sequence[FileToRead]) -> list[MergeInput]:
+        return [MergeInput(store, file, sizes, keep=file.path in kept) for file in part]
+
+    return [source for _, part in _in_order(executor, threads, open_part, parts) for source in part]
+
+
+def _to_keep(files: Sequence[FileToRead]) -> set[str]:
+    kept: set[str] = set()
+    size = 0
+    for file in files:
+        if file.size_bytes <= SMALL_FILE_BYTES and len(kept) < _KEPT_FILES and size < _KEPT_BYTES:
+            kept.add(file.path)
+            size += file.size_bytes
+    return kept
+
+
+# -- what is copied --------------------------------------------------------------------------------
+
+
+def _alone(stripes: Sequence[InputStripe]) -> frozenset[InputStripe]:
+    """Stripes whose keys no other's overlap, of stripes in order."""
+    found = set()
+    highest = None
+    for i, stripe in enumerate(stripes):
+        is_after = highest is None or stripe.low > highest
+        highest = stripe.high if highest is None else max(highest, stripe.high)
+        if is_after and (i + 1 == len(stripes) or stripes[i + 1].low > highest):
+            found.add(stripe)
+    return frozenset(found)
+
+
+def _is_whole(stripe: InputStripe, alone: frozenset[InputStripe], options: MergeOptions) -> bool:
+    """Large, with a known last key, and complete."""
+    return (
+        stripe in alone
+        and stripe.has_last_key
+        and stripe.estimated_bytes >= options.large_stripe_bytes
+        and stripe.source.file.length_bytes is None
+        and not file_traits(stripe.source.tail)["encryption"]
+    )
+
+
+def _common_traits(
+    stripes: Sequence[InputStripe], alone: frozenset[InputStripe], decoder: StripeDecoder, options: MergeOptions
+) -> OrcTail:
+    """The traits of the output: those of what is encoded, or of another writer if all can be copied from its files."""
+    encoded = options.encoder.like
+    if not stripes or not all(_is_whole(stripe, alone, options) for stripe in stripes):
+        return encoded
+    first = stripes[0].source.tail
+    traits = file_traits(first)
+    tails = {id(stripe.source): stripe.source for stripe in stripes}.values()
+    if (
+        any(decoder.may_lose_rows(stripe) for stripe in stripes)
+        or any(file_traits(source.tail) != traits for source in tails)
+        or not all(source.has_columns_of(options.encoder.schema) for source in tails)
+    ):
+        return encoded
+    return first
+
+
+def _copied(
+    stripes: Sequence[InputStripe], alone: frozenset[InputStripe], like: OrcTail, options: MergeOptions
+) -> frozenset[InputStripe]:
+    traits = file_traits(like)
+    fitting = {id(s.source) for s in stripes if _is_whole(s, alone, options) and file_traits(s.source.tail) == traits}
+    return frozenset(s for s in stripes if id(s.source) in fitting and _is_whole(s, alone, options))
+
+
+# -- tasks -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """Stripes that become one, on one thread; or one that is copied."""
+
+    stripes: tuple[InputStripe, ...]
+    is_copied: bool
+
+
+def _tasks(
+    stripes: Sequence[InputStripe], alone: frozenset[InputStripe], copied: frozenset[InputStripe], stripe_bytes: int
+) -> Iterator[_Task]:
+    for is_copied, run in groupby(stripes, copied.__contains__):
+        if is_copied:
+            yield from (_Task((stripe,), is_copied=True) for stripe in run)
+        else:
+            yield from _encoded_tasks(list(run), alone, stripe_bytes)
+
+
+def _encoded_tasks(stripes: Sequence[InputStripe], alone: frozenset[InputStripe], stripe_bytes: int) -> Iterator[_Task]:
+    """Shares of about the same size; stripes that overlap stay together."""
+    total = sum(stripe.estimated_bytes for stripe in stripes)
+    share = total / max(1, -(-total // stripe_bytes))
+    group: list[InputStripe] = []
+    size = 0
+    for stripe in stripes:
+        can_end = group and (stripe in alone or group[-1] in alone)
+        if can_end and size + stripe.estimated_bytes / 2 > share:
+            yield _Task(tuple(group), is_copied=False)
+            group, size = [], 0
+        group.append(stripe)
+        size += stripe.estimated_bytes
+    yield _Task(tuple(group), is_copied=False)
+
+
+class _Worker:
+    """Runs tasks; several threads may use it at once."""
+
+    def __init__(
+        self, decoder: StripeDecoder, encoder: StripeEncoder, alone: frozenset[InputStripe], path: str
+    ) -> None:
+        self._decoder = decoder
+        self._encoder = encoder
+        self._alone = alone
+        self._path = path
+
+    def run(self, task: _Task) -> EncodedStripes | WholeStripe:
+        if task.is_copied:
+            copied = self._decoder.copy(task.stripes[0])
+            return copied if isinstance(copied, WholeStripe) else self._encoder.encode([copied], self._path)
+        return self._encoder.encode(self._rows(task), self._path)
+
+    def _rows(self, task: _Task) -> Iterator[Rows]:
+        """Of all stripes, in order."""
+        pending: Rows | None = None
+        for stripe in task.stripes:
+            rows = self._decoder.decode(stripe)
+            if pending is not None:
+                ready, pending = pending.split(stripe.low)
+                yield ready
+            if stripe in self._alone:
+                yield rows
+            else:
+                pending = rows if pending is None else pending.merged(rows)
+        if pending is not None:
+            yield pending
+
+
+def _append(task: _Task, result: EncodedStripes | WholeStripe, output: StripeOutput) -> None:
+    if isinstance(result, EncodedStripes):
+        result.append_to(output)
+        return
+    with task.stripes[0].source.reader() as reader:
+        output.append(reader.content, result)
+
+
+def _in_order(
+    executor: Executor, ahead: int, function: Callable[[_T], _R], items: Iterable[_T]
+) -> Iterator[tuple[_T, _R]]:
+    """Each item with its result, in order; at most so many are computed ahead."""
+    waiting: deque[tuple[_T, Future[_R]]] = deque()
+    try:
+        for item in items:
+            if len(waiting) > ahead:
+                first, future = waiting.popleft()
+                yield first, future.result()
+            waiting.append((item, executor.submit(function, item)))
+        while waiting:
+            first, future = waiting.popleft()
+            yield first, future.result()
+    finally:
+        wait([future for _, future in waiting if not future.cancel()])

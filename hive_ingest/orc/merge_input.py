@@ -1,0 +1,197 @@
+"""Files to merge, and their stripes as ranges of keys.
+
+A key is a row's identity: write id, bucket property, row id. The keys of a stripe are bounded by the file's key index
+or statistics, so that stripes can be put in order, and those that overlap be found, before their rows are read. The
+bounds are verified when the rows are decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Lock
+
+import pyarrow as pa
+
+from hive_ingest.errors import CorruptFile
+from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead
+from hive_ingest.orc.acid_schema import (
+    ACID_KEY_INDEX,
+    BUCKET,
+    ORIGINAL_WRITE_ID,
+    ROW_ID,
+    Key,
+    orc_column_id,
+    parse_key_index,
+)
+from hive_ingest.orc.column_statistics import int_range
+from hive_ingest.orc.columns import bytes_per_row
+from hive_ingest.orc.delete_events import RowIds
+from hive_ingest.orc.protobuf import WireError
+from hive_ingest.orc.tail import OrcTail
+from hive_ingest.storage import FileStore
+
+_SMALL_STRIPE_BYTES = 1 << 20
+KEY_COLUMNS = (ORIGINAL_WRITE_ID, BUCKET, ROW_ID)
+
+
+class RowSizes:
+    """What a row takes in memory, roughly, in each file.
+
+    Of small files with the same columns, the first one speaks for all: reading statistics takes time.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, ...], float] = {}
+
+    def of(self, tail: OrcTail) -> float:
+        footer = tail.footer
+        is_large = any(stripe.length > _SMALL_STRIPE_BYTES for stripe in footer.stripes)
+        if is_large or footer.types not in self._known:
+            self._known[footer.types] = bytes_per_row(tail)
+        return self._known[footer.types]
+
+
+class MergeInput:
+    """A file that has been opened once; a small one is kept in memory, others are opened again."""
+
+    def __init__(self, store: FileStore, file: FileToRead, sizes: RowSizes, *, keep: bool) -> None:
+        """
+        Args:
+            store: The file's store.
+            file: What to read.
+            sizes: Shared by all files of a merge.
+            keep: Whether a file that is read as a whole may stay in memory.
+
+        Raises:
+            CorruptFile, UnsupportedFeature, StreamingIOFailure: As `AcidFileReader`.
+        """
+        self.file = file
+        self._store = store
+        self._lock = Lock()
+        reader = AcidFileReader(store, file)
+        try:
+            self.tail: OrcTail = reader.tail
+            self._row_type = reader.row_type
+            self.stripes = stripes_of(self, reader, sizes)
+        except BaseException:
+            reader.close()
+            raise
+        self._kept = reader if keep else None
+        if not keep:
+            reader.close()
+
+    def has_columns_of(self, schema: pa.Schema) -> bool:
+        """The same columns, by name and type."""
+        return bool(self._row_type == pa.struct(list(schema)))
+
+    @contextmanager
+    def reader(self) -> Iterator[AcidFileReader]:
+        """The open file, for one thread at a time."""
+        if self._kept is not None:
+            with self._lock:
+                yield self._kept
+            return
+        with AcidFileReader(self._store, self.file) as reader:
+            yield reader
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InputStripe:
+    """A stripe with the bounds of its keys, both inclusive.
+
+    Attributes:
+        source: The file that it lies in.
+        number: Its number there.
+        low: No key is below it.
+        high: No key is above it.
+        has_last_key: `high` is the key of the last row, and the rows ascend.
+        estimated_bytes: What its rows take in memory, roughly.
+    """
+
+    source: MergeInput
+    number: int
+    low: Key
+    high: Key
+    has_last_key: bool
+    estimated_bytes: int
+
+    @property
+    def is_last(self) -> bool:
+        """The last one of its file with rows."""
+        return self.source.stripes[-1] is self
+
+    def check(self, first: Key, last: Key) -> None:
+        """Raises CorruptFile for keys outside of the bounds."""
+        if first < self.low or last > self.high:
+            raise CorruptFile(
+                f"stripe {self.number} of {self.source.file.path!r} holds rows from {first} to {last}, but its key "
+                f"index or its statistics say {self.low} to {self.high}: restore the file from a copy"
+            )
+
+
+def stripes_of(source: MergeInput, reader: AcidFileReader, sizes: RowSizes) -> list[InputStripe]:
+    """The stripes with rows, in the order of the file. Raises CorruptFile, StreamingIOFailure."""
+    tail = source.tail
+    row_bytes = sizes.of(tail)
+    bounds = _bounds_by_index(tail) or _bounds_by_statistics(tail) or _bounds_by_rows(reader)
+    return [
+        InputStripe(source, number, *found, max(stripe.length, int(stripe.rows * row_bytes)))
+        for number, (found, stripe) in enumerate(zip(bounds, tail.footer.stripes, strict=True))
+        if stripe.rows
+    ]
+
+
+_Bounds = tuple[Key, Key, bool]
+
+
+def _bounds_by_index(tail: OrcTail) -> list[_Bounds] | None:
+    """By the key index of a file with checksums: nothing has changed since we wrote it, in order."""
+    bounds = _file_bounds(tail)
+    if tail.checksums is None or bounds is None:
+        return None
+    try:
+        keys = parse_key_index(tail.footer.user_metadata.get(ACID_KEY_INDEX, b""))
+    except ValueError:
+        return None
+    if len(keys) != len(tail.footer.stripes):
+        return None
+    lows = [bounds[0], *((write_id, bucket, row_id + 1) for write_id, bucket, row_id in keys)]
+    return [(low, high, True) for low, high in zip(lows, keys, strict=False)]
+
+
+def _bounds_by_statistics(tail: OrcTail) -> list[_Bounds] | None:
+    """By the smallest and largest value of each part of a key in the file; enough where it is one small stripe."""
+    bounds = _file_bounds(tail)
+    stripes = tail.footer.stripes
+    if bounds is None or len(stripes) != 1 or stripes[0].length > _SMALL_STRIPE_BYTES:
+        return None
+    return [(*bounds, False)]
+
+
+def _file_bounds(tail: OrcTail) -> tuple[Key, Key] | None:
+    statistics = tail.footer.statistics
+    try:
+        ranges = [int_range(statistics[orc_column_id(name)]) for name in KEY_COLUMNS]
+    except (WireError, IndexError):
+        return None
+    (w, b, r) = ranges
+    if w is None or b is None or r is None:
+        return None
+    return (w[0], b[0], r[0]), (w[1], b[1], r[1])
+
+
+def _bounds_by_rows(reader: AcidFileReader) -> list[_Bounds]:
+    """By the keys themselves."""
+    found: list[_Bounds] = []
+    for stripe in range(reader.num_stripes):
+        keys = reader.read(stripe, KEY_COLUMNS, []).row_ids()
+        found.append(_bounds_of(keys) if len(keys) else ((0, 0, 0), (0, 0, 0), False))
+    return found
+
+
+def _bounds_of(keys: RowIds) -> _Bounds:
+    is_ascending = keys.is_ascending()
+    keys = keys if is_ascending else keys.sorted()
+    return keys.key(0), keys.key(len(keys) - 1), is_ascending

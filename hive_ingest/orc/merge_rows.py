@@ -1,0 +1,154 @@
+"""Rows of a stripe on their way into a merged file: decoded, without those that must go, in the table's types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hive_ingest.acid import ValidWriteIdList
+from hive_ingest.errors import SerializationError, UnsupportedFeature
+from hive_ingest.orc.acid_reader import AcidFileReader, StripeRows
+from hive_ingest.orc.acid_schema import INSERT, OPERATION, ROW, WRITE_ID, Key, acid_schema
+from hive_ingest.orc.delete_events import DeleteEvents, RowIds
+from hive_ingest.orc.merge_input import KEY_COLUMNS, InputStripe
+from hive_ingest.orc.normalise import is_safe, normalise
+from hive_ingest.orc.stripe_output import WholeStripe, stripe_statistics
+
+#: From the rows that were read of a stripe to the table's columns, in order.
+RowConversion = Callable[[StripeRows], list[pa.Array]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows in the ACID schema of the table, ascending by their keys."""
+
+    batch: pa.RecordBatch
+    keys: RowIds
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def slice(self, start: int, end: int) -> Rows:
+        """A copy: pyarrow writes null structs of a slice wrongly."""
+        if (start, end) == (0, len(self)):
+            return self
+        part = self.batch.slice(start, end - start)
+        return Rows(pa.concat_batches([part, part.slice(0, 0)]), self.keys.slice(start, end))
+
+    def split(self, at: Key) -> tuple[Rows, Rows]:
+        """Those below a key, and those from it on."""
+        keys = self.keys
+        write_id, bucket, row_id = at
+        below = keys.write_ids < write_id
+        below |= (keys.write_ids == write_id) & (
+            (keys.buckets < bucket) | ((keys.buckets == bucket) & (keys.row_ids < row_id))
+        )
+        count = int(below.sum())
+        return self.slice(0, count), self.slice(count, len(self))
+
+    def merged(self, other: Rows) -> Rows:
+        """Both together, in order; of rows with one key, which no writer makes, each is kept."""
+        batch = pa.concat_batches([self.batch, other.batch])
+        return _in_order(batch, RowIds.concat([self.keys, other.keys]))
+
+
+def _in_order(batch: pa.RecordBatch, keys: RowIds) -> Rows:
+    if keys.is_ascending():
+        return Rows(batch, keys)
+    order = keys.order()
+    return Rows(batch.take(pa.array(order)), keys.take(order))
+
+
+class StripeDecoder:
+    """Reads stripes; several threads may use it at once."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        conversion: Callable[[AcidFileReader], RowConversion | None],
+        valid_write_ids: ValidWriteIdList,
+        deletes: DeleteEvents | None,
+    ) -> None:
+        """
+        Args:
+            schema: The table's columns.
+            conversion: For a file, how to come from its columns to the table's; None where they are the same.
+            valid_write_ids: What is committed.
+            deletes: Which rows are deleted.
+        """
+        self._schema = schema
+        self._acid_schema = acid_schema(schema)
+        self._is_safe = is_safe(schema)
+        self._conversion = conversion
+        self._valid_write_ids = valid_write_ids
+        self._deletes = deletes
+
+    def may_lose_rows(self, stripe: InputStripe) -> bool:
+        """Whether a row of it may have to go; known for sure only once its keys are read."""
+        return stripe.source.file.check_write_ids or self._may_be_hit(stripe)
+
+    def copy(self, stripe: InputStripe) -> WholeStripe | Rows:
+        """What has to be known to copy a stripe; its rows, if it cannot be copied after all."""
+        with stripe.source.reader() as reader:
+            if self.may_lose_rows(stripe):
+                columns = [OPERATION, *KEY_COLUMNS, WRITE_ID]
+                if not self._visible(reader.read(stripe.number, columns, []), stripe).all():
+                    return self._decoded(reader, stripe)
+            path = stripe.source.file.path
+            statistics = stripe_statistics(reader.content, reader.tail, path)
+            if statistics is None:
+                return self._decoded(reader, stripe)
+            found = reader.tail.footer.stripes[stripe.number]
+            return WholeStripe(path, found, statistics[stripe.number], stripe.high)
+
+    def decode(self, stripe: InputStripe) -> Rows:
+        """Raises CorruptFile, UnsupportedFeature, StreamingIOFailure."""
+        with stripe.source.reader() as reader:
+            return self._decoded(reader, stripe)
+
+    def _decoded(self, reader: AcidFileReader, stripe: InputStripe) -> Rows:
+        rows = reader.read_all(stripe.number)
+        visible = self._visible(rows, stripe)
+        keys = rows.row_ids()
+        if not visible.all():
+            rows, keys = StripeRows(rows.batch.filter(pa.array(visible))), keys.select(visible)
+        found = _in_order(self._written(reader, rows), keys)
+        if len(found):
+            stripe.check(found.keys.key(0), found.keys.key(len(found) - 1))
+        return found
+
+    def _visible(self, rows: StripeRows, stripe: InputStripe) -> npt.NDArray[np.bool_]:
+        file = stripe.source.file
+        if (rows.numbers(OPERATION) != INSERT).any():
+            raise UnsupportedFeature(
+                f"{file.path!r} holds updates or deletes among its rows, as Hive 2 wrote them: run a major compaction "
+                "in Hive"
+            )
+        keep = np.ones(len(rows), np.bool_)
+        if file.check_write_ids:
+            keep &= self._valid_write_ids.valid_mask(rows.numbers(WRITE_ID))
+        if self._deletes is not None and self._may_be_hit(stripe):
+            keep &= ~self._deletes.hits(rows.row_ids())
+        return keep
+
+    def _may_be_hit(self, stripe: InputStripe) -> bool:
+        return self._deletes is not None and self._deletes.may_hit(stripe.low, stripe.high)
+
+    def _written(self, reader: AcidFileReader, rows: StripeRows) -> pa.RecordBatch:
+        """In the table's types, safe to write."""
+        conversion = self._conversion(reader)
+        if conversion is None and self._is_safe:
+            return rows.batch
+        columns = rows.batch.column(ROW).flatten() if conversion is None else conversion(rows)
+        try:
+            row = normalise(pa.RecordBatch.from_arrays(columns, schema=self._schema), self._schema)
+        except SerializationError as error:
+            raise UnsupportedFeature(
+                f"{reader.path!r} holds a value that cannot be written here without changing it: {error}. Let Hive "
+                "compact the table"
+            ) from error
+        return pa.RecordBatch.from_arrays([*rows.batch.columns[:-1], row], schema=self._acid_schema)

@@ -1,0 +1,125 @@
+"""Rows encoded into stripes in memory, so that several threads can encode stripes of one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+
+import pyarrow as pa
+import pyarrow.orc as orc
+
+from hive_ingest.errors import CorruptFile
+from hive_ingest.orc.acid_schema import Key, acid_schema
+from hive_ingest.orc.delete_events import RowIds
+from hive_ingest.orc.file_writer import (
+    BATCH_ROWS,
+    DEFAULT_COMPRESSION,
+    DEFAULT_ROW_INDEX_STRIDE,
+    DEFAULT_STRIPE_SIZE_BYTES,
+    arrow_compression,
+    keep_freed_memory,
+)
+from hive_ingest.orc.merge_rows import Rows
+from hive_ingest.orc.stripe_output import StripeOutput, WholeStripe, stripe_statistics
+from hive_ingest.orc.tail import PROLEPTIC_GREGORIAN, OrcTail, read_tail
+
+_JOINED_ROWS = 8 * BATCH_ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedStripes:
+    """The result of `StripeEncoder.encode`: one stripe, as a rule; none without rows."""
+
+    content: pa.BufferReader
+    stripes: tuple[WholeStripe, ...]
+
+    def append_to(self, output: StripeOutput) -> None:
+        for stripe in self.stripes:
+            output.append(self.content, stripe)
+
+
+@dataclass(frozen=True)
+class StripeEncoder:
+    """Encodes rows of the ACID schema. Several threads may use it at once.
+
+    Attributes:
+        schema: The table's columns, without partition keys.
+        compression: A value of Hive's `orc.compress`.
+        stripe_bytes: The size of a stripe before it is compressed, at most, about.
+        row_index_stride: Rows for each entry of the row index.
+        like: The tail of a file with the traits of what is encoded.
+    """
+
+    schema: pa.Schema
+    compression: str = DEFAULT_COMPRESSION
+    stripe_bytes: int = DEFAULT_STRIPE_SIZE_BYTES
+    row_index_stride: int = DEFAULT_ROW_INDEX_STRIDE
+    like: OrcTail = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Raises ConfigurationError, UnsupportedFeature: see `AcidFileWriter`."""
+        content, _ = self._file([])
+        tail = read_tail(content, "an empty file")
+        footer = replace(tail.footer, calendar=PROLEPTIC_GREGORIAN)  # as `completed_tail` adds it
+        object.__setattr__(self, "like", replace(tail, footer=footer))
+
+    def encode(self, parts: Iterable[Rows], path: str) -> EncodedStripes:
+        """Stripes of these rows, taken one after the other.
+
+        Args:
+            parts: Rows in the ACID schema of the table, safe to write (see `normalise`), in order.
+            path: The file that they go to, for messages.
+        """
+        content, ends = self._file(parts)
+        tail = read_tail(content, path)
+        statistics = stripe_statistics(content, tail, path)
+        stripes = tail.footer.stripes
+        last_rows = list(accumulate(stripe.rows for stripe in stripes))
+        if statistics is None or not ends.keys() >= set(last_rows) or tail.footer.rows != next(reversed(ends)):
+            raise CorruptFile(
+                f"the ORC library ended a stripe of {path!r} inside a batch, or lost rows: use another release of "
+                "pyarrow"
+            )
+        found = zip(stripes, statistics, [ends[rows] for rows in last_rows], strict=True)
+        return EncodedStripes(content, tuple(WholeStripe(path, *parts) for parts in found))
+
+    def _file(self, parts: Iterable[Rows]) -> tuple[pa.BufferReader, dict[int, Key]]:
+        """A whole file; and where a stripe may end, after so many rows, with this key."""
+        kind, strategy = arrow_compression(self.compression)
+        keep_freed_memory()
+        sink = pa.BufferOutputStream()
+        ends: dict[int, Key] = {0: (0, 0, 0)}
+        schema = acid_schema(self.schema)
+        with orc.ORCWriter(
+            sink,
+            compression=kind,
+            compression_strategy=strategy,
+            stripe_size=self.stripe_bytes,
+            row_index_stride=self.row_index_stride,
+            batch_size=BATCH_ROWS,
+        ) as writer:
+            writer.write(schema.empty_table())  # pyarrow learns the columns from the first table
+            for joined in _joined(parts):
+                batches = [part.batch for part in joined]
+                writer.write(pa.Table.from_batches([pa.concat_batches(batches)], schema))
+                keys = RowIds.concat([part.keys for part in joined])
+                before = next(reversed(ends))
+                for end in [*range(BATCH_ROWS, len(keys), BATCH_ROWS), len(keys)]:
+                    ends[before + end] = keys.key(end - 1)
+        return pa.BufferReader(sink.getvalue()), ends
+
+
+def _joined(parts: Iterable[Rows]) -> Iterator[list[Rows]]:
+    """Small neighbours together: a call of the ORC writer costs as much as some hundred rows."""
+    waiting: list[Rows] = []
+    rows = 0
+    for part in parts:
+        if waiting and rows + len(part) > _JOINED_ROWS:
+            yield waiting
+            waiting, rows = [], 0
+        if len(part):
+            waiting.append(part)
+            rows += len(part)
+    if waiting:
+        yield waiting

@@ -1,0 +1,187 @@
+"""A file put together from whole stripes: copied from other files by bytes, or encoded just now.
+
+Everything that a reader takes from the file as a whole (`file_traits`) must be equal for all of them. Offsets,
+statistics, Hive's metadata and checksums are made for the new file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from hive_ingest.errors import CorruptFile
+from hive_ingest.orc.acid_schema import ACID_ITEMS, Key, acid_user_metadata
+from hive_ingest.orc.checksums import CHECKSUM_ITEMS, ChecksummedOutput
+from hive_ingest.orc.codec import pack
+from hive_ingest.orc.column_statistics import merge_column_statistics
+from hive_ingest.orc.file_writer import AcidFile
+from hive_ingest.orc.protobuf import WireError, bytes_field, read_fields
+from hive_ingest.orc.tail import MAGIC, OrcTail, Stripe, completed_tail, encode_footer, read_stripe_statistics
+from hive_ingest.storage import FileStore, io_errors
+
+_COPY_BYTES = 4 * 1024 * 1024
+#: User metadata that is made for each file; all other must be the same in all of them.
+OWN_ITEMS = ACID_ITEMS | CHECKSUM_ITEMS
+
+
+@dataclass(frozen=True, slots=True)
+class WholeStripe:
+    """A stripe to put into a file.
+
+    Attributes:
+        path: The file that it comes from, for messages.
+        stripe: Where it lies there.
+        statistics: Its columns' statistics, as an encoded `StripeStatistics`.
+        last_key: The key of its last row.
+    """
+
+    path: str
+    stripe: Stripe
+    statistics: bytes
+    last_key: Key
+
+
+def file_traits(tail: OrcTail) -> dict[str, object]:
+    """What a reader takes from the file as a whole, so that it must be equal in files whose stripes are joined."""
+    postscript, footer = tail.postscript, tail.footer
+    return {
+        "column types": footer.types,
+        "compression": postscript.codec.name,
+        "compression block size": postscript.block_size,
+        "file version": postscript.version,
+        "writer version": postscript.writer_version,
+        "writer": footer.writer,
+        "calendar": footer.calendar,
+        "row index stride": footer.row_index_stride,
+        "user metadata": {name: v for name, v in footer.user_metadata.items() if name not in OWN_ITEMS},
+        "encryption": footer.has_encryption or any(stripe.extra for stripe in footer.stripes),
+    }
+
+
+def stripe_statistics(source: pa.NativeFile, tail: OrcTail, path: str) -> list[bytes] | None:
+    """An encoded `StripeStatistics` for each stripe; None where the writer left some out.
+
+    Raises CorruptFile, StreamingIOFailure.
+    """
+    section = read_stripe_statistics(source, tail, path)
+    try:
+        found = [field.as_bytes for field in read_fields(section) if field.number == 1]
+    except WireError as error:
+        raise corrupt_statistics(path, error) from error
+    return found if len(found) == len(tail.footer.stripes) else None
+
+
+def corrupt_statistics(path: str, error: WireError) -> CorruptFile:
+    """The error for statistics that are not a message."""
+    return CorruptFile(f"{path!r} has statistics that cannot be read: {error}. Write the file again")
+
+
+class StripeOutput:
+    """A file that is complete after `finish`; in a `with` block, any error removes it."""
+
+    def __init__(self, store: FileStore, path: str, *, like: OrcTail, sync: bool) -> None:
+        """
+        Args:
+            store: Where the file is made.
+            path: Its path; there is no file yet.
+            like: The tail of a file with the traits of all stripes that will be appended.
+            sync: Whether the file is on the device after `finish`.
+
+        Raises:
+            StreamingIOFailure: The file cannot be made.
+        """
+        self.path = path
+        self._like = like
+        self._out = store.create(path, sync=sync)
+        self._content = ChecksummedOutput(self._out)
+        self._stripes: list[Stripe] = []
+        self._statistics: list[bytes] = []
+        self._keys: list[Key] = []
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes written so far."""
+        return self._out.tell()
+
+    def append(self, content: pa.NativeFile, whole: WholeStripe) -> None:
+        """Copy a stripe; `content` is the file it lies in. Raises CorruptFile, StreamingIOFailure."""
+        if not self._stripes:
+            self._content.write(MAGIC)
+        stripe = whole.stripe
+        self._stripes.append(replace(stripe, offset=self._content.tell()))
+        self._statistics.append(whole.statistics)
+        self._keys.append(whole.last_key)
+        copy_bytes(content, stripe.offset, stripe.length, self._content, whole.path)
+
+    def finish(self) -> AcidFile | None:
+        """Write the tail; without a stripe the file is removed, and None is returned."""
+        if not self._stripes:
+            self._out.discard()
+            return None
+        rows = tuple(stripe.rows for stripe in self._stripes)
+        tail = self._tail(sum(rows))
+        self._out.write(tail)
+        self._out.close()
+        return AcidFile(self.path, sum(rows), self._out.tell(), rows)
+
+    def _tail(self, rows: int) -> bytes:
+        """Writes the stripe statistics, and returns what follows them."""
+        like, postscript = self._like.footer, self._like.postscript
+        footer = replace(
+            like,
+            content_length=self._content.tell(),
+            stripes=tuple(self._stripes),
+            user_metadata={name: v for name, v in like.user_metadata.items() if name not in OWN_ITEMS},
+            rows=rows,
+            statistics=self._file_statistics(),
+        )
+        section = b"".join(bytes_field(1, message) for message in self._statistics)
+        metadata = pack(section, postscript.codec, postscript.block_size)
+        self._content.write(metadata)
+        return completed_tail(
+            pack(encode_footer(footer), postscript.codec, postscript.block_size),
+            postscript,
+            metadata_length=len(metadata),
+            checksums=self._content.checksums(),
+            items=acid_user_metadata(self._keys, inserts=rows),
+            calendar=footer.calendar,
+        )
+
+    def _file_statistics(self) -> tuple[bytes, ...]:
+        try:
+            return merged_statistics(self._statistics, len(self._like.footer.types))
+        except WireError as error:
+            raise corrupt_statistics(self.path, error) from error
+
+    def __enter__(self) -> StripeOutput:
+        return self
+
+    def __exit__(self, exc_type: object, exc: BaseException | None, traceback: object) -> None:
+        if exc is not None:
+            self._out.__exit__(type(exc), exc, None)
+
+
+def merged_statistics(stripes: Sequence[bytes], columns: int) -> tuple[bytes, ...]:
+    """Each column's statistics over several `StripeStatistics`; nothing where they do not cover all columns.
+
+    Raises WireError.
+    """
+    parts = [[field.as_bytes for field in read_fields(message) if field.number == 1] for message in stripes]
+    if any(len(part) != columns for part in parts):
+        return ()
+    return tuple(map(merge_column_statistics, zip(*parts, strict=True)))
+
+
+def copy_bytes(source: pa.NativeFile, offset: int, length: int, out: ChecksummedOutput, path: str) -> None:
+    """Raises CorruptFile when the source ends too early, StreamingIOFailure."""
+    with io_errors("read", path):
+        source.seek(offset)
+    while length:
+        with io_errors("read", path):
+            data = source.read_buffer(min(length, _COPY_BYTES))
+        if not data.size:
+            raise CorruptFile(f"{path!r} ended while it was read: another process has truncated it")
+        out.write(data)
+        length -= data.size
