@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,6 @@ import hive_ingest as hi
 from hive_ingest.connection import StreamingConnection, TransactionState
 from hive_ingest.errors import ConfigurationError, InvalidOperation, StreamingError
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.model import TxnId
 from tests.support.connections import connect
 from tests.support.rows import ids, rows
 from tests.support.tables import create_table
@@ -82,15 +80,8 @@ def test_a_table_that_no_metastore_can_store_is_refused(
 
 @pytest.mark.only_on(["sqlite", "postgres"], because="a Thrift server has its own words for it")
 def test_a_value_that_the_database_cannot_store_is_an_error_that_says_so(ms: MetastoreClient) -> None:
-    """The drivers raise exceptions of Python's own for it."""
+    """The drivers raise an exception of Python's own for it."""
     (txn_id,) = ms.open_txns(1)
-    for call in (
-        lambda: ms.abort_txns([txn_id], reason="a\ud800"),
-        lambda: ms.heartbeat(txn_id=TxnId(1 << 64)),
-        lambda: ms.get_partitions_by_names("web.t", ["p=\ud800"]),
-    ):
-        with contextlib.suppress(InvalidOperation):
-            call()
     with pytest.raises(InvalidOperation, match="cannot store a value of this call"):
         ms.abort_txns([txn_id], reason="a\ud800")
     ms.abort_txns([txn_id])
