@@ -1,7 +1,7 @@
-"""Named fault points: a seam that does nothing until `hive_ingest.testing` arms it.
+"""Named fault points, which do nothing until `hive_ingest.testing` installs a hook.
 
-The production code calls `reach("<name>")` where a crash would be most awkward. The names follow
-the commit order of `docs/design.md`, so a test can kill a process exactly there.
+The code calls `reach("<name>")` where a crash would do the most harm. The names follow the commit order of
+`docs/design.md`, so that a test can kill a process at exactly that step.
 """
 
 from __future__ import annotations
@@ -33,18 +33,36 @@ JOINED_FAULT_POINTS: Final = ("after_join", "after_spill", "before_prepare", "af
 #: Of a sink that runs one transaction for each batch, around those of its connection.
 BATCH_FAULT_POINTS: Final = ("before_batch", "after_tasks", "after_batch")
 
-ALL_FAULT_POINTS: Final = frozenset((*FAULT_POINTS, *JOINED_FAULT_POINTS, *BATCH_FAULT_POINTS))
+#: Of a compaction's worker. Publish and commit have the same points as a connection's.
+WORKER_FAULT_POINTS: Final = (
+    "after_find_next_compact",
+    "after_compaction_txn",
+    "after_update_compactor_state",
+    "after_merge",
+    "after_commit_heartbeat",
+    "between_renames",
+    "after_publish",
+    "after_mark_compacted",
+    "after_commit_txn",
+)
+
+#: Of a cleaner.
+CLEANER_FAULT_POINTS: Final = ("after_find_ready_to_clean", "between_removals", "after_removals", "after_mark_cleaned")
+
+ALL_FAULT_POINTS: Final = frozenset(
+    (*FAULT_POINTS, *JOINED_FAULT_POINTS, *BATCH_FAULT_POINTS, *WORKER_FAULT_POINTS, *CLEANER_FAULT_POINTS)
+)
 
 _hook: Callable[[str], None] | None = None
 
 
 def reach(point: str) -> None:
-    """Tell the armed hook, if there is one, that `point` has been reached."""
+    """Call the hook, if one is installed, with the name of the fault point."""
     if _hook is not None:
         _hook(point)
 
 
 def set_hook(hook: Callable[[str], None] | None) -> None:
-    """Arm or disarm the seam. For `hive_ingest.testing` only."""
+    """Install a hook, or remove it with None. For `hive_ingest.testing` only."""
     global _hook
     _hook = hook

@@ -71,7 +71,10 @@ def _children(location: Location, entry: FileEntry) -> tuple[str, ...]:
     if not entry.is_folder or not entry.name.startswith(BaseName.PREFIX):
         return ()
     name = parse_folder_name(entry.name)
-    return () if name is None or name.visibility_txn_id else tuple(_files_in(location / entry.name))
+    if name is None or name.visibility_txn_id:
+        return ()
+    # An obsolete one may be removed meanwhile. One that the snapshot needs is listed again when it is read.
+    return tuple(child.name for child in (location / entry.name).list(missing_ok=True) if not child.is_folder)
 
 
 def _check_originals(location: Location, directory: AcidDirectory) -> None:
@@ -120,9 +123,7 @@ def _files_in(folder: Location) -> dict[str, FileEntry]:
     try:
         listed = folder.list()
     except PathNotFound as error:
-        raise PathNotFound(
-            f"{str(folder)!r} was there and is gone: somebody removed it under the reader. Read again"
-        ) from error
+        raise PathNotFound(f"{str(folder)!r} was removed while it was being read. Read again") from error
     return {entry.name: entry for entry in listed if not entry.is_folder}
 
 

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from hive_ingest.errors import InvalidOperation, StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.metastore_client.embedded import folder_tasks, tables
 from hive_ingest.metastore_client.embedded.folders import make_folders
-from hive_ingest.model import LockState, TableName
+from hive_ingest.model import LockState, Table, TableName
 from tests.acceptance.metastore.requests import READ, component, lock
 from tests.support.tables import create_table
 
@@ -47,10 +47,10 @@ def test_two_tables_created_at_once_in_two_databases_do_not_share_a_folder(
 
     monkeypatch.setattr(tables, "make_folders", make_slowly)
     with ThreadPoolExecutor(1) as pool:
-        second: list[object] = []
+        second: list[Future[Table]] = []
         ms.create_table("a.t", columns={"id": "int"}, location=location)
         with pytest.raises(InvalidOperation, match=r"table a\.t lies at"):
-            second[0].result()  # type: ignore[attr-defined]
+            second[0].result()
     assert ms.get_tables("b") == []
 
 
