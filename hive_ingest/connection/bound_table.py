@@ -100,4 +100,6 @@ class BoundTable:
         keys = self.table.partition_keys[len(self.static_values) :]
         missing = [column.name for column in (*self.table.columns, *keys) if column.name not in matched]
         if missing:
-            _log.warning("no record had a field for %s of %s: they are null", missing, self.table.name)
+            _log.warning(
+                "%s: no record had a field for these columns, which are null: %s", self.table.name, ", ".join(missing)
+            )

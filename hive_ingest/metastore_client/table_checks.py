@@ -106,8 +106,8 @@ def _check_columns(table: Table, columns: Sequence[Column]) -> None:
     for name, count in Counter(column.name.lower() for column in columns).items():
         if count > 1:
             raise InvalidOperation(
-                f"{table.name}: column {name!r} is there {count} times (names differ by more than case, "
-                "and a partition key cannot be a column too)"
+                f"{table.name}: there would be {count} columns named {name!r}: choose another name (case does "
+                "not count, and a partition key cannot be a column too)"
             )
 
 
