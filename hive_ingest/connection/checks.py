@@ -14,7 +14,7 @@ from hive_ingest.errors import (
     StreamingError,
     UnsupportedFeature,
 )
-from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient, check_text
 from hive_ingest.model import ORC_OUTPUT_FORMAT, Column, Table, TableName
 from hive_ingest.orc import COMPRESSIONS
 from hive_ingest.schema import arrow_schema, parse_type
@@ -128,6 +128,7 @@ def checked_partition_name(table: Table, static_values: Sequence[str], name: str
         ConfigurationError: It has other keys than the table, or in another order; a value that its key cannot hold;
             or values other than the connection's static ones.
     """
+    check_text("the name of a partition", name)
     keys = [key.name for key in table.partition_keys]
     example = "/".join(f"{key}=…" for key in keys)
     if not keys:
