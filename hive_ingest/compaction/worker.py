@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from hive_ingest.compaction.job import Job, JobResult, JobSettings, JobStopped, RefusedCompaction
+from hive_ingest.compaction.job import CompactionJob, JobResult, JobSettings, JobStopped, RefusedCompaction
 from hive_ingest.errors import MetastoreUnavailable, NoSuchObject, StreamingError, UnsupportedFeature
 from hive_ingest.faults import reach
 from hive_ingest.identity import this_host
@@ -82,7 +82,7 @@ class Worker:
         if info is None:
             return None
         reach("after_find_next_compact")
-        job = Job(self._client, info, self._settings, self._is_stopped)
+        job = CompactionJob(self._client, info, self._settings, self._is_stopped)
         try:
             made = job.run()
         except RefusedCompaction as error:
