@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
 from hive_ingest.connection import CommitInfo, StreamingConnection, StreamingSettings
@@ -32,6 +32,7 @@ def append(
     zoned_timestamps: ZonedTimestamps = ...,
     on_error: OnError = ...,
     settings: StreamingSettings | Mapping[str, Any] | None = ...,
+    on_commit: Callable[[CommitInfo], None] | None = ...,
 ) -> CommitInfo: ...
 @overload
 def append(
@@ -49,6 +50,7 @@ def append(
     zoned_timestamps: ZonedTimestamps = ...,
     on_error: OnError = ...,
     settings: StreamingSettings | Mapping[str, Any] | None = ...,
+    on_commit: Callable[[CommitInfo], None] | None = ...,
 ) -> CommitInfo | None: ...
 def append(
     metastore: MetastoreClient | str,
@@ -65,6 +67,7 @@ def append(
     zoned_timestamps: ZonedTimestamps = "fail",
     on_error: OnError = "fail",
     settings: StreamingSettings | Mapping[str, Any] | None = None,
+    on_commit: Callable[[CommitInfo], None] | None = None,
 ) -> CommitInfo | None:
     """Append Arrow data in one transaction.
 
@@ -82,6 +85,7 @@ def append(
         static_partition_values: Values of the leading partition keys, as text.
         missing_columns, missing_partition_keys, unknown_fields, zoned_timestamps, on_error: As in `ArrowWriter`.
         settings: As in `StreamingConnection.connect`.
+        on_commit: Called after the commit, such as `Maintenance.on_commit`.
 
     Returns:
         What was committed; None if this position was committed before.
@@ -108,6 +112,7 @@ def append(
         settings=settings,
         sink=sink,
         sources=key,
+        on_commit=on_commit,
     ) as connection:
         connection.begin_transaction()
         for name, number in key.items():
