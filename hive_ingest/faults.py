@@ -33,7 +33,25 @@ JOINED_FAULT_POINTS: Final = ("after_join", "after_spill", "before_prepare", "af
 #: Of a sink that runs one transaction for each batch, around those of its connection.
 BATCH_FAULT_POINTS: Final = ("before_batch", "after_tasks", "after_batch")
 
-ALL_FAULT_POINTS: Final = frozenset((*FAULT_POINTS, *JOINED_FAULT_POINTS, *BATCH_FAULT_POINTS))
+#: Of a compaction's worker. Publish and commit have the same points as a connection's.
+WORKER_FAULT_POINTS: Final = (
+    "after_find_next_compact",
+    "after_compaction_txn",
+    "after_update_compactor_state",
+    "after_merge",
+    "after_commit_heartbeat",
+    "between_renames",
+    "after_publish",
+    "after_mark_compacted",
+    "after_commit_txn",
+)
+
+#: Of a cleaner.
+CLEANER_FAULT_POINTS: Final = ("after_find_ready_to_clean", "between_removals", "after_removals", "after_mark_cleaned")
+
+ALL_FAULT_POINTS: Final = frozenset(
+    (*FAULT_POINTS, *JOINED_FAULT_POINTS, *BATCH_FAULT_POINTS, *WORKER_FAULT_POINTS, *CLEANER_FAULT_POINTS)
+)
 
 _hook: Callable[[str], None] | None = None
 

@@ -139,6 +139,23 @@ class ValidWriteIdList:
             return RangeResponse.NONE
         return RangeResponse.ALL if found == high - low + 1 else RangeResponse.SOME
 
+    def for_compactor(self) -> ValidWriteIdList:
+        """What a compaction may merge: it ends below the lowest open write id, so it has only aborted exceptions.
+
+        Source: `TxnUtils.createValidCompactWriteIdList`.
+        """
+        last = self.high_water_mark if self.min_open is None else WriteId(self.min_open - 1)
+        return self.up_to(last)
+
+    def up_to(self, last: WriteId) -> ValidWriteIdList:
+        """The same with a high-water mark of at most `last` (Hive: `updateHighWatermark`)."""
+        return ValidWriteIdList(
+            self.table,
+            min(last, self.high_water_mark),
+            tuple(write_id for write_id in self.open if write_id <= last),
+            tuple(write_id for write_id in self.aborted if write_id <= last),
+        )
+
     def to_string(self) -> str:
         """`db.table:hwm:minOpen:open:aborted` (Hive: `ValidReaderWriteIdList.writeToString`)."""
         low = self.min_open if self.open else _NO_LOWER_BOUND

@@ -1,18 +1,50 @@
-"""Compaction: what a partition's folder holds, which files are merged into which, and the merging itself."""
+"""Compaction: when a table needs it, the worker that merges its files, and the cleaner that removes old ones."""
 
+from hive_ingest.compaction.cleaner import Cleaner, CleanerSettings, CleanResult
+from hive_ingest.compaction.compactor import ROLES, Compactor, CompactorResult, CompactorSettings
 from hive_ingest.compaction.folder_state import FolderSize, FolderState
+from hive_ingest.compaction.initiator import Initiated, Initiator
+from hive_ingest.compaction.job import JobSettings
 from hive_ingest.compaction.merge import MergeProgress, MergeResult, MergeSettings, merge
 from hive_ingest.compaction.plan import MergePlan, PlannedFile, plan_major, plan_minor
+from hive_ingest.compaction.policy import CompactionPolicy, Decision
+from hive_ingest.compaction.requests import (
+    NO_WORKER_SECONDS,
+    CompactionOutcome,
+    PurgeOutcome,
+    compact,
+    purge,
+)
+from hive_ingest.compaction.worker import Worker, WorkResult
 
 __all__ = [
+    "NO_WORKER_SECONDS",
+    "ROLES",
+    "CleanResult",
+    "Cleaner",
+    "CleanerSettings",
+    "CompactionOutcome",
+    "CompactionPolicy",
+    "Compactor",
+    "CompactorResult",
+    "CompactorSettings",
+    "Decision",
     "FolderSize",
     "FolderState",
+    "Initiated",
+    "Initiator",
+    "JobSettings",
     "MergePlan",
     "MergeProgress",
     "MergeResult",
     "MergeSettings",
     "PlannedFile",
+    "PurgeOutcome",
+    "WorkResult",
+    "Worker",
+    "compact",
     "merge",
     "plan_major",
     "plan_minor",
+    "purge",
 ]

@@ -71,7 +71,10 @@ def _children(location: Location, entry: FileEntry) -> tuple[str, ...]:
     if not entry.is_folder or not entry.name.startswith(BaseName.PREFIX):
         return ()
     name = parse_folder_name(entry.name)
-    return () if name is None or name.visibility_txn_id else tuple(_files_in(location / entry.name))
+    if name is None or name.visibility_txn_id:
+        return ()
+    # An obsolete one may be removed meanwhile. One that the snapshot needs is listed again when it is read.
+    return tuple(child.name for child in (location / entry.name).list(missing_ok=True) if not child.is_folder)
 
 
 def _check_originals(location: Location, directory: AcidDirectory) -> None:

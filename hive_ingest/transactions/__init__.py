@@ -4,6 +4,7 @@ from hive_ingest.transactions.committer import Committer, log_failure
 from hive_ingest.transactions.heartbeat import Heartbeater
 from hive_ingest.transactions.lock_errors import describe_locks, lock_timeout
 from hive_ingest.transactions.lock_plan import LockPlan
+from hive_ingest.transactions.lock_wait import LockWait
 from hive_ingest.transactions.opener import LockedTransaction, TransactionOpener, newest_overwrite
 from hive_ingest.transactions.owner import Owner
 from hive_ingest.transactions.read_transaction import ReadTransaction
@@ -26,6 +27,7 @@ __all__ = [
     "Guard",
     "Heartbeater",
     "LockPlan",
+    "LockWait",
     "LockedTransaction",
     "Owner",
     "ReadTransaction",

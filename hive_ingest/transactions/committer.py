@@ -88,9 +88,18 @@ class Committer:
         self.commit(key_value=key_value, was_committed=was_committed)
 
     def commit(
-        self, *, key_value: CommitKeyValue | None = None, was_committed: Callable[[], bool] | None = None
+        self,
+        *,
+        key_value: CommitKeyValue | None = None,
+        was_committed: Callable[[], bool] | None = None,
+        before_commit: Callable[[], None] | None = None,
     ) -> None:
-        """Run steps 3 to 5 for writes whose partitions are registered."""
+        """Run steps 3 to 5 for writes whose partitions are registered.
+
+        Args:
+            key_value, was_committed: As in `commit_insert`.
+            before_commit: Called between the last rename and `commit_txn`. What it raises prevents the commit.
+        """
         self._publisher.bring_to_file_systems(self._client)
         self._send_heartbeat()
         try:
@@ -102,6 +111,8 @@ class Committer:
         for write in self._writes:
             self._refuse_if_overtaken(write)
         add_write_notifications(self._client, self._txn_id, self._writes)
+        if before_commit is not None:
+            before_commit()
         self._commit_txn(key_value, was_committed)
 
     def withdraw(self) -> None:

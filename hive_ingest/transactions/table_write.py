@@ -20,6 +20,8 @@ class TableWrite:
         may_be_overtaken: False if no other writer can have taken a higher write id before our lock was ACQUIRED.
         operation: The operation type that is recorded for the transaction.
         overwritten: Partitions ("" for the whole table) that an overwrite replaces, with rows or without.
+        extra_folders: ACID folders to create although no file may go to them: an empty result of a compaction covers
+            write ids too.
         partitions_created: Names of the partitions that this transaction added to the catalog.
         partition_locations: The location of each partition written; that of an unpartitioned table under "".
     """
@@ -30,6 +32,7 @@ class TableWrite:
     may_be_overtaken: bool = True
     operation: DataOperationType = DataOperationType.INSERT
     overwritten: Sequence[str] = ()
+    extra_folders: Sequence[Location] = ()
     partitions_created: list[str] = field(default_factory=list)
     partition_locations: Mapping[str, Location] = field(default_factory=dict)
     #: Names by partition values: each is needed several times in a commit.
@@ -51,6 +54,6 @@ class TableWrite:
         return self.partition_locations[self.partition_of(file)] / file.folder_name
 
     def acid_folders(self) -> list[Location]:
-        """Each ACID folder once, with the bases of an overwrite that has no rows."""
+        """Each ACID folder once, with those that have no rows: of an overwrite, or of a compaction."""
         bases = [self.partition_locations[name] / str(BaseName(self.write_id)) for name in self.overwritten]
-        return list(dict.fromkeys([*map(self.folder_of, self.files), *bases]))
+        return list(dict.fromkeys([*map(self.folder_of, self.files), *bases, *self.extra_folders]))

@@ -1,0 +1,245 @@
+"""Removes what compactions, overwrites and aborted transactions left. Source: Hive 4's `Cleaner` and its handlers.
+
+A folder goes only when every snapshot that is open, or can be taken, reads the one that replaced it. What an aborted
+transaction left is in no snapshot at all.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from hive_ingest.acid import parse_folder_name
+from hive_ingest.compaction.leftovers import Leftovers, aborted_leftovers, obsolete_leftovers
+from hive_ingest.compaction.policy import has_no_cleanup
+from hive_ingest.compaction.target import Target, find_target
+from hive_ingest.errors import NoSuchCompaction, NoSuchObject, StreamingError, StreamingIOFailure, UnsupportedFeature
+from hive_ingest.faults import reach
+from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.model import AbortedComponent, CompactionInfo, CompactionState, CompactionType, TxnId
+from hive_ingest.storage import Location
+from hive_ingest.transactions import remove_leftovers
+
+_log = logging.getLogger(__name__)
+_ATTEMPT = re.compile(r"attempt (\d+) of \d+: ")
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerSettings:
+    """How a cleaner works.
+
+    Attributes:
+        retention_seconds: Replaced files are kept for so long after the commit that replaced them.
+        retry_seconds: After a failure it waits for so long, after the next one twice as long, and so on.
+        max_attempts: After so many failures the compaction ends as failed: what is left goes with the next one.
+        aborted_threshold: More aborted transactions than this in a table or partition are cleaned without a
+            compaction.
+        aborted_grace_seconds: What an aborted transaction left is removed so long after its last heartbeat, because
+            its writer may not know yet that it is aborted. None: the metastore's transaction time-out.
+    """
+
+    retention_seconds: float = 0.0
+    retry_seconds: float = 300.0
+    max_attempts: int = 5
+    aborted_threshold: int = 0
+    aborted_grace_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CleanResult:
+    """What was done about one compaction, or about the aborted transactions of a table or partition.
+
+    Attributes:
+        state: SUCCEEDED, REFUSED (NO_CLEANUP), FAILED, or READY_FOR_CLEANING where it is tried again later.
+        removed: The folders and files that were removed.
+    """
+
+    info: CompactionInfo
+    state: CompactionState
+    removed: tuple[Location, ...] = ()
+    message: str = ""
+
+
+class Cleaner:
+    """Cleans after the compactions of an embedded metastore. A real one has a cleaner of its own."""
+
+    def __init__(self, client: MetastoreClient, settings: CleanerSettings | None = None) -> None:
+        """Does nothing yet.
+
+        Raises:
+            UnsupportedFeature: The metastore has its own cleaner.
+        """
+        if client.has_own_cleaner:
+            raise UnsupportedFeature(
+                "a real Hive Metastore cleans after compactions itself (metastore.compactor.cleaner.on), ours included"
+            )
+        self._client = client
+        self._settings = settings or CleanerSettings()
+        grace = self._settings.aborted_grace_seconds
+        self._grace_seconds = client.txn_timeout_seconds if grace is None else grace
+
+    def run_once(self) -> list[CleanResult]:
+        """Clean all that may be cleaned now.
+
+        Raises:
+            MetastoreError: The metastore cannot be asked. What goes wrong with one table is in its result.
+        """
+        min_open = self._client.find_min_open_txn_id_for_cleaner()
+        results: list[CleanResult] = []
+        seen: set[int] = set()
+        while ready := [info for info in self._ready(min_open) if info.id not in seen]:
+            reach("after_find_ready_to_clean")
+            seen.update(info.id for info in ready)
+            results += [self._clean(info, min_open) for info in ready]
+        aborts = self._client.find_ready_to_clean_aborts(aborted_threshold=self._settings.aborted_threshold)
+        results += [result for info in aborts if (result := self._clean_aborts(info)) is not None]
+        return results
+
+    def _ready(self, min_open: TxnId) -> list[CompactionInfo]:
+        """At most one of each table or partition, so that a second one is found once the first is done."""
+        return self._client.find_ready_to_clean(
+            min_open_txn_id=min_open, retention_seconds=self._settings.retention_seconds
+        )
+
+    # -- compactions -------------------------------------------------------------------------------
+
+    def _clean(self, info: CompactionInfo, min_open: TxnId) -> CleanResult:
+        try:
+            target = find_target(self._client, info.table, info.partition_name)
+        except NoSuchObject as error:
+            return self._cleaned(info, (), str(error))
+        except StreamingError as error:
+            return self._failed(info, error)
+        if has_no_cleanup(target.table.properties) or has_no_cleanup(target.properties):
+            return self._refused(info, target)
+        try:
+            self._client.mark_cleaner_start(info)
+            removed = self._remove_obsolete(info, target, min_open)
+        except NoSuchCompaction as error:
+            return CleanResult(info, CompactionState.SUCCEEDED, message=str(error))  # another cleaner was faster
+        except StreamingError as error:
+            return self._failed(info, error)
+        return CleanResult(info, CompactionState.SUCCEEDED, removed)
+
+    def _remove_obsolete(self, info: CompactionInfo, target: Target, min_open: TxnId) -> tuple[Location, ...]:
+        up_to = info.highest_write_id
+        components = self._ended_long_ago(
+            self._client.get_aborted_components(info.table, info.partition_name, up_to=up_to)
+        )
+        obsolete = obsolete_leftovers(self._client, target, info, min_open)
+        aborted = aborted_leftovers(target.location, components)
+        removed = self._remove(target, [*obsolete, *aborted.folders])
+        self._client.mark_cleaned(info, removed_txn_ids=aborted.gone_with(obsolete, components))
+        reach("after_mark_cleaned")
+        return removed
+
+    # -- aborted transactions ----------------------------------------------------------------------
+
+    def _clean_aborts(self, info: CompactionInfo) -> CleanResult | None:
+        components = self._ended_long_ago(self._client.get_aborted_components(info.table, info.partition_name))
+        if not components:
+            return None
+        try:
+            found = self._aborted(info, components)
+            if found is None:
+                return None
+            target, leftovers = found
+            removed = self._remove(target, leftovers.folders) if target is not None else ()
+            gone = leftovers.gone_with((), components)
+            if not gone and not removed:
+                return None  # their rows lie in files with rows of others: a compaction has to leave them out
+            self._client.mark_cleaned(info, removed_txn_ids=gone)
+        except StreamingError as error:
+            return self._failed(info, error)
+        reach("after_mark_cleaned")
+        return CleanResult(info, CompactionState.SUCCEEDED, removed)
+
+    def _aborted(
+        self, info: CompactionInfo, components: Iterable[AbortedComponent]
+    ) -> tuple[Target | None, Leftovers] | None:
+        """Where to remove what. No target: there can be nothing. None: it must not be removed."""
+        nothing = Leftovers((), ())
+        try:
+            table = self._client.get_table(info.table)
+            if table.is_partitioned and info.partition_name is None:
+                return None, nothing  # it ended before it named its partitions, and so before it published
+            target = find_target(self._client, info.table, info.partition_name, table=table)
+        except NoSuchObject:
+            return None, nothing
+        if has_no_cleanup(target.table.properties) or has_no_cleanup(target.properties):
+            return None
+        return target, aborted_leftovers(target.location, components)
+
+    def _ended_long_ago(self, components: Iterable[AbortedComponent]) -> list[AbortedComponent]:
+        """Without transactions whose writers may still be publishing."""
+        found = list(components)
+        if not found or self._grace_seconds <= 0:
+            return found
+        beats = {info.id: info.last_heartbeat_ms for info in self._client.get_open_txns_info().transactions}
+        latest_ms = (time.time() - self._grace_seconds) * 1000
+        return [each for each in found if beats.get(each.txn_id, 0) <= latest_ms]
+
+    # -- removal -----------------------------------------------------------------------------------
+
+    def _remove(self, target: Target, leftovers: Iterable[Location]) -> tuple[Location, ...]:
+        """Remove them all; raises the first failure after trying every one."""
+        remove_leftovers(self._client, Location.of(target.table.location))
+        removed: list[Location] = []
+        failures: list[StreamingIOFailure] = []
+        for location in dict.fromkeys(leftovers):
+            try:
+                _delete(location)
+            except StreamingIOFailure as error:
+                failures.append(error)
+            else:
+                removed.append(location)
+                reach("between_removals")
+        if failures:
+            raise failures[0]
+        if removed:
+            _log.info("removed %d folders and files of %s", len(removed), target)
+        reach("after_removals")
+        return tuple(removed)
+
+    def _cleaned(self, info: CompactionInfo, removed: tuple[Location, ...], message: str = "") -> CleanResult:
+        try:
+            self._client.mark_cleaned(info)
+        except NoSuchCompaction as error:
+            message = str(error)  # dropped meanwhile
+        return CleanResult(info, CompactionState.SUCCEEDED, removed, message)
+
+    def _refused(self, info: CompactionInfo, target: Target) -> CleanResult:
+        message = f"{target} has NO_CLEANUP=true: nothing was removed"
+        self._client.mark_refused(replace(info, error_message=message))
+        return CleanResult(info, CompactionState.REFUSED, message=message)
+
+    def _failed(self, info: CompactionInfo, error: StreamingError) -> CleanResult:
+        """To be tried again, later each time."""
+        attempts = _attempts(info) + 1
+        message = f"attempt {attempts} of {self._settings.max_attempts}: {error}"
+        _log.warning("cleaning %s %s: %s", info.table, info.partition_name or "", message)
+        noted = replace(info, error_message=message)
+        try:
+            if attempts >= self._settings.max_attempts and info.type is not CompactionType.ABORT_TXN_CLEANUP:
+                self._client.mark_failed(noted)
+                return CleanResult(noted, CompactionState.FAILED, message=message)
+            delay = self._settings.retry_seconds * 2 ** min(attempts - 1, 10)
+            self._client.set_cleaner_retry_retention(noted, delay)
+        except StreamingError as failure:
+            _log.warning("the failed cleaning of %s could not be noted: %s", info.table, failure)
+        return CleanResult(noted, CompactionState.READY_FOR_CLEANING, message=message)
+
+
+def _attempts(info: CompactionInfo) -> int:
+    found = _ATTEMPT.match(info.error_message or "")
+    return int(found[1]) if found else 0
+
+
+def _delete(location: Location) -> None:
+    if parse_folder_name(location.name) is None:
+        location.delete_file()  # without the ACID columns, from before the table was transactional
+    else:
+        location.delete_folder()

@@ -1,0 +1,194 @@
+"""Requests the compactions that tables need. Source: Hive 4's `Initiator`."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from hive_ingest.compaction.folder_state import FolderState
+from hive_ingest.compaction.policy import CompactionPolicy, Decision, has_no_auto_compaction
+from hive_ingest.compaction.target import Target, find_target
+from hive_ingest.errors import NoSuchObject, PathNotFound, StreamingError
+from hive_ingest.identity import this_host
+from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.model import (
+    CompactionCandidate,
+    CompactionInfo,
+    CompactionResponse,
+    CompactionState,
+    CompactionType,
+    Table,
+    TableName,
+)
+
+_log = logging.getLogger(__name__)
+_UNDER_WAY = (CompactionState.INITIATED, CompactionState.WORKING)
+_DONE = (CompactionState.READY_FOR_CLEANING, CompactionState.SUCCEEDED)
+
+
+@dataclass(frozen=True, slots=True)
+class Initiated:
+    """What an initiator decided about a table or partition, and the answer to its request if it made one."""
+
+    table: TableName
+    partition_name: str | None
+    decision: Decision
+    response: CompactionResponse | None = None
+    error: StreamingError | None = None
+
+
+class Initiator:
+    """Looks at what was written, and requests compactions by a policy."""
+
+    def __init__(
+        self,
+        client: MetastoreClient,
+        policy: CompactionPolicy | None = None,
+        *,
+        version: str = "",
+        check_interval_seconds: float | None = None,
+        threads: int = 2,
+    ) -> None:
+        """Does nothing yet.
+
+        Args:
+            client: The metastore's.
+            policy: When to compact.
+            version: Shown by SHOW COMPACTIONS as the initiator's.
+            check_interval_seconds: Look only at what was written within this time; None for all that was written since
+                its last compaction.
+            threads: Folders are looked at in so many threads.
+        """
+        self._client = client
+        self._policy = policy or CompactionPolicy()
+        self._version = version
+        self._interval = check_interval_seconds
+        self._threads = threads
+        self._id = f"{this_host()}-initiator"
+
+    def run_once(self) -> list[Initiated]:
+        """One round over all tables.
+
+        Raises:
+            UnsupportedFeature: The metastore is a real one, which has an initiator of its own.
+            MetastoreError: The metastore cannot be asked. What goes wrong with one table is in its result.
+        """
+        candidates = self._client.find_potential_compactions(
+            aborted_threshold=self._policy.aborted_threshold,
+            aborted_time_threshold_seconds=self._policy.aborted_age_seconds,
+            check_interval_seconds=self._interval,
+        )
+        if not candidates:
+            return []
+        known = self._client.show_compactions()
+        tables = self._tables(candidates)
+        with ThreadPoolExecutor(self._threads, "initiator") as threads:
+            found = threads.map(lambda each: self._initiate(each, tables[each.table], known), candidates)
+            return [each for each in found if each is not None]
+
+    def _tables(self, candidates: Iterable[CompactionCandidate]) -> dict[TableName, Table | None]:
+        """Each table once; None where it was dropped."""
+        found: dict[TableName, Table | None] = {}
+        for name in dict.fromkeys(each.table for each in candidates):
+            try:
+                found[name] = self._client.get_table(name)
+            except NoSuchObject:
+                found[name] = None
+        return found
+
+    def _initiate(
+        self, candidate: CompactionCandidate, table: Table | None, known: list[CompactionInfo]
+    ) -> Initiated | None:
+        if table is None or table.is_partitioned != bool(candidate.partition_name):
+            return None  # dropped, or a transaction that ended before it named its partitions
+        try:
+            return self._decide_and_request(candidate, table, known)
+        except (NoSuchObject, PathNotFound) as error:
+            _log.info("%s is not looked at: it is being dropped or cleaned: %s", candidate.table, error)
+            return None
+        except StreamingError as error:
+            self._note(candidate, str(error))
+            _log.warning("whether %s needs a compaction is not known: %s", _text(candidate), error)
+            decision = Decision(None, f"could not be decided: {error}")
+            return Initiated(candidate.table, candidate.partition_name, decision, error=error)
+
+    def _decide_and_request(
+        self, candidate: CompactionCandidate, table: Table, known: list[CompactionInfo]
+    ) -> Initiated | None:
+        name, partition = candidate.table, candidate.partition_name
+        mine = [info for info in known if (info.table, info.partition_name) == (name, partition)]
+        reason = _why_not(table, mine)
+        if reason is None and self._failed_too_often(candidate):
+            reason = f"the last {self._policy.failed_threshold} compactions failed"
+            if not mine or mine[0].state is not CompactionState.DID_NOT_INITIATE:
+                self._note(candidate, f"not initiated: {reason}")
+        if reason is not None:
+            return Initiated(name, partition, Decision(None, reason))
+        decision = self._decide(candidate, find_target(self._client, name, partition, table=table), mine)
+        if decision.type is None:
+            return Initiated(name, partition, decision)
+        response = self._client.compact(
+            name,
+            partition_name=partition,
+            compaction_type=decision.type,
+            initiator_id=self._id,
+            initiator_version=self._version,
+        )
+        if response.accepted:
+            _log.info("%s compaction of %s: %s", decision.type.name.lower(), _text(candidate), decision.reason)
+        return Initiated(name, partition, decision, response)
+
+    def _decide(self, candidate: CompactionCandidate, target: Target, known: list[CompactionInfo]) -> Decision:
+        if candidate.too_many_aborts:
+            return Decision(CompactionType.MAJOR, f"more than {self._policy.aborted_threshold} aborted transactions")
+        if candidate.has_old_abort:
+            return Decision(CompactionType.MINOR, "an old aborted transaction")
+        valid_txns = self._client.get_valid_txns()
+        (snapshot,) = self._client.get_valid_write_ids([target.table.name], valid_txns)
+        state = FolderState.read(target.location, snapshot.for_compactor(), valid_txns)
+        last = [info.end_ms or info.commit_time_ms or 0 for info in known if info.state in _DONE]
+        since = time.time() - max(last) / 1000 if last else None
+        return self._policy.decide(state, target.table.properties, seconds_since_last=since)
+
+    def _failed_too_often(self, candidate: CompactionCandidate) -> bool:
+        return self._client.check_failed_compactions(
+            candidate.table,
+            candidate.partition_name,
+            threshold=self._policy.failed_threshold,
+            retry_seconds=self._policy.failed_retry_seconds,
+        )
+
+    def _note(self, candidate: CompactionCandidate, message: str) -> None:
+        """Into the history, as `did not initiate`."""
+        info = CompactionInfo(
+            id=0,
+            table=candidate.table,
+            partition_name=candidate.partition_name,
+            type=CompactionType.MINOR,
+            state=CompactionState.DID_NOT_INITIATE,
+            error_message=message,
+            initiator_id=self._id,
+            initiator_version=self._version,
+        )
+        try:
+            self._client.mark_failed(info)
+        except StreamingError as error:
+            _log.warning("that %s was not compacted is not in the history: %s", _text(candidate), error)
+
+
+def _why_not(table: Table, known: list[CompactionInfo]) -> str | None:
+    if not table.is_transactional or table.properties.get("transactional_properties", "") == "insert_only":
+        return "only full ACID tables are compacted"
+    if has_no_auto_compaction(table.properties):
+        return "the table has NO_AUTO_COMPACTION=true"
+    for info in known:
+        if info.state in _UNDER_WAY:
+            return f"compaction {info.id} is {info.state.text}"
+    return None
+
+
+def _text(candidate: CompactionCandidate) -> str:
+    return f"{candidate.table} {candidate.partition_name or ''}".rstrip()

@@ -1,0 +1,130 @@
+"""Takes compactions from the queue and carries them out. Source: Hive 4's `Worker`."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from hive_ingest.compaction.job import Job, JobResult, JobSettings, JobStopped, RefusedCompaction
+from hive_ingest.errors import MetastoreUnavailable, NoSuchObject, StreamingError, UnsupportedFeature
+from hive_ingest.faults import reach
+from hive_ingest.identity import this_host
+from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.model import CompactionInfo, CompactionState
+from hive_ingest.transactions import log_failure
+
+_log = logging.getLogger(__name__)
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkResult:
+    """What became of a compaction.
+
+    Attributes:
+        info: The compaction, with what the worker stored about it.
+        state: READY_FOR_CLEANING, REFUSED, FAILED, or INITIATED where it went back into the queue. WORKING: the
+            metastore cannot be reached, and will find out.
+        message: Why, where it was not carried out.
+        made: The files and folders that were published.
+    """
+
+    info: CompactionInfo
+    state: CompactionState
+    message: str = ""
+    made: JobResult = field(default_factory=JobResult)
+
+
+class Worker:
+    """One worker. It compacts one table or partition at a time; several workers share the queue."""
+
+    def __init__(
+        self,
+        client: MetastoreClient,
+        settings: JobSettings | None = None,
+        *,
+        version: str = "",
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Does nothing yet.
+
+        Args:
+            client: The metastore's.
+            settings: How compactions are run.
+            version: Shown by SHOW COMPACTIONS as the worker's.
+            is_stopped: Asked now and then during a compaction; True ends it, and it goes back into the queue.
+
+        Raises:
+            UnsupportedFeature: A worker outside the server cannot serve this metastore.
+        """
+        if not client.runs_compactions:
+            raise UnsupportedFeature(
+                "a Hive Metastore of version 3 has no calls for a worker outside of it: run Hive's own "
+                "(hive.compactor.worker.threads), which takes our requests too"
+            )
+        self._client = client
+        self._settings = settings or JobSettings()
+        self._version = version
+        self._is_stopped = is_stopped
+        # Not the host's name first: a metastore on this host takes such compactions for those of its own workers.
+        self.id = f"hive-ingest-{this_host()}-{os.getpid()}-{next(_numbers):04d}"
+
+    def run_once(self) -> WorkResult | None:
+        """Carry out the oldest request. None: there is none.
+
+        Raises:
+            MetastoreError: The queue cannot be read. What goes wrong with a compaction is in its result.
+        """
+        info = self._client.find_next_compact(self.id, worker_version=self._version)
+        if info is None:
+            return None
+        reach("after_find_next_compact")
+        job = Job(self._client, info, self._settings, self._is_stopped)
+        try:
+            made = job.run()
+        except RefusedCompaction as error:
+            return self._refused(job.info, str(error))
+        except NoSuchObject as error:
+            return self._refused(job.info, f"{error}: dropped since it was requested")
+        except MetastoreUnavailable as error:
+            _log.warning("compaction %d of %s: %s", info.id, info.table, error)
+            return WorkResult(job.info, CompactionState.WORKING, str(error))
+        except JobStopped as error:
+            return self._put_back(job.info, str(error))
+        except StreamingError as error:
+            return self._failed(job.info, str(error))
+        except Exception as error:  # noqa: BLE001 (a defect must not keep the compaction at work for ever)
+            _log.exception("compaction %d of %s failed unexpectedly", info.id, info.table)
+            return self._failed(job.info, f"{type(error).__name__}: {error}")
+        except BaseException:  # the process is being ended
+            self._put_back(job.info, "interrupted")
+            raise
+        return WorkResult(job.info, CompactionState.READY_FOR_CLEANING, made=made)
+
+    def _refused(self, info: CompactionInfo, message: str) -> WorkResult:
+        info = replace(info, error_message=message)
+        self._end(info, self._client.mark_refused)
+        return WorkResult(info, CompactionState.REFUSED, message)
+
+    def _failed(self, info: CompactionInfo, message: str) -> WorkResult:
+        _log.warning("compaction %d of %s %s failed: %s", info.id, info.table, info.partition_name or "", message)
+        info = replace(info, error_message=message)
+        self._end(info, self._client.mark_failed)
+        return WorkResult(info, CompactionState.FAILED, message)
+
+    def _put_back(self, info: CompactionInfo, message: str) -> WorkResult:
+        """Back into the queue, where another worker finds it."""
+        if not self._client.has_own_cleaner:
+            log_failure(self._revoke, f"putting compaction {info.id} back")
+            return WorkResult(info, CompactionState.INITIATED, message)
+        return self._failed(info, message)
+
+    def _revoke(self) -> None:
+        self._client.revoke_from_local_workers(self.id)
+
+    def _end(self, info: CompactionInfo, mark: Callable[[CompactionInfo], None]) -> None:
+        # If this fails too, the compaction is put back into the queue once its transaction has ended.
+        log_failure(lambda: mark(info), f"noting the end of compaction {info.id}")

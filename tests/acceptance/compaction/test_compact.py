@@ -1,0 +1,99 @@
+"""Compactions on demand: what is read stays the same, and the files become few."""
+
+from __future__ import annotations
+
+import pytest
+
+from hive_ingest.compaction import compact
+from hive_ingest.errors import ConfigurationError, NoSuchObject
+from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
+from hive_ingest.model import CompactionState
+from tests.support.compactions import MAJOR, MINOR, Compacted
+
+pytestmark = pytest.mark.only_on(["sqlite", "postgres"], because="a real metastore has Hive's own queue")
+
+
+def test_a_minor_compaction_merges_deltas_and_changes_no_row(table: Compacted) -> None:
+    table.inserts(1, 4)
+    before = table.rows()
+    (outcome,) = compact(table.client, table.name, kind="minor", wait=True)
+    assert (outcome.accepted, outcome.state) == (True, CompactionState.READY_FOR_CLEANING)
+    assert table.rows() == before
+    assert table.short_folders() == ["delta_1_1", "delta_1_4_v", "delta_2_2", "delta_3_3", "delta_4_4"]
+    table.clean()
+    assert table.short_folders() == ["delta_1_4_v"]
+    assert table.rows() == before
+    assert table.history()[0].state is CompactionState.SUCCEEDED
+
+
+def test_a_major_compaction_leaves_deleted_rows_out(table: Compacted) -> None:
+    table.inserts(1, 4)
+    table.delete(table.row_id(2))
+    before = table.rows()
+    assert [row[1] for row in before] == [1, 3, 4]
+    (outcome,) = compact(table.client, table.name, kind="major", wait=True)
+    assert outcome.state is CompactionState.READY_FOR_CLEANING
+    table.clean()
+    assert table.short_folders() == ["base_5_v"]
+    assert table.rows() == before
+
+
+def test_a_minor_compaction_keeps_delete_events(table: Compacted) -> None:
+    table.inserts(1, 4)
+    table.delete(table.row_id(2))
+    table.delete(table.row_id(3))
+    before = table.rows()
+    table.compact(MINOR)
+    table.clean()
+    assert table.short_folders() == ["delete_delta_1_6_v", "delta_1_6_v"]
+    assert table.rows() == before
+
+
+def test_every_partition_is_compacted_by_itself(parts: Compacted) -> None:
+    for part in ("a", "b", "c/d"):
+        parts.inserts(1, 3, part=part)
+    before = parts.rows()
+    outcomes = compact(parts.client, parts.name, kind="major", wait=True)
+    assert [outcome.partition_name for outcome in outcomes] == ["part=a", "part=b", "part=c%2Fd"]
+    assert {outcome.state for outcome in outcomes} == {CompactionState.READY_FOR_CLEANING}
+    parts.clean()
+    assert parts.short_folders("a") == ["base_3_v"]
+    assert parts.short_folders("c%2Fd") == ["base_9_v"]
+    assert parts.rows() == before
+
+
+def test_one_partition_can_be_named(parts: Compacted) -> None:
+    parts.inserts(1, 2, part="a")
+    parts.inserts(3, 4, part="b")
+    (outcome,) = compact(parts.client, parts.name, partition="part=b", kind="minor", wait=True)
+    assert outcome.partition_name == "part=b"
+    assert parts.short_folders("a") == ["delta_1_1", "delta_2_2"]
+    with pytest.raises(NoSuchObject, match="part=c"):
+        compact(parts.client, parts.name, partition="part=c")
+    with pytest.raises(ConfigurationError, match="no partition key"):
+        compact(parts.client, parts.name, partition="day=c")
+
+
+def test_a_request_that_is_in_the_queue_already_is_not_made_twice(table: Compacted) -> None:
+    table.inserts(1, 2)
+    (first,) = compact(table.client, table.name, kind="major")
+    (second,) = compact(table.client, table.name, kind="minor")
+    assert (first.accepted, second.accepted, second.id) == (True, False, first.id)
+    assert first.state is CompactionState.INITIATED
+
+
+def test_an_unknown_kind_of_compaction_is_refused(ms: EmbeddedMetastoreClient, table: Compacted) -> None:
+    with pytest.raises(ConfigurationError, match="'minor' or 'major'"):
+        compact(ms, table.name, kind="tiny")
+
+
+def test_rows_of_bucketed_tables_stay_in_their_buckets(ms: EmbeddedMetastoreClient) -> None:
+    table = Compacted(ms, "bucketed", bucket_columns=["id"], num_buckets=3)
+    for start in range(0, 60, 20):
+        table.insert(*range(start, start + 20))
+    before = table.rows()
+    table.compact(MAJOR)
+    table.clean()
+    (base,) = table.folders()
+    assert [path.name for path in sorted((table.folder / base).glob("bucket_*"))] == [f"bucket_0000{i}" for i in range(3)]
+    assert table.rows() == before
