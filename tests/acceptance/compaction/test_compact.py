@@ -95,5 +95,7 @@ def test_rows_of_bucketed_tables_stay_in_their_buckets(ms: EmbeddedMetastoreClie
     table.compact(MAJOR)
     table.clean()
     (base,) = table.folders()
-    assert [path.name for path in sorted((table.folder / base).glob("bucket_*"))] == [f"bucket_0000{i}" for i in range(3)]
+    assert [path.name for path in sorted((table.folder / base).glob("bucket_*"))] == [
+        f"bucket_0000{i}" for i in range(3)
+    ]
     assert table.rows() == before
