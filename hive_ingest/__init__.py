@@ -1,6 +1,7 @@
 """hive-ingest: stream records into Apache Hive's transactional tables from Python, exactly once."""
 
 from hive_ingest.api import append
+from hive_ingest.compaction import CompactionPolicy, Compactor, compact, purge
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection import CommitInfo, StreamingConnection
 from hive_ingest.errors import (
@@ -48,6 +49,8 @@ __all__ = [
     "Column",
     "CommitInfo",
     "CommitOutcomeUnknown",
+    "CompactionPolicy",
+    "Compactor",
     "ConfigurationError",
     "ConnectionMisuse",
     "CorruptFile",
@@ -84,8 +87,10 @@ __all__ = [
     "TxnOpen",
     "UnsupportedFeature",
     "append",
+    "compact",
     "connect_metastore",
     "ingest_files",
+    "purge",
     "read_table",
     "scan",
 ]

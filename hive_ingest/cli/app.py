@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from hive_ingest.cli import abort, create_table, ingest, read, repair, show, sinks
+from hive_ingest.cli import abort, compaction, create_table, ingest, read, repair, show, sinks
 from hive_ingest.cli.failures import report
 from hive_ingest.cli.option_names import Command
 
@@ -80,6 +80,9 @@ def make_app(on_debug: Callable[[], None]) -> typer.Typer:
     app.command("read", cls=Command)(read.read)
     app.add_typer(show.app, name="show")
     app.add_typer(sinks.app, name="sinks")
+    app.command("compact", cls=Command)(compaction.compact)
+    app.command("compactor", cls=Command)(compaction.compactor)
+    app.command("purge", cls=Command)(compaction.purge)
     app.command("abort", cls=Command)(abort.abort)
     app.command("repair", cls=Command)(repair.repair)
     return app

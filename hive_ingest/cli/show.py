@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hive_ingest.metastore_client import MetastoreClient
-    from hive_ingest.model import LockInfo, TableName, TxnInfo
+    from hive_ingest.model import CompactionInfo, LockInfo, TableName, TxnInfo
 
 app = typer.Typer(
     help="Inspect transactions, locks, partitions and deltas.", no_args_is_help=True, rich_markup_mode=None
@@ -167,6 +167,65 @@ def deltas(
         ]
     columns = COLUMNS[table is not None : None if rows else -1]
     write_rows(columns, [[getattr(report, column) for column in columns] for report in found], output)
+
+
+@app.command(cls=Command)
+def compactions(
+    metastore: MetastoreOption,
+    table: OptionalTableArgument = None,
+    warehouse: WarehouseOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """The queue and the history of compactions, newest first."""
+    from hive_ingest.cli.rows import write_rows
+
+    with connected(metastore, warehouse) as client:
+        found = client.show_compactions(table)
+    write_rows(
+        (
+            "id",
+            "table",
+            "partition",
+            "type",
+            "state",
+            "worker",
+            "job",
+            "age_seconds",
+            "duration_seconds",
+            "files_before",
+            "files_after",
+            "bytes_before",
+            "bytes_after",
+            "remark",
+        ),
+        [_compaction_row(info) for info in found],
+        output,
+    )
+
+
+def _compaction_row(info: CompactionInfo) -> tuple[Any, ...]:
+    from hive_ingest.compaction import NO_WORKER_SECONDS, sizes_of
+    from hive_ingest.model import CompactionState
+
+    age = _seconds_since(info.enqueue_time_ms) if info.enqueue_time_ms else None
+    end_ms = info.commit_time_ms or info.end_ms
+    remark = info.error_message or ""
+    if info.state is CompactionState.INITIATED and age is not None and age > NO_WORKER_SECONDS:
+        remark = f"WAITING for {age:.0f} s: no worker has taken it, run hive-ingest compactor"
+    sizes = sizes_of(info)
+    return (
+        info.id,
+        str(info.table),
+        info.partition_name,
+        info.type.name.lower(),
+        info.state.text,
+        info.worker_id,
+        info.hadoop_job_id,
+        age,
+        round((end_ms - info.start_ms) / 1000, 1) if end_ms and info.start_ms else None,
+        *(sizes.get(name) for name in ("files_before", "files_after", "bytes_before", "bytes_after")),
+        remark,
+    )
 
 
 def _tables(client: MetastoreClient, table: str | None) -> Sequence[TableName]:

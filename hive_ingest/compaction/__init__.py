@@ -4,7 +4,7 @@ from hive_ingest.compaction.cleaner import Cleaner, CleanerSettings, CleanResult
 from hive_ingest.compaction.compactor import ROLES, Compactor, CompactorResult, CompactorSettings
 from hive_ingest.compaction.folder_state import FolderSize, FolderState
 from hive_ingest.compaction.initiator import Initiated, Initiator
-from hive_ingest.compaction.job import JobSettings
+from hive_ingest.compaction.job import JobSettings, sizes_of
 from hive_ingest.compaction.merge import MergeProgress, MergeResult, MergeSettings, merge
 from hive_ingest.compaction.plan import MergePlan, PlannedFile, plan_major, plan_minor
 from hive_ingest.compaction.policy import CompactionPolicy, Decision
@@ -47,4 +47,5 @@ __all__ = [
     "plan_major",
     "plan_minor",
     "purge",
+    "sizes_of",
 ]

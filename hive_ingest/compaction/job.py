@@ -264,6 +264,15 @@ class JobStopped(StreamingError):
     """The worker is to stop: the compaction goes back into the queue."""
 
 
+def sizes_of(info: CompactionInfo) -> dict[str, int]:
+    """Files and bytes before and after, as the worker stored them; empty for a compaction of Hive's own worker."""
+    try:
+        found = json.loads(info.meta_info or "{}")
+    except ValueError:
+        return {}
+    return {name: value for name, value in found.items() if isinstance(value, int)} if isinstance(found, dict) else {}
+
+
 def _meta_info(plan: MergePlan, files: tuple[StagedFile, ...]) -> str:
     before = plan.input_files
     return json.dumps(

@@ -68,7 +68,7 @@ class Compacted:
             table=self.name,
             record_writer=hi.ArrowWriter(),
             settings={"fsync": False},
-            **({"overwrite": True} if overwrite else {}),
+            overwrite=overwrite,
         ) as connection:
             connection.begin_transaction()
             connection.write(data)
@@ -134,13 +134,13 @@ class Compacted:
         assert self.request(kind, part=part).accepted
         return self.work()
 
-    def work(self, settings: JobSettings = FAST) -> WorkResult:
-        result = Worker(self.client, settings, version="0.1").run_once()
+    def work(self, settings: JobSettings = FAST, *, client: Any = None) -> WorkResult:
+        result = Worker(client or self.client, settings, version="0.1").run_once()
         assert result is not None
         return result
 
-    def clean(self, settings: CleanerSettings = NO_GRACE) -> list[CleanResult]:
-        return Cleaner(self.client, settings).run_once()
+    def clean(self, settings: CleanerSettings = NO_GRACE, *, client: Any = None) -> list[CleanResult]:
+        return Cleaner(client or self.client, settings).run_once()
 
     # -- what is there -----------------------------------------------------------------------------
 
@@ -167,7 +167,8 @@ class Compacted:
 
     def row_id(self, number: int) -> RowId:
         """The ROW__ID of the row with this id."""
-        return next(row[0] for row in self.rows() if row[1] == number)
+        found: RowId = next(row[0] for row in self.rows() if row[1] == number)
+        return found
 
     def history(self) -> list[CompactionInfo]:
         """Queue and history, newest first."""

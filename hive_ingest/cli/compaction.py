@@ -1,0 +1,150 @@
+"""`hive-ingest compact`, `hive-ingest compactor` and `hive-ingest purge`."""
+
+from __future__ import annotations
+
+import enum
+import signal
+import threading
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hive_ingest.cli.options import MetastoreOption, TableArgument, WarehouseOption, connected
+
+if TYPE_CHECKING:
+    from hive_ingest.compaction import CompactionOutcome, Compactor
+
+PartitionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--partition",
+        metavar="K=V/…",
+        show_default=False,
+        help="One partition; with leading keys only, all below. Default: every partition.",
+    ),
+]
+
+
+class Kind(enum.StrEnum):
+    """Of a compaction."""
+
+    MINOR = "minor"
+    MAJOR = "major"
+
+
+class Role(enum.StrEnum):
+    """Of a compactor."""
+
+    INITIATOR = "initiator"
+    WORKER = "worker"
+    CLEANER = "cleaner"
+
+
+def compact(
+    table: TableArgument,
+    kind: Annotated[Kind, typer.Argument(help="minor: merge deltas. major: a new base, without deleted rows.")],
+    metastore: MetastoreOption,
+    partition: PartitionOption = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Until it has ended; on an embedded metastore this process does it.")
+    ] = False,
+    warehouse: WarehouseOption = None,
+) -> None:
+    """Request a compaction of a table or of its partitions."""
+    from hive_ingest import compaction
+
+    with connected(metastore, warehouse) as client:
+        outcomes = compaction.compact(client, table, partition=partition, kind=kind.value, wait=wait)
+    for outcome in outcomes:
+        typer.echo(_line(outcome))
+    if any(outcome.state.text in ("failed", "refused") for outcome in outcomes if wait):
+        raise typer.Exit(1)
+
+
+def _line(outcome: CompactionOutcome) -> str:
+    place = f"{outcome.table} {outcome.partition_name or ''}".rstrip()
+    known = "" if outcome.accepted else " (it was in the queue already)"
+    message = f": {outcome.message}" if outcome.message else ""
+    return f"{place}: {outcome.type.name.lower()} compaction {outcome.id} is {outcome.state.text}{known}{message}"
+
+
+def purge(
+    table: TableArgument,
+    metastore: MetastoreOption,
+    partition: PartitionOption = None,
+    wait_seconds: Annotated[
+        float, typer.Option("--wait-seconds", metavar="N", min=0, help="How long to wait for readers and writers.")
+    ] = 300.0,
+    warehouse: WarehouseOption = None,
+) -> None:
+    """Remove deleted, overwritten and aborted rows from the disk; says what is left and why."""
+    from hive_ingest import compaction
+
+    with connected(metastore, warehouse) as client:
+        outcomes = compaction.purge(client, table, partition=partition, timeout_seconds=wait_seconds)
+    for outcome in outcomes:
+        place = f"{outcome.table} {outcome.partition_name or ''}".rstrip()
+        reasons = "".join(f"\n  because {reason}" for reason in outcome.reasons)
+        typer.echo(f"{place}: {'left are ' + ', '.join(outcome.left) if outcome.left else 'purged'}{reasons}")
+    if any(outcome.left for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+def compactor(
+    metastore: MetastoreOption,
+    once: Annotated[bool, typer.Option("--once", help="One round of every role, then exit.")] = False,
+    roles: Annotated[
+        list[Role] | None,
+        typer.Option("--roles", help="Repeat for several. Default: all that the metastore leaves to others."),
+    ] = None,
+    workers: Annotated[int, typer.Option("--workers", metavar="N", min=1, help="Compactions at the same time.")] = 1,
+    retention_seconds: Annotated[
+        float,
+        typer.Option("--retention-seconds", metavar="N", min=0, help="Keep replaced files for so long."),
+    ] = 0.0,
+    warehouse: WarehouseOption = None,
+) -> None:
+    """Compact and clean tables as they need it, until Ctrl-C or SIGTERM. Several may run."""
+    from hive_ingest import __version__
+    from hive_ingest.compaction import CleanerSettings, Compactor, CompactorSettings
+
+    settings = CompactorSettings(cleaner=CleanerSettings(retention_seconds=retention_seconds))
+    names = [role.value for role in roles] if roles else None
+    with connected(metastore, warehouse) as client:
+        found = Compactor(client, roles=names, workers=workers, settings=settings, version=__version__)
+        if once:
+            _run_once(found)
+        else:
+            _run(found)
+
+
+def _run_once(compactor: Compactor) -> None:
+    result = compactor.run_once()
+    for each in result.initiated:
+        if each.response is not None and each.response.accepted:
+            typer.echo(f"requested {each.table} {each.partition_name or ''}".rstrip() + f": {each.decision.reason}")
+    for work in result.worked:
+        place = f"{work.info.table} {work.info.partition_name or ''}".rstrip()
+        typer.echo(
+            f"compaction {work.info.id} of {place} is {work.state.text}{': ' * bool(work.message)}{work.message}"
+        )
+    for cleaned in result.cleaned:
+        place = f"{cleaned.info.table} {cleaned.info.partition_name or ''}".rstrip()
+        typer.echo(
+            f"cleaned {place}: {len(cleaned.removed)} folders removed{': ' * bool(cleaned.message)}{cleaned.message}"
+        )
+    if any(work.state.text == "failed" for work in result.worked):
+        raise typer.Exit(1)
+
+
+def _run(compactor: Compactor) -> None:
+    """A signal ends it after the round under way; a compaction under way goes back into the queue."""
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGTERM, signal.SIGINT) if is_main else ()
+    before = {number: signal.signal(number, lambda *_: compactor.stop()) for number in numbers}
+    typer.echo("compacting until Ctrl-C", err=True)
+    try:
+        compactor.run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
