@@ -1,4 +1,4 @@
-"""The short way in: append Arrow data in one call."""
+"""`append`: write Arrow data in one call."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def append(
     """Append Arrow data in one transaction.
 
     With `sink`, `source` and `position` the call is idempotent, as with Delta Lake's `txnAppId` and `txnVersion`: the
-    position is committed with the rows, and a repeated call with the position that was committed last writes nothing.
+    position is committed with the rows, and a call that repeats the last committed position writes nothing.
 
     Args:
         metastore: A client, or the URI of a metastore.
@@ -129,6 +129,6 @@ def _is_committed(connection: StreamingConnection, source: str, position: int) -
     if last.position > position:
         raise SinkConflict(
             f"source {source!r} of this sink is at position {last.position}, and {position} is lower: whether these "
-            "rows are in the table is not known. Number appends upwards, or set the position back on purpose"
+            "rows are in the table is not known. Use increasing positions, or set the position back with seek()"
         )
     return last.position == position

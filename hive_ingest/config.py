@@ -1,4 +1,4 @@
-"""Every option of streaming: name, default, unit, Hive's key where it has one.
+"""The options of streaming: name, default, unit, and Hive's key where there is one.
 
 A value comes from the first of: the argument, the environment (`HIVE_INGEST_<NAME>`), the TOML file that
 `HIVE_INGEST_CONFIG` names, `hive-site.xml` in `HIVE_CONF_DIR`, the default.
@@ -21,9 +21,9 @@ from typing import Any, Self, TypeVar, cast
 from hive_ingest.errors import ConfigurationError
 
 MIB = 1 << 20
-#: How long a transaction waits for its lock, unless the user says.
+#: How long a transaction waits for its lock by default.
 DEFAULT_LOCK_WAIT_SECONDS = 180.0
-#: An owner that died unseen holds its sources until its transaction times out, and housekeeping comes a little later.
+#: An owner that died holds its sources until its transaction times out, and housekeeping runs a little after that.
 _TIMEOUTS_TO_WAIT_FOR_A_SINK = 1.5
 
 T = TypeVar("T")
@@ -43,14 +43,14 @@ def option(
     """A field of a class of options, which `check_options` checks.
 
     Args:
-        default: Its type is that of the option: bool, int, float or str. None: to be derived where it is used.
+        default: Its type is that of the option: bool, int, float or str. None: derived where the option is used.
         about: What it limits or chooses, for the message about a wrong value.
         kind: The type of an option whose default is None.
         at_least: The lowest number.
-        above: What a number has to exceed.
-        choices: The texts that are possible, if not any.
+        above: A number that the value must exceed.
+        choices: The values that are possible, if they are limited.
         hive_key: The key, or keys, in `hive-site.xml`.
-        secret: Whether the value is shown nowhere.
+        secret: Whether the value must not appear in `repr` and messages.
     """
     keys = (hive_key,) if isinstance(hive_key, str) else tuple(hive_key or ())
     about_it = {
@@ -66,7 +66,7 @@ def option(
 
 @dataclass(frozen=True, slots=True)
 class StreamingSettings:
-    """Limits and habits of a streaming connection. Each has its unit in its name."""
+    """Settings of a streaming connection. The name of each includes its unit."""
 
     max_buffer_bytes: int = option(
         256 * MIB, "memory for records and rows of one transaction before they are spilled", at_least=MIB
@@ -86,7 +86,7 @@ class StreamingSettings:
     )
     lock_wait_seconds: float = option(
         None,
-        "how long a transaction waits for its lock. None: 180, and with a sink at least 1.5 times the time-out of "
+        "how long a transaction waits for its lock. None: 180, and with a sink at least 1.5 times the timeout of "
         "transactions, so that it outlasts an owner that died",
         kind=float,
         at_least=0,
@@ -94,16 +94,18 @@ class StreamingSettings:
     begin_retries: int = option(
         20, "how often a transaction that was overtaken, or aborted before it began, is begun again", at_least=1
     )
-    max_idle_seconds: float = option(60.0, "after which transactions fetched ahead are given back", at_least=0)
-    commit_retry_seconds: float = option(60.0, "how long the answer to a commit is asked for again", at_least=0)
-    fsync: bool = option(True, "whether files are on the device before their transaction commits")
+    max_idle_seconds: float = option(
+        60.0, "time after which unused transactions that were opened ahead are aborted", at_least=0
+    )
+    commit_retry_seconds: float = option(60.0, "how long a commit whose response was lost is retried", at_least=0)
+    fsync: bool = option(True, "whether files and folders are synced before their transaction commits")
     shared_write: bool = option(False, "lock the data table SHARED_WRITE instead of SHARED_READ")
 
     def __post_init__(self) -> None:
         check_options(self)
 
     def with_lock_wait(self, txn_timeout_seconds: float, *, has_sink: bool) -> Self:
-        """The same with `lock_wait_seconds` as a number; an owner that died holds its sources until the time-out."""
+        """A copy with `lock_wait_seconds` as a number; an owner that died holds its sources until the timeout."""
         if cast("float | None", self.lock_wait_seconds) is not None:
             return self
         for_owner = _TIMEOUTS_TO_WAIT_FOR_A_SINK * txn_timeout_seconds if has_sink else 0.0
@@ -268,5 +270,5 @@ def parse_seconds(text: str) -> float:
     found = _TIME.fullmatch(text.strip().lower())
     unit = found[2] if found and found[2] in _SECONDS_OF_UNIT else (found[2].removesuffix("s") if found else None)
     if found is None or unit not in _SECONDS_OF_UNIT:
-        raise ConfigurationError(f"{text!r} is not a time: write it as Hive does, as in 300s")
+        raise ConfigurationError(f"{text!r} is not a duration: write it as Hive does, for example 300s")
     return int(found[1]) * _SECONDS_OF_UNIT[unit]

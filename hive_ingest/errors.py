@@ -1,14 +1,14 @@
-"""One tree of errors, with Hive's names.
+"""The hierarchy of errors, with Hive's names.
 
-    StreamingError                         root of all that this package raises
+    StreamingError                         base class of all errors of this package
     ├── ConfigurationError                 an invalid option or URI
     ├── StreamingConnectionError           a connection cannot be made as asked (Java: ConnectionError)
     │   ├── InvalidTable                   the table cannot be streamed into
     │   └── ConnectionMisuse               another thread, a forked process, a closed connection
     ├── InvalidTransactionState            a call that is not legal in the present state
-    ├── TransactionError                   the transaction manager said no
+    ├── TransactionError                   the transaction manager refused the call
     │   ├── NoSuchTxn                      never opened, or no longer remembered
-    │   ├── TxnAborted                     aborted, by whom and why as far as it is known
+    │   ├── TxnAborted                     aborted; says by whom and why, where that is known
     │   ├── TxnOpen                        an unlock inside a transaction
     │   ├── TooManyOpenTxns                `max_open_txns` is reached
     │   ├── NoSuchLock                     a lock that is not there (any more)
@@ -19,18 +19,18 @@
     │   └── CommitOutcomeUnknown           the response was lost, the outcome is unknown
     ├── SerializationError                 a record that its table cannot hold
     ├── PartitionCreationFailed            new partitions could not be registered
-    ├── StreamingIOFailure                 the file system said no
+    ├── StreamingIOFailure                 the file system refused the operation
     │   ├── PathNotFound                   a file or folder that should be there is not
     │   ├── PathExists                     a file or folder that should be new already exists
-    │   ├── CorruptFile                    a file that is not what its name promises
+    │   ├── CorruptFile                    a damaged file, or one that is not what its name says
     │   └── IncompatibleStripes            files that cannot be joined by copying their stripes
     ├── UnsupportedFeature                 legal in Hive, not (yet) possible here
-    └── MetastoreError                     the catalog said no (Java: MetaException)
+    └── MetastoreError                     the catalog refused the call (Java: MetaException)
         ├── NoSuchObject                   no such database, table or partition
         ├── AlreadyExists                  the object already exists
-        ├── InvalidOperation               the object is there but cannot be used so
-        ├── MetastoreUnavailable           no connection, or it broke; nothing is known to have happened
-        └── MetastoreSchemaError           the database is foreign, or of a newer version
+        ├── InvalidOperation               the object exists but does not allow the operation
+        ├── MetastoreUnavailable           no connection, or it broke during a call
+        └── MetastoreSchemaError           not a metastore of this package, or of a newer version
 
 Every message says what is wrong, where, and what to do. An error raised while cleaning up never hides
 the first one.
@@ -40,7 +40,7 @@ from __future__ import annotations
 
 
 class StreamingError(Exception):
-    """Root of all errors of this package (Java: `StreamingException`)."""
+    """Base class of all errors of this package (Java: `StreamingException`)."""
 
 
 class ConfigurationError(StreamingError):
@@ -104,7 +104,7 @@ class SinkConflict(TransactionError):
 
 
 class CommitOutcomeUnknown(TransactionError):
-    """The answer to a commit was lost and cannot be learned from the metastore any more.
+    """The response to a commit was lost, and the metastore can no longer say whether the commit took effect.
 
     Rows are either all visible or none is: read the table, or use a sink, whose progress decides.
     """
@@ -119,7 +119,7 @@ class CommitOutcomeUnknown(TransactionError):
 class SerializationError(StreamingError):
     """A record that its table cannot hold (Java: `SerializationError`).
 
-    `record` counts from 0 since the transaction began; `byte_offset` likewise, where it is known.
+    `record` is counted from 0 from the beginning of the transaction, and so is `byte_offset`, where it is known.
     """
 
     def __init__(self, message: str, *, record: int | None = None, byte_offset: int | None = None) -> None:
@@ -145,7 +145,7 @@ class PathExists(StreamingIOFailure):
 
 
 class CorruptFile(StreamingIOFailure):
-    """A file that is not what its name promises; the message names the file."""
+    """A file is damaged, or is not what its name says; the message names the file."""
 
 
 class IncompatibleStripes(StreamingIOFailure):
@@ -153,7 +153,7 @@ class IncompatibleStripes(StreamingIOFailure):
 
 
 class UnsupportedFeature(StreamingError):
-    """Legal in Hive, not possible here; the message names the way round, if there is one."""
+    """Legal in Hive, not possible here; the message names a workaround, if there is one."""
 
 
 class MetastoreError(StreamingError):
@@ -169,7 +169,7 @@ class AlreadyExists(MetastoreError):
 
 
 class InvalidOperation(MetastoreError):
-    """The object is there but cannot be used so (Java: `InvalidOperationException`)."""
+    """The object exists but does not allow the operation (Java: `InvalidOperationException`)."""
 
 
 class MetastoreUnavailable(MetastoreError):
@@ -177,4 +177,4 @@ class MetastoreUnavailable(MetastoreError):
 
 
 class MetastoreSchemaError(MetastoreError):
-    """The database is foreign, or made by a newer version of this package."""
+    """The database is not a metastore of this package, or was made by a newer version of it."""

@@ -1,7 +1,7 @@
-"""Named fault points: a seam that does nothing until `hive_ingest.testing` arms it.
+"""Named fault points, which do nothing until `hive_ingest.testing` installs a hook.
 
-The production code calls `reach("<name>")` where a crash would be most awkward. The names follow
-the commit order of `docs/design.md`, so a test can kill a process exactly there.
+The code calls `reach("<name>")` where a crash would do the most harm. The names follow the commit order of
+`docs/design.md`, so that a test can kill a process at exactly that step.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ _hook: Callable[[str], None] | None = None
 
 
 def reach(point: str) -> None:
-    """Tell the armed hook, if there is one, that `point` has been reached."""
+    """Call the hook, if one is installed, with the name of the fault point."""
     if _hook is not None:
         _hook(point)
 
 
 def set_hook(hook: Callable[[str], None] | None) -> None:
-    """Arm or disarm the seam. For `hive_ingest.testing` only."""
+    """Install a hook, or remove it with None. For `hive_ingest.testing` only."""
     global _hook
     _hook = hook

@@ -1,4 +1,4 @@
-"""Who we are: the user and the host that transactions, locks and abort reasons carry."""
+"""The user and the host that are recorded in transactions, locks and abort reasons."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def _python(*arguments: str) -> tuple[str, ...]:
     return (sys.executable, *arguments)
 
 
-# Many tests wait: for a lock, for a JVM, for a time-out.
+# Many tests wait: for a lock, for a JVM, for a timeout.
 _TWO_AT_A_TIME = ("-n", "2")
 _THREE_AT_A_TIME = ("-n", "3")
 

@@ -53,7 +53,7 @@ def listening_postgres() -> Iterator[PostgresServer]:
 def real_metastores(
     listening_postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RealMetastores]:
-    """Real Hive Metastores by version, and by time-out if it is not Hive's own."""
+    """Real Hive Metastores by version, and by timeout if it is not Hive's own."""
     from tests.services.metastore import RealMetastores
 
     with contextlib.closing(RealMetastores(tmp_path_factory.mktemp, listening_postgres)) as metastores:
@@ -157,7 +157,7 @@ def metastore_uri(request: pytest.FixtureRequest, metastore_kind: str) -> str:
 
 @pytest.fixture
 def metastore_timing_out(request: pytest.FixtureRequest, metastore_kind: str) -> Callable[[float], Address]:
-    """Creates an empty metastore of each kind with the given transaction time-out in seconds."""
+    """Creates an empty metastore of each kind with the given transaction timeout in seconds."""
 
     def metastore_at(seconds: float) -> Address:
         if metastore_kind not in REAL:

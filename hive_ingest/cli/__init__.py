@@ -2,7 +2,7 @@
 
 
 def main() -> None:
-    """Run the command of `sys.argv`. Exit codes: 0 done, 1 refused or failed, 2 a wrong call, 130 interrupted."""
+    """Run the command of `sys.argv`. Exit codes: 0 success, 1 error, 2 usage error, 130 interrupted."""
     from hive_ingest.cli.app import run
 
     run()

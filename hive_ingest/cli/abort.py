@@ -11,7 +11,7 @@ from hive_ingest.cli.options import MetastoreOption, WarehouseOption, connected
 
 def abort(
     transactions: Annotated[
-        list[int], typer.Argument(metavar="TXN…", min=1, help="Ids, as `show transactions` lists them.")
+        list[int], typer.Argument(metavar="TXN…", min=1, help="Transaction ids, as listed by `show transactions`.")
     ],
     metastore: MetastoreOption,
     warehouse: WarehouseOption = None,

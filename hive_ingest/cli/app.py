@@ -1,4 +1,4 @@
-"""The commands put together, and how they end."""
+"""The command tree, and how a command ends."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _ABOUT = "Stream records into Apache Hive's transactional tables, exactly once."
 
 
 def run() -> None:
-    """Never a traceback, unless it is asked for by `--debug` or HIVE_INGEST_DEBUG=1."""
+    """Run the command. A traceback is shown only with `--debug` or HIVE_INGEST_DEBUG=1."""
     asked = [os.environ.get("HIVE_INGEST_DEBUG", "") not in ("", "0")]
     try:
         with _exit_on_signals():
             make_app(lambda: asked.append(True))()
-    except Exception as error:  # noqa: BLE001 (the last stop of every error: it is reported, and the exit code is 1)
+    except Exception as error:  # noqa: BLE001 (the outermost handler: every error is reported, and the exit code is 1)
         sys.exit(report(error, with_traceback=any(asked)))
 
 
@@ -34,7 +34,7 @@ def run() -> None:
 def _exit_on_signals() -> Iterator[None]:
     """SIGTERM and SIGHUP become SystemExit, so that an open transaction is aborted on the way out.
 
-    Python's default ends the process at once, and the transaction would hold its locks until its time-out. A second
+    Python's default ends the process at once, and the transaction would hold its locks until its timeout. A second
     signal does that.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -53,7 +53,7 @@ def _exit_on_signals() -> Iterator[None]:
 
 def _exit_on_signal(number: int, frame: FrameType | None) -> NoReturn:
     signal.signal(number, signal.SIG_DFL)
-    print(f"ended by {signal.Signals(number).name}: what is committed stays", file=sys.stderr)
+    print(f"ended by {signal.Signals(number).name}: what was committed is kept", file=sys.stderr)
     raise SystemExit(128 + number)
 
 

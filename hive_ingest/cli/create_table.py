@@ -29,7 +29,8 @@ def create_table(
         list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="A table property; repeat it.")
     ] = None,
     location: Annotated[
-        str | None, typer.Option("--location", metavar="PATH", help="Folder of the table. Default: in the database's.")
+        str | None,
+        typer.Option("--location", metavar="PATH", help="Folder of the table. Default: below the database's."),
     ] = None,
     create_database: Annotated[
         bool, typer.Option("--create-database", help="Create the database as well if it does not exist.")

@@ -1,4 +1,4 @@
-"""What lies in the folders of a table's partitions, as a snapshot of now sees it."""
+"""The delta folders of a table's partitions, as the current snapshot sees them."""
 
 from __future__ import annotations
 
@@ -43,11 +43,12 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class PartitionDeltas:
-    """Numbers of folders in one partition; an unpartitioned table is one.
+    """Numbers of folders in one partition; an unpartitioned table counts as one.
 
-    `deltas` and `delete_deltas` are those that a reader opens, `small` how many of these have fewer bytes than
-    asked; `open` ones belong to transactions under way; `aborted` and `obsolete` ones wait for a cleaner. `bytes`
-    is all that lies there, `rows` what base and deltas hold before delete events (None: not counted).
+    `deltas` and `delete_deltas` are those that a reader opens, and `small` is how many of these have fewer bytes than
+    the threshold. `open` ones belong to open transactions; `aborted` and `obsolete` ones wait for a cleaner. `bytes`
+    is the size of everything in the folder, `rows` the rows of base and deltas before delete events (None: not
+    counted).
     """
 
     table: str

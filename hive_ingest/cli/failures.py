@@ -1,4 +1,4 @@
-"""How a command fails: one line that says what, where and what to do; no traceback, no password."""
+"""Errors of a command: one line that says what is wrong, where and what to do, without traceback or password."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PASSWORD_IN_URI = re.compile(r"(://[^\s:/@]*):[^\s/]*@")
 
 
 class CommandFailed(Exception):
-    """An error of the library whose message is in the words of the command line; the library's is its cause."""
+    """An error of the library, reworded for the command line; the original error is its cause."""
 
 
 def report(error: Exception, *, with_traceback: bool) -> int:
@@ -31,17 +31,17 @@ def error_text(error: Exception) -> str:
 
 
 def one_line(text: str) -> str:
-    """Line breaks become spaces, and what a terminal would obey is escaped."""
+    """Replace line breaks by spaces, and escape control characters, which a terminal would interpret."""
     return printable(" ".join(without_passwords(text).split()))
 
 
 def printable(text: str) -> str:
-    """Control characters are shown as Python writes them: `\\x1b`."""
+    """Escape control characters as Python does: `\\x1b`."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def without_passwords(text: str) -> str:
-    """The errors of this package hold none; this is for those of other libraries."""
+    """Remove passwords, which errors of other libraries may contain; those of this package do not."""
     return _PASSWORD_IN_URI.sub(r"\1:***@", text)

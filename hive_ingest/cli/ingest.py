@@ -20,7 +20,7 @@ INTERRUPTED = 130
 
 
 class Format(enum.StrEnum):
-    """What a line of a file is."""
+    """Format of the lines of a file."""
 
     JSON = "json"
     DELIMITED = "delimited"
@@ -54,7 +54,7 @@ def ingest(
     ],
     metastore: MetastoreOption,
     warehouse: WarehouseOption = None,
-    format: Annotated[Format, typer.Option("--format", help="What a line is.")] = Format.JSON,
+    format: Annotated[Format, typer.Option("--format", help="Format of the lines.")] = Format.JSON,
     sink: Annotated[
         str | None,
         typer.Option(
@@ -64,13 +64,13 @@ def ingest(
         ),
     ] = None,
     rows_per_transaction: Annotated[
-        int, typer.Option("--rows-per-transaction", metavar="N", min=1, help="Lines that commit together.")
+        int, typer.Option("--rows-per-transaction", metavar="N", min=1, help="Lines to commit in one transaction.")
     ] = 100_000,
     header_lines: Annotated[
         int, typer.Option("--header-lines", metavar="N", min=0, help="Header lines of each file to skip.")
     ] = 0,
     on_error: Annotated[
-        OnError, typer.Option("--on-error", help="Stop at a bad record, or leave it out and count it.")
+        OnError, typer.Option("--on-error", help="Stop at a bad record, or skip and count it.")
     ] = OnError.FAIL,
     unknown_fields: Annotated[
         UnknownFields, typer.Option("--unknown-fields", help="JSON: keys that match no column.")
@@ -83,14 +83,17 @@ def ingest(
         ),
     ] = MissingFields.FAIL,
     field_delimiter: Annotated[
-        str, typer.Option("--field-delimiter", metavar="CHAR", help="Delimited: between fields; \\t is a tab.")
+        str,
+        typer.Option(
+            "--field-delimiter", metavar="CHAR", help="Delimited: the character between fields; \\t is a tab."
+        ),
     ] = ",",
     null_format: Annotated[
         str, typer.Option("--null-format", metavar="TEXT", help="Delimited: the text of a null field.")
     ] = "\\N",
     escape: Annotated[
         str | None,
-        typer.Option("--escape", metavar="CHAR", help="Delimited: precedes a delimiter that is data."),
+        typer.Option("--escape", metavar="CHAR", help="Delimited: escapes a delimiter that is data."),
     ] = None,
     columns: Annotated[
         str | None,
@@ -151,13 +154,13 @@ def _report_interruption() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        typer.echo("interrupted: what is committed stays; run the same command again to continue", err=True)
+        typer.echo("interrupted: what was committed is kept; run the same command again to continue", err=True)
         raise typer.Exit(INTERRUPTED) from error
 
 
 @contextmanager
 def _progress_bar() -> Iterator[Callable[[IngestProgress], None]]:
-    """On stderr, and only on a screen."""
+    """On stderr, and only if it is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -188,7 +191,7 @@ def _summary(result: IngestResult) -> str:
 
     stats = result.stats
     if not stats.transactions_committed:
-        return f"nothing to do, everything was committed before: {counted(len(result.positions), 'file')}"
+        return f"nothing to do, everything is committed already: {counted(len(result.positions), 'file')}"
     parts = [
         f"{counted(stats.rows_committed, 'row')} in {counted(stats.transactions_committed, 'transaction')} and "
         f"{counted(stats.files_committed, 'ORC file')}, {result.seconds:.1f} s"

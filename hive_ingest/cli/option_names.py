@@ -1,8 +1,8 @@
-"""Error messages of the library in the words of the command line.
+"""Rewords error messages of the library for the command line.
 
 The library names its arguments (`if_not_exists=True`) and settings (`lock_wait_seconds`). A command has an option of
-the same name for most of them; the parameter of the command's function has the argument's name, so the options
-themselves are the table to translate by. Settings without an option are set in the environment.
+the same name for most of them; the parameter of the command's function has the argument's name, so the
+translation is derived from the options themselves. Settings without an option are set in the environment.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Command(TyperCommand):
         """Run the command.
 
         Raises:
-            CommandFailed: Any error of the library, in the command's words.
+            CommandFailed: Any error of the library, reworded for the command line.
         """
         from hive_ingest.errors import StreamingError
 
@@ -43,7 +43,7 @@ class Command(TyperCommand):
 
 
 def option_names(command: TyperCommand) -> dict[str, str]:
-    """What the command line calls each argument and setting of the library: an option, else a variable."""
+    """The command line's name of each argument and setting of the library: an option, else a variable."""
     from hive_ingest.config import StreamingSettings
 
     variables = {

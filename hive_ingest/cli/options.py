@@ -1,4 +1,4 @@
-"""What several commands take, and the client that they work with."""
+"""Options that several commands share, and the client that they use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MetastoreOption = Annotated[
         metavar="URI",
         envvar="HIVE_INGEST_METASTORE",
         show_default=False,
-        help="Where the metastore is, such as sqlite:///demo/metastore.db.",
+        help="URI of the metastore, such as sqlite:///demo/metastore.db.",
     ),
 ]
 WarehouseOption = Annotated[
@@ -48,13 +48,14 @@ class Output(enum.StrEnum):
 
 
 OutputOption = Annotated[
-    Output, typer.Option("--output", "-o", help="table to read, json (one object per line) or csv for programs.")
+    Output,
+    typer.Option("--output", "-o", help="table for the terminal; json (one object per line) or csv for programs."),
 ]
 
 
 @contextmanager
 def connected(metastore: str, warehouse: str | None, *, create: bool = False) -> Iterator[MetastoreClient]:
-    """A client for the time of one command, which says on stderr whom it waits for.
+    """A client for one command, which reports waits for locks on stderr.
 
     An embedded metastore is created only with `create`.
     """
@@ -66,7 +67,7 @@ def connected(metastore: str, warehouse: str | None, *, create: bool = False) ->
 
 @contextmanager
 def printed_waits() -> Iterator[None]:
-    """What the library logs about waits for locks is printed to stderr."""
+    """Print what the library logs about waits for locks to stderr."""
     from hive_ingest.metastore_client import WAIT_LOGGER
 
     logger, handler = logging.getLogger(WAIT_LOGGER), _PrintToStderr()

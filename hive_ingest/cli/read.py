@@ -42,13 +42,13 @@ def read(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", metavar="N", min=0, help="At most N rows. Default: 20 as a table, all otherwise."),
+        typer.Option("--limit", metavar="N", min=0, help="Print at most N rows. Default: 20 for a table, else all."),
     ] = None,
     row_ids: Annotated[bool, typer.Option("--row-ids", help="Add Hive's ROW__ID.")] = False,
     output: OutputOption = Output.TABLE,
     null_format: Annotated[
         str,
-        typer.Option("--null-format", metavar="TEXT", help="csv: what stands for null; an empty string is quoted."),
+        typer.Option("--null-format", metavar="TEXT", help="csv: the text for null; an empty string is quoted."),
     ] = "",
 ) -> None:
     """Print the rows of a table at one snapshot. Without --limit, json and csv print all of them."""
@@ -76,7 +76,7 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[list[Any]]:
 
 
 def _plain(column: pa.Array) -> list[Any]:
-    """Values that JSON knows: dates, timestamps and decimals in their text form, binary as base64."""
+    """Values that JSON can represent: dates, timestamps and decimals as text, binary as base64."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

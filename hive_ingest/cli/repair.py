@@ -10,15 +10,15 @@ from hive_ingest.cli.options import MetastoreOption, WarehouseOption, connected
 
 
 def repair(
-    tables: Annotated[list[str], typer.Argument(metavar="DB.TABLE…", min=1, help="Tables, progress tables too.")],
+    tables: Annotated[list[str], typer.Argument(metavar="DB.TABLE…", min=1, help="Tables, including progress tables.")],
     metastore: MetastoreOption,
     warehouse: WarehouseOption = None,
     apply: Annotated[bool, typer.Option("--apply", help="Raise the write ids. Without it, only report.")] = False,
 ) -> None:
-    """After a metastore was restored from a copy: raise its write ids above those of the tables' files.
+    """Raise the write ids of a metastore that was restored from a copy above those of the tables' files.
 
-    The rows of these files are hidden now and become visible: those committed after the copy was made, and those of
-    transactions that were aborted since then and not cleaned yet. Stop all writers first.
+    The rows of these files, which are hidden now, become visible: those committed after the copy was made, and those
+    of transactions that have been aborted since then and not cleaned yet. Stop all writers first.
     """
     from hive_ingest.transactions import check_write_ids, repair_write_ids
 

@@ -22,7 +22,7 @@ _QUOTED_IN_CSV = frozenset(',"\r\n')
 
 
 def write_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], output: Output, *, null_format: str = "") -> None:
-    """Print rows of values that JSON knows; JSON and CSV as they come. `null_format` is the text of a null in CSV."""
+    """Print rows of JSON values; JSON and CSV row by row as they arrive. `null_format` is the text of a null in CSV."""
     if output is Output.CSV:
         _write_csv(columns, rows, null_format)
     else:
@@ -41,7 +41,7 @@ def _write_json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 
 def _write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], null_format: str) -> None:
-    """A null is never quoted; a text that would look like one is, the empty text among them."""
+    """A null is never quoted; a string that would look like one is, and so is the empty string."""
     print(",".join(_csv_field(name, null_format) for name in columns))
     for row in rows:
         print(",".join(null_format if value is None else _csv_field(_text(value), null_format) for value in row))
@@ -84,7 +84,7 @@ def _is_readable(table: Table, console: Console) -> bool:
 
 
 def _write_row_by_row(columns: Sequence[str], rows: Iterable[Sequence[Any]], console: Console) -> None:
-    """As psql's expanded display."""
+    """One value a line, like psql's expanded display."""
     width = max(map(len, columns))
     for number, row in enumerate(rows, 1):
         console.rule(f"row {number}", align="left", characters="-", style="")

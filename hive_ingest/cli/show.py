@@ -37,11 +37,11 @@ def transactions(
     warehouse: WarehouseOption = None,
     old_minutes: Annotated[
         float,
-        typer.Option("--old-minutes", metavar="N", min=0, help="Mark those that have been open this long."),
+        typer.Option("--old-minutes", metavar="N", min=0, help="Mark transactions that have been open for N minutes."),
     ] = 10.0,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Open and aborted transactions, with age and owner. With a table: those that hold a lock on it or wait for one."""
+    """List open and aborted transactions. With a table: only those that hold a lock on it or wait for one."""
     from hive_ingest.cli.rows import write_rows
 
     with connected(metastore, warehouse) as client:
@@ -64,14 +64,14 @@ def _transaction_row(info: TxnInfo, owners: dict[Any, str], old_minutes: float) 
     is_old = is_open and age >= 60 * old_minutes
     remark = f"OLD: open for {old_minutes:g} minutes or more, holds up cleaning" if is_old else info.abort_reason
     kind = "reader" if info.type is TxnType.READ_ONLY else info.type.name.lower()
-    # A server may tell the agent of locks only (Hive 4.0.1: "Unknown" for a transaction).
+    # A server may report the agent of locks only (Hive 4.0.1: "Unknown" for a transaction).
     owner = owners.get(info.id, info.agent_info)
     beat = _seconds_since(info.last_heartbeat_ms) if is_open else None
     return info.id, info.state.name.lower(), kind, age, beat, info.user, info.hostname, owner, remark
 
 
 def _seconds_since(milliseconds: int) -> float:
-    """By this machine's clock, which need not be the metastore's."""
+    """By this machine's clock, which may differ from the metastore's."""
     return max(0.0, round(time.time() - milliseconds / 1000, 1))
 
 
@@ -82,7 +82,7 @@ def locks(
     warehouse: WarehouseOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Locks, granted and waiting, and what they wait for.
+    """List locks, granted and waiting, and what they wait for.
 
     The lock on a source of a sink has the source's name, or a digest of it before its first commit.
     """
@@ -133,7 +133,7 @@ def partitions(
     warehouse: WarehouseOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """The partitions of a table and their folders."""
+    """List the partitions of a table and their folders."""
     from hive_ingest.acid import partition_name
     from hive_ingest.cli.rows import write_rows
 
@@ -155,7 +155,7 @@ def deltas(
     rows: Annotated[bool, typer.Option("--rows", help="Count rows as well, which opens every file.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Delta folders of each partition: those read, small, open, aborted and obsolete, and their size."""
+    """Count the delta folders of each partition: those read, small, open, aborted and obsolete, and their size."""
     from hive_ingest.cli.deltas import COLUMNS, partition_deltas
     from hive_ingest.cli.rows import write_rows
 

@@ -1,4 +1,4 @@
-"""`hive-ingest sinks …`: how far the sources of a sink are, and which Spark query may write."""
+"""`hive-ingest sinks …`: the progress of a sink's sources, and which Spark query may write."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hive_ingest.streaming.spark.checkpoint import Checkpoint
 
 app = typer.Typer(
-    help="Sinks: how far each source is committed, and which Spark query may write.",
+    help="Show the progress of sinks, and bind a sink to a Spark query.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -42,7 +42,7 @@ def list_(
     warehouse: WarehouseOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Sinks, the table that each writes, and its newest commit: how many sources it moved, transaction, time (UTC)."""
+    """List sinks, the table that each writes, and its latest commit: sources, transaction, time (UTC)."""
     from hive_ingest.cli.rows import write_rows
     from hive_ingest.streaming.sinks import list_sinks
 
@@ -84,7 +84,7 @@ def show(
     ] = 1,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """The latest position of each source of a sink, newest first with --history; times are UTC.
+    """Show the latest position of each source of a sink; with --history the last ones, newest first. Times are UTC.
 
     Reads the whole progress table, unless --source names one that is in it.
     """
@@ -114,7 +114,7 @@ def show(
 def _database_and_sink(target: str, sink: str | None) -> tuple[str, str]:
     database, dot, table = target.lower().rpartition(".")
     if not dot and sink is None:
-        raise typer.BadParameter("name the sink, or give a table: its name is the default", param_hint="--sink")
+        raise typer.BadParameter("give the sink, or a table: its name is the default", param_hint="--sink")
     return (database, sink or table) if dot else (table, sink or "")
 
 
@@ -143,7 +143,9 @@ def adopt(
     ] = None,
     checkpoint: Annotated[
         str | None,
-        typer.Option("--checkpoint", metavar="PATH", help="Its checkpoint (path or URI), instead of --query-id."),
+        typer.Option(
+            "--checkpoint", metavar="PATH", help="Checkpoint of that query (path or URI), instead of --query-id."
+        ),
     ] = None,
     batch_id: Annotated[
         int | None,
@@ -151,13 +153,16 @@ def adopt(
             "--batch-id",
             metavar="N",
             min=-1,
-            help="The last batch that it must not write again, -1 for none. "
-            "Default: the last one that the checkpoint or the sink has as committed.",
+            help="The last batch that the query must not write again, -1 for none. "
+            "Default: the last one that is committed according to the checkpoint or the sink.",
             show_default=False,
         ),
     ] = None,
     lock_wait_seconds: Annotated[
-        float, typer.Option("--lock-wait-seconds", metavar="N", min=0, help="How long to wait for a batch under way.")
+        float,
+        typer.Option(
+            "--lock-wait-seconds", metavar="N", min=0, help="How long to wait for a batch that is being written."
+        ),
     ] = 10.0,
 ) -> None:
     """Bind a sink to another Spark query. From then on, every other query is refused.
@@ -199,7 +204,7 @@ def _what_is_bound(adoption: Adoption) -> Iterator[str]:
         )
         yield f"before: {what}, written at {_utc(adoption.before.written_at)}"
     if not adoption.is_changed:
-        yield "now:    the same, nothing was changed"
+        yield "now:    the same; nothing was changed"
     else:
         yield f"now:    query {adoption.query_id}, {_batch(adoption.batch_id)}"
     yield f"next:   batch {adoption.batch_id + 1} of query {adoption.query_id}, or a later one, will be written"
@@ -212,12 +217,12 @@ def _batch(batch_id: int) -> str:
 
 
 def _what_to_know(adoption: Adoption, checkpoint: Checkpoint | None) -> Iterator[str]:
-    """What may duplicate rows or leave some out."""
+    """Warnings about rows that may be duplicated or left out."""
     next_batch = adoption.batch_id + 1
     if adoption.before is not None and adoption.is_changed and adoption.last_written is None and next_batch == 0:
         yield (
-            "CAUTION: a new query reads its sources from its own starting offsets; what comes after these and is "
-            "in the table already is written again"
+            "CAUTION: a new query reads its sources from its own starting offsets; rows after these that are in the "
+            "table already are written again"
         )
     if adoption.last_written is not None and adoption.last_written >= next_batch:
         yield (
@@ -226,6 +231,6 @@ def _what_to_know(adoption: Adoption, checkpoint: Checkpoint | None) -> Iterator
         )
     elif checkpoint is not None and checkpoint.last_planned >= next_batch:
         yield (
-            f"CAUTION: the checkpoint has batch {checkpoint.last_planned} as begun and not as done, so the query "
+            f"CAUTION: by the checkpoint, batch {checkpoint.last_planned} was begun and not finished, so the query "
             f"repeats it; if its rows are in the table already, adopt again with --batch-id {checkpoint.last_planned}"
         )

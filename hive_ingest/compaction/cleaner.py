@@ -38,7 +38,7 @@ class CleanerSettings:
         aborted_threshold: More aborted transactions than this in a table or partition are cleaned without a
             compaction.
         aborted_grace_seconds: What an aborted transaction left is removed so long after its last heartbeat, because
-            its writer may not know yet that it is aborted. None: the metastore's transaction time-out.
+            its writer may not know yet that it is aborted. None: the metastore's transaction timeout.
     """
 
     retention_seconds: float = 0.0

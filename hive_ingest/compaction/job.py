@@ -227,7 +227,7 @@ class Job:
         if time.monotonic() > self._deadline:
             raise StreamingIOFailure(
                 f"the compaction took longer than {self._settings.timeout_seconds:g} s, after {progress.files_read} "
-                "files: raise the time-out, or compact more often"
+                "files: raise the timeout, or compact more often"
             )
 
     # -- the end -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The table of a connection, read again at each begin, and the record writer that is bound to its columns."""
+"""The table of a connection, which is read again at each begin, and the record writer bound to its columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hive_ingest.record_writer import RecordSchema, RecordWriter
 
 _log = logging.getLogger(__name__)
 
-#: What holds a record writer, by the identity of that: one that two connections fed would mix their records.
+#: The owner of each record writer, by the writer's identity: one shared by two connections would mix their records.
 _writers_in_use: weakref.WeakValueDictionary[int, object] = weakref.WeakValueDictionary()
 
 
@@ -30,7 +30,7 @@ def release_record_writer(record_writer: RecordWriter) -> None:
 
 
 def check_record_writer(record_writer: object) -> None:
-    """Raises StreamingConnectionError for what is not a record writer, or serves another connection."""
+    """Raises StreamingConnectionError for an object that is not a record writer or serves another connection."""
     if not isinstance(record_writer, RecordWriter):
         raise StreamingConnectionError(
             f"{record_writer!r} is not a record writer: use StrictJsonWriter, StrictDelimitedInputWriter, "
@@ -66,7 +66,7 @@ class BoundTable:
         self.record_writer.bind(RecordSchema.of(table, self.static_values))
 
     def read_again(self) -> None:
-        """Take up columns that were added. Raises InvalidTable for any other change."""
+        """Use columns that were added. Raises InvalidTable for any other change."""
         table = existing_table(self._client, self.table.name)
         if table == self.table:
             return
@@ -76,7 +76,7 @@ class BoundTable:
         self.table = table  # only now: after an error the next begin reads it again
 
     def checked_partitions(self, names: Iterable[str]) -> list[str]:
-        """Names of partitions as Hive writes them. Raises ConfigurationError for those that cannot be."""
+        """Names of partitions as Hive writes them. Raises ConfigurationError for a name that the table cannot have."""
         return [checked_partition_name(self.table, self.static_values, name) for name in names]
 
     def key_value(self, key: str | None, value: str | None) -> CommitKeyValue | None:
@@ -88,7 +88,7 @@ class BoundTable:
         return CommitKeyValue(self.table.id, key, value)
 
     def warn_of_unmatched_columns(self, counts: WriteCounts) -> None:
-        """Once, for columns that no record of a transaction with rows had a field for."""
+        """Log once the columns for which no record of a transaction with rows had a field."""
         matched = counts.matched_columns
         if self._has_warned or matched is None or not counts.rows:
             return

@@ -21,7 +21,7 @@ from hive_ingest.schema import arrow_schema, parse_type
 
 
 def existing_table(client: MetastoreClient, name: TableName) -> Table:
-    """Raises InvalidTable, which says whether the table is missing or its database."""
+    """Raises InvalidTable, which says whether the table or its database is missing."""
     try:
         return client.get_table(name)
     except NoSuchObject as error:
@@ -84,14 +84,14 @@ def _check_compression(table: Table) -> None:
 
 
 def static_texts(table: Table, values: Sequence[str]) -> tuple[str, ...]:
-    """The values of the leading partition keys, in the text by which Hive names their partitions.
+    """The values of the leading partition keys, as Hive writes them in partition names.
 
     Raises:
         StreamingConnectionError: A value is not of its key's type, or there are more values than keys.
         UnsupportedFeature: The type of one of the other keys cannot be written dynamically.
     """
     if isinstance(values, str):
-        raise StreamingConnectionError(f"static_partition_values={values!r} is one text: give a list of values")
+        raise StreamingConnectionError(f"static_partition_values={values!r} is a string: give a list of values")
     if values and not table.is_partitioned:
         raise StreamingConnectionError(f"{table.name} is not partitioned: leave out the static partition values")
     if len(values) > len(table.partition_keys):
@@ -144,7 +144,7 @@ def checked_partition_name(table: Table, static_values: Sequence[str], name: str
 
 
 def check_still_fits(bound: Table, now: Table) -> None:
-    """Check a table that was read again: columns may have been added. Raises InvalidTable for other changes."""
+    """Check a table that was read again. Raises InvalidTable for any change but added columns."""
     if now.id != bound.id:
         raise InvalidTable(f"{bound.name} was dropped and created again since connect: open a new connection")
     if now.location != bound.location:

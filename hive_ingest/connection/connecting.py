@@ -1,4 +1,4 @@
-"""What `connect` does before there is a connection: everything is checked that can be checked."""
+"""The checks of `connect`: everything that can be checked before there is a connection."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from hive_ingest.transactions import ReadTransaction, refuse_unknown_write_ids, 
 
 @dataclass(frozen=True, slots=True)
 class ConnectedTable:
-    """A table that can be streamed into, and what a connection to it was asked for.
+    """A table that can be streamed into, and the arguments of a connection to it.
 
     Attributes:
         owns_client: Whether the client was made for the connection, and is closed with it.
         static_values: Values of the leading partition keys, as Hive names their partitions.
-        progress: Of the sink, if there is one.
+        progress: The progress of the sink, if there is one.
     """
 
     client: MetastoreClient
@@ -34,7 +34,7 @@ class ConnectedTable:
     progress: SinkProgress | None
 
     def close(self) -> None:
-        """Give up before there is a connection."""
+        """Release everything if no connection is made."""
         if self.owns_client:
             self.client.close()
 
@@ -51,7 +51,8 @@ def connect_table(
     """Check a table and its sink, and remove what killed writers left in their folders.
 
     Raises:
-        InvalidTable: And what else `StreamingConnection.connect` raises.
+        InvalidTable: The table cannot be streamed into.
+        StreamingError: What else `StreamingConnection.connect` raises.
     """
     loaded = settings if isinstance(settings, StreamingSettings) else StreamingSettings.load(settings)
     owns_client = isinstance(metastore, str)

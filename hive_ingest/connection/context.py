@@ -1,4 +1,4 @@
-"""What all transactions of a connection share, and what it has to give back."""
+"""What all transactions of a connection share, and what must be released when it ends."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class ConnectionContext:
         self.opener.abort_idle_prefetched(client)
 
     def pool(self) -> ThreadPoolExecutor:
-        """The worker threads, made when they are first asked for."""
+        """The worker threads, started at the first use."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.settings.writer_threads, thread_name_prefix="hive-ingest-writer")
         return self._pool
 
     def close(self, client: MetastoreClient) -> None:
-        """Give back what no transaction in progress needs."""
+        """Release what no transaction in progress needs."""
         try:
             self.opener.abort_prefetched(client)
         finally:
@@ -65,10 +65,10 @@ class ConnectionContext:
                 self.client.close()
 
     def end(self, client: MetastoreClient) -> None:
-        """Abort the transaction in progress and give everything back, for an owner that did not.
+        """Abort the transaction in progress and release everything, for an owner that did not.
 
         Args:
-            client: The calling thread's own; the owner's may be inside a call.
+            client: A client of the calling thread; the owner's may be inside a call.
 
         Raises:
             StreamingError: The metastore did not abort the transaction, which will time out.
@@ -81,8 +81,8 @@ class ConnectionContext:
             self.close(client)
 
     def _end_transaction(self, current: OpenTransaction, client: MetastoreClient) -> None:
-        # An owner on a daemon thread may be committing while the interpreter exits. What it has published must stay
-        # then, because its commit may come before our abort.
+        # An owner on a daemon thread may be committing while the interpreter exits. What it has published must stay,
+        # because its commit may take effect before our abort.
         is_idle = self.calls.acquire(blocking=False)
         try:
             if is_idle:

@@ -7,8 +7,8 @@
     conn.commit_transaction(             ◀── pickled ──     prepared = writer.prepare()
         prepared=[…])
 
-What a writer prepares has hidden names; the owner gives them visible ones and commits, or aborts everything. A
-writer that dies, or whose result nobody wants, leaves hidden files that go with the transaction.
+The files that a writer prepares have hidden names; the owner renames them to visible ones and commits, or aborts
+everything. A writer that dies, or whose result is not used, leaves hidden files, which go when the transaction ends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hive_ingest.transactions import StagedFile, log_failure, new_staging
 
 @dataclass(frozen=True, slots=True)
 class SharedTransaction:
-    """An open transaction, as its owner gives it to writers in other processes. Can be pickled."""
+    """An open transaction, as its owner passes it to writers in other processes. Can be pickled."""
 
     table: Table
     txn_id: TxnId
@@ -60,7 +60,7 @@ class PreparedWrite:
 
 
 def check_prepared(shared: SharedTransaction, prepared: Iterable[PreparedWrite]) -> None:
-    """Raises ConnectionMisuse for what belongs to another transaction."""
+    """Raises ConnectionMisuse for files of another transaction."""
     for write in prepared:
         if write.txn_id != shared.txn_id or write.table.id != shared.table.id:
             raise ConnectionMisuse(
@@ -99,12 +99,12 @@ def files_to_commit(
 
 
 def _checked(file: StagedFile) -> StagedFile:
-    """A file that came by a message must still be what its writer finished. Raises CorruptFile, PathNotFound."""
+    """Check that a file is still as its writer finished it. Raises CorruptFile, PathNotFound."""
     size = file.location.store.file_size(file.location.path)
     if size != file.size_bytes:
         raise CorruptFile(
-            f"{str(file.location)!r} has {size} bytes, and its writer finished it with {file.size_bytes}: it was "
-            "changed since. Write the transaction again"
+            f"{str(file.location)!r} has {size} bytes, but its writer finished it with {file.size_bytes}: it has been "
+            "changed since then. Write the transaction again"
         )
     return file
 
@@ -178,7 +178,7 @@ class JoinedTransaction:
         return PreparedWrite(self._transaction.table, self._transaction.txn_id, files, counts.skipped, counts.spills)
 
     def abort(self) -> None:
-        """Give this share up, also a prepared one: its files are removed. The transaction stays open."""
+        """Abort this share, even if it is prepared: its files are removed. The transaction stays open."""
         self._state = self._run(Action.ABORT)
         log_failure(self._writer.discard, "removing hidden files")
         self._close_pool()

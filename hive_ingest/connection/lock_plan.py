@@ -1,4 +1,4 @@
-"""What every transaction of a connection locks."""
+"""The locks of a connection's transactions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def plan_locks(
 ) -> LockPlan:
     """SHARED_READ for INSERT on the whole table, as Java does, and what the sink's progress needs.
 
-    An overwrite keeps everybody else out (Hive: INSERT_OVERWRITE in `AcidUtils.makeLockComponents`).
+    An overwrite excludes all others (Hive: INSERT_OVERWRITE in `AcidUtils.makeLockComponents`).
     """
     appending = LockType.SHARED_WRITE if settings.shared_write else LockType.SHARED_READ
     data = LockComponent(

@@ -1,4 +1,4 @@
-"""One transaction of a connection, from ACQUIRED to its end. It knows its steps, not the user's states."""
+"""One transaction of a connection, from the granted lock to its end. It knows the steps, not the user's states."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CommitInfo:
 
 
 class OpenTransaction:
-    """Writes, then commits or is undone, once."""
+    """Writes, then commits or aborts, once."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class OpenTransaction:
         return self._writer.counts
 
     def share(self) -> SharedTransaction:
-        """For writers in other processes; their hidden files go when this transaction ends."""
+        """For writers in other processes; their hidden files are removed when this transaction ends."""
         self._is_shared = True
         return self._as_shared()
 
@@ -138,7 +138,7 @@ class OpenTransaction:
         self._context.heartbeater.raise_if_lost(self.txn_id)
         try:
             return self._commit(partitions, prepared, key_value, positions or {}, is_seek=is_seek)
-        except NoSuchTxn as error:  # before the commit was asked for: then the committer decides what it means
+        except NoSuchTxn as error:  # before the commit was requested: later errors are the committer's
             raise TxnAborted(f"transaction {self.txn_id} was not committed: {error}") from error
         except StreamingIOFailure as error:
             self._raise_if_ended(error)
@@ -150,10 +150,10 @@ class OpenTransaction:
             self._context.client.heartbeat(txn_id=self.txn_id)
         except (TxnAborted, NoSuchTxn) as error:
             raise TxnAborted(
-                f"transaction {self.txn_id} was not committed: {error}. Its hidden files may be gone since: {failure}"
+                f"transaction {self.txn_id} was not committed: {error}. Its hidden files may be gone: {failure}"
             ) from failure
         except StreamingError as error:
-            _log.debug("whether transaction %d is still open cannot be learned: %s", self.txn_id, error)
+            _log.debug("cannot find out whether transaction %d is still open: %s", self.txn_id, error)
 
     def _commit(
         self,
@@ -203,7 +203,7 @@ class OpenTransaction:
         )
 
     def _overwritten_without_rows(self) -> tuple[str, ...]:
-        """What an overwrite replaces also when it has no row for it: the table, or the one static partition."""
+        """What an overwrite replaces even without rows: the table, or the one static partition."""
         keys = [key.name for key in self._table.partition_keys]
         if len(keys) != len(self._static_values):
             return ()
@@ -244,7 +244,7 @@ class OpenTransaction:
             log_failure(self._committer.withdraw, "removing what was published")
 
     def clean_up(self, *, at_once: bool) -> None:
-        """The transaction has ended, in whatever way: its hidden files go, now or on another thread."""
+        """Remove the hidden files after the transaction has ended in any way, now or on another thread."""
         self._context.heartbeater.forget([self.txn_id])
         if not at_once:
             try:

@@ -2,7 +2,7 @@
 
 A sink has a name. Its progress is rows of a small ACID table, `<database>.<sink>__progress`, written as a delta
 in the same transaction as the data: a commit makes both visible or neither. A lock for each source, on the
-progress table, keeps all but one owner out; safety depends on that lock alone, not on knowing who is alive.
+progress table, excludes all but one owner; safety depends on that lock alone, not on knowing who is alive.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from hive_ingest.schema import arrow_schema
 from hive_ingest.storage import Location
 from hive_ingest.transactions import Owner, StagedFile, describe_locks, lock_timeout
 
-#: Of the progress rows' layout.
+#: Version of the layout of the progress rows.
 PROGRESS_VERSION = 1
 PROGRESS_COLUMNS = {
     "sequence": "bigint",
@@ -66,8 +66,8 @@ _SINK_NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
 class SourceProgress:
     """The latest progress row of one source.
 
-    `position` is whatever JSON the pipeline committed: from where to go on. `sequence` grows by one with each
-    commit of the source, `epoch` with each `seek`. `written_at` is a datetime in UTC, without a zone.
+    `position` is the JSON value that the pipeline committed: where to continue. `sequence` grows by one with each
+    commit of the source, `epoch` with each `seek`. `written_at` is a datetime in UTC, without a time zone.
     """
 
     source: str
@@ -90,15 +90,15 @@ def progress_table_name(database: str, sink: str) -> TableName:
 
 
 def source_lock_name(source: str) -> str:
-    """The made-up partition that stands for a source in locks; there is no such partition."""
+    """The name of a partition that stands for a source in locks; the partition does not exist."""
     return f"source={hashlib.sha256(source.encode()).hexdigest()[:32]}"
 
 
 def with_source_names(locks: Iterable[LockInfo], sources: Mapping[TableName, Iterable[str]]) -> list[LockInfo]:
-    """Locks for people to read: those on sources of a sink name the source, where it is known.
+    """Locks in readable form: those on sources of a sink name the source, where it is known.
 
     Args:
-        locks: As SHOW LOCKS has them.
+        locks: As SHOW LOCKS returns them.
         sources: The known sources of each progress table.
     """
     names = {
@@ -120,7 +120,7 @@ def _progress_table(client: MetastoreClient, name: TableName) -> Table:
     try:
         return client.get_table(name)
     except NoSuchObject:
-        # Hive 3.1 cannot open ZSTD, and this table is tiny.
+        # Hive 3.1 cannot read ZSTD, and this table is tiny.
         properties = {"orc.compress": "ZLIB"}
         client.create_table(name, columns=PROGRESS_COLUMNS, properties=properties, if_not_exists=True)
         return client.get_table(name)
@@ -142,7 +142,7 @@ class SinkProgress:
         self, client: MetastoreClient, data: Table, sink: str, sources: Iterable[str], settings: StreamingSettings
     ) -> None:
         if isinstance(sources, str):
-            raise ConfigurationError(f"sources={sources!r} is one text: give a list of names")
+            raise ConfigurationError(f"sources={sources!r} is a string: give a list of names")
         self.sources = tuple(dict.fromkeys(sources))
         if not self.sources:
             raise ConfigurationError(f"sink {sink!r}: name at least one source that this connection owns")
@@ -162,7 +162,7 @@ class SinkProgress:
     # -- locks -------------------------------------------------------------------------------------
 
     def lock_components(self) -> list[LockComponent]:
-        """The progress table as any writer of it, and each source for nobody else."""
+        """The progress table, shared with its other writers, and each source exclusively."""
         database, table = self.table.name.database, self.table.name.table
         insert, no_txn = DataOperationType.INSERT, DataOperationType.NO_TXN
         sources = [
@@ -175,7 +175,7 @@ class SinkProgress:
         ]
 
     def free_dead_owners(self, blockers: list[LockInfo]) -> None:
-        """Abort the transactions of owners that are provably gone and hold a source of ours."""
+        """Abort the transactions of owners that hold a source of ours and have certainly ended."""
         names = {source_lock_name(source) for source in self.sources}
         for lock in blockers:
             owner = Owner.parse(lock.agent_info)
@@ -184,7 +184,7 @@ class SinkProgress:
                 self._client.abort_txns([lock.txn_id], reason=f"its owner is gone: {lock.agent_info}")
 
     def timeout_error(self, blockers: list[LockInfo], waited_seconds: float) -> LockTimeout:
-        """SinkInUse when one of the sources is held, else LockTimeout."""
+        """SinkInUse if another owner holds one of the sources, else LockTimeout."""
         blockers = self.with_source_names(blockers)
         held = [lock for lock in blockers if lock.table == self.table.name.table and lock.partition_name]
         if not held:
@@ -192,11 +192,11 @@ class SinkProgress:
         sources = ", ".join(sorted({repr(str(lock.partition_name).partition("=")[2]) for lock in held}))
         return SinkInUse(
             f"source {sources} of sink {self.sink!r} was in use by another owner for {waited_seconds:.0f} s: "
-            f"{describe_locks(held)}. Stop that one, or wait until it times out"
+            f"{describe_locks(held)}. Stop that owner, or wait until its transaction times out"
         )
 
     def with_source_names(self, locks: list[LockInfo]) -> list[LockInfo]:
-        """The same, where those on sources of ours have the source's name instead of its digest."""
+        """The same locks; those on our sources show the source's name instead of its digest."""
         return with_source_names(locks, {self.table.name: self.sources})
 
     # -- reading -----------------------------------------------------------------------------------
@@ -204,8 +204,9 @@ class SinkProgress:
     def read(self, write_id: WriteId, snapshot: ValidWriteIdList) -> bool:
         """Fill `latest` from a snapshot that was taken after the locks were ACQUIRED.
 
-        False when a newer commit of these sources has a higher write id than ours: begin again, or the newest
-        delta would not be the latest row. Raises SinkConflict when the sink belongs to another table.
+        Returns False if a newer commit of these sources has a higher write id than ours: the transaction must be begun
+        again, or the newest delta would not have the latest row. Raises SinkConflict if the sink belongs to another
+        table.
         """
         self._exceptions = frozenset((*snapshot.open, *snapshot.aborted)) - {write_id}
         remembered = self._remembered
@@ -227,7 +228,7 @@ class SinkProgress:
         return max((row_write_id for _, row_write_id in owned.values()), default=0) < write_id
 
     def _latest_rows(self, snapshot: ValidWriteIdList) -> dict[str, tuple[SourceProgress, WriteId]]:
-        """The newest deltas first, until every source owned has been found; with the others met on the way."""
+        """Read the newest deltas first, until every source owned has been found; includes others found on the way."""
         found: dict[str, tuple[SourceProgress, WriteId]] = {}
         for batch in newest_rows(self._client, self.table, snapshot):
             for row, write_id in progress_rows(batch):
@@ -243,12 +244,12 @@ class SinkProgress:
             if row.table_id not in self._data.known_ids:
                 raise SinkConflict(
                     f"sink {self.sink!r} has progress for another table (id {row.table_id}, {self._data.name} has "
-                    f"{self._data.id}): the table was dropped and made again, or two tables share the sink's name; "
+                    f"{self._data.id}): the table was dropped and created again, or two tables share the sink's name; "
                     f"use another sink name, or drop {self.table.name}"
                 )
 
     def was_committed(self, txn_id: TxnId) -> bool:
-        """Whether any row of that transaction is visible in a fresh snapshot. Reads the whole table if it must."""
+        """Whether any row of that transaction is visible in a new snapshot. May read the whole table."""
         snapshot = self._client.get_valid_write_ids([self.table.name])[0]
         return any(
             row.txn_id == txn_id
@@ -285,7 +286,7 @@ class SinkProgress:
     def next_rows(
         self, txn_id: TxnId, positions: Mapping[str, Any], *, is_seek: bool = False
     ) -> dict[str, SourceProgress]:
-        """A row for every source owned: the new position, or the old one again, so that the newest delta has all."""
+        """A row for every source owned, with the new or the old position, so that the newest delta has them all."""
         rows = {}
         now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
         for source in self.sources:
@@ -312,7 +313,7 @@ class SinkProgress:
         return delta.finish(GroupKey((), 0), [], [batch]), delta
 
     def committed(self, write_id: WriteId, rows: dict[str, SourceProgress]) -> None:
-        """Remember what the next transaction must find if nobody else has written."""
+        """Remember the state that the next transaction must find if nobody else has written."""
         self.latest = {source: rows.get(source) for source in self.sources}
         if len(rows) == len(self.sources):
             self._remembered = _Remembered(write_id, self._exceptions, rows)
@@ -345,7 +346,7 @@ def progress_rows(batch: pa.RecordBatch) -> Iterator[tuple[SourceProgress, Write
         if row["version"] > PROGRESS_VERSION:
             raise SinkConflict(
                 f"progress of source {row['source']!r} has version {row['version']}: "
-                "it was written by a newer version of this package; use that one"
+                "it was written by a newer version of this package; use that version"
             )
         write_id = WriteId(row["row__id"]["writeid"])
         yield (

@@ -1,4 +1,4 @@
-"""What a connection has done (Java: `ConnectionStats`)."""
+"""Statistics of a connection (Java: `ConnectionStats`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ConnectionStats:
     last_heartbeat_age_seconds: float | None = None
 
     def add(self, counts: WriteCounts, info: CommitInfo) -> None:
-        """One more committed transaction."""
+        """Count a committed transaction."""
         self.transactions_committed += 1
         self.records_written += counts.records - counts.skipped
         self.records_skipped += counts.skipped

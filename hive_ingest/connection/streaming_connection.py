@@ -47,7 +47,7 @@ _OPEN = TransactionState.OPEN
 def _one_call(
     method: Callable[Concatenate[StreamingConnection, _P], _R],
 ) -> Callable[Concatenate[StreamingConnection, _P], _R]:
-    """A method that another thread's `close` must not come into."""
+    """A method during which `close` from another thread is refused."""
 
     @functools.wraps(method)
     def call(self: StreamingConnection, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -58,10 +58,10 @@ def _one_call(
 
 
 class StreamingConnection:
-    """Streams records into one transactional table. Make it by `connect`; one thread owns it.
+    """Streams records into one transactional table. Open it with `connect`; one thread owns it.
 
-    A call from another thread (but for `close`) or after a fork raises ConnectionMisuse. Left unclosed, it warns and
-    aborts when it is collected or the interpreter exits.
+    A call from another thread (except `close`) or after a fork raises ConnectionMisuse. A connection that is not closed
+    warns and aborts when it is garbage-collected or the interpreter exits.
     """
 
     def __init__(
@@ -125,8 +125,8 @@ class StreamingConnection:
         `static_partition_values` are those of the leading partition keys, as text; the other keys are dynamic.
         `transaction_batch_size` transactions are opened at a time. With `sink` and `sources`, the progress of
         those sources commits with the data (see `progress` and `commit_transaction`). With `overwrite`, each
-        transaction replaces what was there, as Hive's INSERT OVERWRITE: the whole table, or the partitions that it
-        writes; all others wait meanwhile.
+        transaction replaces the existing rows, like Hive's INSERT OVERWRITE: those of the whole table, or of the
+        partitions that it writes. Readers and other writers wait meanwhile.
 
         Raises InvalidTable, StreamingConnectionError, UnsupportedFeature, ConfigurationError.
         """
@@ -167,7 +167,7 @@ class StreamingConnection:
         self._transactions.begin()
 
     def write(self, records: object) -> None:
-        """Write records, of whatever kind the record writer takes.
+        """Write records, in any form that the record writer accepts.
 
         An error in a record may be raised here, by a later call, or by commit; the transaction is then FAILED,
         and nothing of it will be visible.
@@ -176,7 +176,7 @@ class StreamingConnection:
             self._owner.check()
         transactions = self._transactions
         was_writing = self._is_writing
-        self._is_writing = True  # a lock costs more, and this is the call that is made for each record
+        self._is_writing = True  # cheaper than a lock, and this method is called for each record
         try:
             if transactions.state is not _OPEN or self._lost:
                 self._require(Action.WRITE)
@@ -203,8 +203,8 @@ class StreamingConnection:
     def share_transaction(self) -> SharedTransaction:
         """The open transaction as a value, for writers in other processes (`JoinedTransaction`).
 
-        What they prepare becomes visible with `commit_transaction(prepared=…)`; the rest is removed with the end of
-        the transaction, or by the next connection to the table.
+        What they prepare becomes visible with `commit_transaction(prepared=…)`; anything else is removed when the
+        transaction ends, or by the next connection to the table.
         """
         return self._require(Action.WRITE).share()
 
@@ -232,7 +232,7 @@ class StreamingConnection:
 
         Raises:
             TxnAborted: Nothing is visible; the state is ABORTED.
-            CommitOutcomeUnknown: The answer was lost; the state is UNKNOWN.
+            CommitOutcomeUnknown: The metastore's response was lost; the state is UNKNOWN.
             ConfigurationError, ConnectionMisuse: An argument is invalid; the transaction stays OPEN.
             StreamingError: Any other; the state is FAILED: call `abort_transaction`.
         """
@@ -240,10 +240,10 @@ class StreamingConnection:
 
     @_one_call
     def seek(self, positions: Mapping[str, Any] | Callable[[_Progress], Mapping[str, Any]]) -> None:
-        """In a transaction of its own, set the positions of sources on purpose, also back: a new epoch begins.
+        """Set the positions of sources, forward or back, in a transaction of its own. A new epoch begins.
 
         A function is called with the latest progress, while the sources are locked, and returns the positions to set;
-        without any, nothing is changed.
+        if it returns none, nothing is changed.
         """
         self.begin_transaction()
         try:
@@ -278,7 +278,7 @@ class StreamingConnection:
 
     @_one_call
     def abort_transaction(self) -> None:
-        """Give the transaction up: nothing of it is or becomes visible."""
+        """Abort the transaction: nothing of it becomes visible."""
         self._check_owner()
         self._refuse_inside_write("abort_transaction")
         self._transactions.abort()
@@ -305,7 +305,7 @@ class StreamingConnection:
     # -- helpers of the above ----------------------------------------------------------------------
 
     def _refuse_inside_write(self, call: str) -> None:
-        """A generator that is being written, or a signal handler, must not end the transaction that it is in."""
+        """Refuse a call from a generator that is being written, or from a signal handler, inside a transaction."""
         if self._is_writing:
             raise ConnectionMisuse(
                 f"{call}() was called inside write() or flush() of the connection to {self.table.name}, by the "
@@ -321,7 +321,7 @@ class StreamingConnection:
             raise ConnectionMisuse(f"the connection to {self.table.name} is closed: open another one")
         self._owner.check()
 
-    # -- what can be asked -------------------------------------------------------------------------
+    # -- properties --------------------------------------------------------------------------------
 
     @property
     def state(self) -> TransactionState:
@@ -329,24 +329,24 @@ class StreamingConnection:
 
     @property
     def table(self) -> Table:
-        """As of the last begin."""
+        """The table, as of the last begin."""
         return self._bound.table
 
     @property
     def txn_id(self) -> TxnId | None:
-        """Of the transaction under way (Java: `getCurrentTxnId`)."""
+        """Id of the current transaction (Java: `getCurrentTxnId`)."""
         current = self._context.current
         return current.txn_id if current else None
 
     @property
     def write_id(self) -> WriteId | None:
-        """Of the transaction under way (Java: `getCurrentWriteId`)."""
+        """Write id of the current transaction (Java: `getCurrentWriteId`)."""
         current = self._context.current
         return current.write_id if current else None
 
     @property
     def remaining_transactions(self) -> int:
-        """Transactions that are open already and not begun."""
+        """Number of transactions that are opened ahead and not begun yet."""
         return self._context.opener.remaining
 
     @property
@@ -370,7 +370,7 @@ class StreamingConnection:
 
     @property
     def other_sources(self) -> tuple[str, ...]:
-        """Sources of the sink that are not owned here, as of the last begin where one that is had no progress yet."""
+        """Sources of the sink that others own, as of the last begin at which an owned source had no progress yet."""
         return self._progress.other_sources if self._progress is not None else ()
 
     @property
@@ -382,15 +382,15 @@ class StreamingConnection:
     def __repr__(self) -> str:
         return f"<StreamingConnection {self.table.name} {self.state.name} txn={self.txn_id} write_id={self.write_id}>"
 
-    # -- life --------------------------------------------------------------------------------------
+    # -- close -------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Abort what is open and give everything back. Idempotent.
+        """Abort the open transactions and release everything. Idempotent.
 
-        Any thread of the process may call it. While the owner's thread is inside a call, another one is refused.
+        Any thread of the process may call it, except while the owner's thread is inside another call.
 
         Raises:
-            ConnectionMisuse: The owner's thread is inside a call, or the connection came through a fork.
+            ConnectionMisuse: The owner's thread is inside a call, or the connection was inherited through a fork.
             StreamingError: The metastore did not abort the transaction, which will time out.
         """
         if not self._guard.is_active:
@@ -430,7 +430,7 @@ class StreamingConnection:
         self._guard.end_now()
 
     def _wait_for_write(self) -> None:
-        """For a `write` that began just before the state changed."""
+        """Refuse a `write` that began just before the state changed."""
         while self._is_writing:
             time.sleep(0.001)
 

@@ -7,7 +7,7 @@ from threading import get_ident
 
 from hive_ingest.errors import ConnectionMisuse
 
-#: Grows in every forked child: cheaper to look at than the process id, which is a system call.
+#: Incremented in every forked child: cheaper to read than the process id, which takes a system call.
 _forks = 0
 
 
@@ -27,7 +27,7 @@ class ThreadAffinity:
         self._thread, self._forks = get_ident(), _forks
 
     def is_caller(self) -> bool:
-        """Asked at every `write()`."""
+        """Checked at every `write()`."""
         return self._thread == get_ident() and self._forks == _forks
 
     def check(self) -> None:
@@ -39,4 +39,4 @@ class ThreadAffinity:
     def check_process(self) -> None:
         """Raises ConnectionMisuse in a forked child."""
         if self._forks != _forks:
-            raise ConnectionMisuse(f"{self._what} came through a fork: open one of your own")
+            raise ConnectionMisuse(f"{self._what} was inherited through a fork: open one in this process")

@@ -2,7 +2,7 @@
 
     INACTIVE ── begin ──▶ OPEN ── commit ──▶ COMMITTED
                            │ ├─── abort ───▶ ABORTED
-                           │ └─── the answer to a commit is lost for good ──▶ UNKNOWN
+                           │ └─── the response to a commit is lost ──▶ UNKNOWN
                            └─── an error ──▶ FAILED ── abort ──▶ ABORTED
 
 From COMMITTED, ABORTED and UNKNOWN the next `begin` leads to OPEN. Every state can be closed. A writer that joined
@@ -38,7 +38,7 @@ class Action(enum.Enum):
     COMMIT = "commit_transaction"
     ABORT = "abort_transaction"
     FAIL = "fail"
-    LOSE = "lose the answer"
+    LOSE = "lose the response"
 
 
 _S = TransactionState
@@ -58,7 +58,7 @@ _MOVES: dict[tuple[TransactionState, Action], TransactionState] = {
 _REMEDIES = {
     _S.INACTIVE: "call begin_transaction() first",
     _S.OPEN: "commit or abort the open transaction first",
-    _S.PREPARED_FOR_COMMIT: "hand over what prepare() returned; the owner of the transaction commits it",
+    _S.PREPARED_FOR_COMMIT: "pass what prepare() returned to the owner of the transaction, who commits it",
     _S.COMMITTED: "call begin_transaction() for the next transaction",
     _S.ABORTED: "call begin_transaction() for the next transaction",
     _S.FAILED: "an earlier call failed: nothing of the transaction will be visible; call abort_transaction()",

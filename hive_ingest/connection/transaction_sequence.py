@@ -1,6 +1,6 @@
-"""The transactions of a connection, one after the other: how each begins and ends, and in which state that leaves it.
+"""The transactions of a connection, one after another: how each begins and ends, and the resulting state.
 
-Who may call, and from where, is checked before: see `streaming_connection`.
+`streaming_connection` checks beforehand which thread calls, and from where.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class TransactionSequence:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether there is a transaction that only an abort can end, or a commit."""
+        """Whether there is a transaction that must be ended by a commit or an abort."""
         return self.state in (TransactionState.OPEN, TransactionState.FAILED)
 
     # -- from the begin to the commit --------------------------------------------------------------
@@ -72,7 +72,7 @@ class TransactionSequence:
         self.state = after
 
     def _is_overtaken(self, locked: LockedTransaction) -> bool:
-        """After ACQUIRED, before anything is written: has an overwrite passed our write id?"""
+        """Whether an overwrite has passed our write id; checked after ACQUIRED, before anything is written."""
         table, progress = self._table.table, self._context.progress
         if progress is not None:
             name = progress.table.name
@@ -84,7 +84,7 @@ class TransactionSequence:
             # Rows that were committed above it would outlive the overwrite.
             return locked.is_older_than_a_commit(table.name)
         if not locked.may_be_overtaken(table.name) or table.is_partitioned:
-            return False  # the partitions are not known yet: they are looked at before the commit
+            return False  # the partitions are not known yet: they are checked before the commit
         return newest_overwrite(Location.of(table.location)) > locked.write_ids[table.name]
 
     def check(self, action: Action) -> None:
@@ -92,11 +92,11 @@ class TransactionSequence:
         next_state(self.state, action)
 
     def require(self, action: Action) -> OpenTransaction:
-        """The open transaction, if `action` is legal and the heartbeats have not found it gone.
+        """The open transaction, if `action` is legal and no heartbeat has reported it as ended.
 
         Raises:
             InvalidTransactionState: The action is not legal in this state.
-            TxnAborted: The transaction is gone; the state is FAILED.
+            TxnAborted: The metastore has ended the transaction; the state is FAILED.
         """
         self.check(action)
         current = self._current()
@@ -108,12 +108,12 @@ class TransactionSequence:
         return current
 
     def fail(self) -> None:
-        """After an error inside the open one."""
+        """Handle an error inside the open transaction."""
         self.state = next_state(self.state, Action.FAIL)
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """An error inside fails the open one."""
+        """An error inside makes the open transaction FAILED."""
         try:
             yield
         except BaseException:
@@ -182,7 +182,7 @@ class TransactionSequence:
         try:
             self._undo("aborted by its owner", first_error=None)
         finally:
-            self.state = after  # also when the metastore is out of reach: the transaction times out
+            self.state = after  # even if the metastore cannot be reached: the transaction times out
 
     def abort_after(self, error: BaseException) -> None:
         """The transaction is lost: clean up without hiding the error."""
@@ -190,14 +190,14 @@ class TransactionSequence:
         self.state = TransactionState.ABORTED
 
     def mark_aborted(self) -> None:
-        """For one under way that another thread aborts."""
+        """Mark a current transaction that another thread aborts."""
         self.stats.transactions_aborted += 1
         self.state = TransactionState.ABORTED
 
     def end_unknown(self) -> None:
-        """A commit without an answer may leave the transaction open, with all its locks.
+        """A commit without a response may leave the transaction open, with all its locks.
 
-        Asking for an abort is safe: it is refused if the commit has taken effect.
+        Requesting an abort is safe: it is refused if the commit has taken effect.
         """
         current = self._current()
         try:
@@ -205,7 +205,7 @@ class TransactionSequence:
         except NoSuchTxn:
             pass  # it was committed
         except StreamingError as error:
-            _log.warning("transaction %d could not be ended, its time-out will do it: %s", current.txn_id, error)
+            _log.warning("transaction %d could not be aborted and will time out: %s", current.txn_id, error)
         self._forget_current()
 
     def _undo(self, reason: str, *, first_error: BaseException | None) -> None:
@@ -231,4 +231,4 @@ class TransactionSequence:
 
 
 def _nobody_writes(records: object) -> None:
-    """Between transactions: the state has refused before."""
+    """Used between transactions, where the check of the state has already refused the call."""

@@ -123,9 +123,7 @@ def _files_in(folder: Location) -> dict[str, FileEntry]:
     try:
         listed = folder.list()
     except PathNotFound as error:
-        raise PathNotFound(
-            f"{str(folder)!r} was there and is gone: somebody removed it under the reader. Read again"
-        ) from error
+        raise PathNotFound(f"{str(folder)!r} was removed while it was being read. Read again") from error
     return {entry.name: entry for entry in listed if not entry.is_folder}
 
 

@@ -82,7 +82,7 @@ class ArrowStore(FileStore):
     def rename(self, source: str, target: str) -> None:
         self.require_atomic_rename("rename", source)
         if self.exists(target):
-            raise PathExists(f"cannot rename {source!r} to {target!r}: that exists already")
+            raise PathExists(f"cannot rename {source!r} to {target!r}: the target exists already")
         with io_errors("rename", f"{source} to {target}"):
             self._filesystem.move(source, target)
 
@@ -103,7 +103,7 @@ class ArrowStore(FileStore):
         return missing[::-1]
 
     def sync_folders(self, paths: Iterable[str]) -> None:
-        """Nothing to do: HDFS's namenode journals every name before it answers."""
+        """Nothing to do: HDFS's namenode journals every name before it responds."""
 
     def list(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> list[FileEntry]:
         if not missing_ok and not self.exists(path):

@@ -1,4 +1,4 @@
-"""What other packages may ask of a file system, and how its errors are reported.
+"""The interface of file systems to the other packages, and how their errors are reported.
 
 A path is that of a `Location`, or anything below it joined by `/`. It is never percent-decoded:
 Hive escapes partition values into folder names (`time=10%3A30`), and locations hold those names as they are.
@@ -42,7 +42,7 @@ _KINDS: dict[int, type[StreamingIOFailure]] = {errno.ENOENT: PathNotFound, errno
 
 
 def io_failure(action: str, path: str, error: BaseException) -> StreamingIOFailure:
-    """The error to raise `from` what the operating system or Arrow said."""
+    """The error to raise `from` an error of the operating system or of Arrow."""
     code = getattr(error, "errno", None)
     remedy = _REMEDIES.get(code) if isinstance(code, int) else None
     kind = _KINDS.get(code, StreamingIOFailure) if isinstance(code, int) else StreamingIOFailure
@@ -51,7 +51,7 @@ def io_failure(action: str, path: str, error: BaseException) -> StreamingIOFailu
 
 @contextmanager
 def io_errors(action: str, path: str) -> Iterator[None]:
-    """OSError and Arrow's errors inside become a StreamingIOFailure that names `path`."""
+    """Converts OSError and Arrow's errors inside to a StreamingIOFailure that names `path`."""
     try:
         yield
     except (OSError, pa.ArrowException) as error:
@@ -69,7 +69,7 @@ class FileEntry:
 
 
 class OutputFile(ABC):
-    """A new file. It is complete only after `close`; left in any other way, it is removed."""
+    """A new file. It is complete only after `close`; otherwise it is removed."""
 
     path: str
 
@@ -125,14 +125,14 @@ class FileStore(ABC):
 
     @abstractmethod
     def create(self, path: str, *, sync: bool) -> OutputFile:
-        """A file that did not exist; its folder must. With `sync`, its bytes are on the device after `close`.
+        """Create a file in an existing folder. With `sync`, its bytes are on the device after `close`.
 
         Raises PathExists; PathNotFound when the folder is missing.
         """
 
     @abstractmethod
     def open_input(self, path: str) -> pa.NativeFile:
-        """For reading at random; the caller closes it."""
+        """Open a file for random reads; the caller closes it."""
 
     @abstractmethod
     def rename(self, source: str, target: str) -> None:
@@ -170,7 +170,7 @@ class FileStore(ABC):
 
     @abstractmethod
     def sync_folders(self, paths: Iterable[str]) -> None:
-        """Names made in these folders are on the device afterwards."""
+        """Sync the folders, so that names created in them are on the device."""
 
     @abstractmethod
     def list(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> list[FileEntry]:
@@ -192,8 +192,8 @@ class FileStore(ABC):
 
     @abstractmethod
     def delete_file(self, path: str) -> None:
-        """A missing file is fine."""
+        """Delete a file; a missing one is not an error."""
 
     @abstractmethod
     def delete_folder(self, path: str) -> None:
-        """With all that lies in it. A missing folder is fine."""
+        """Delete a folder and its content; a missing one is not an error."""

@@ -16,7 +16,7 @@ from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, Outp
 
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _MAX_SYNC_THREADS = 8
-# What link(2) answers for a folder, and on a file system without hard links (FAT, some FUSE ones).
+# Errors of link(2) for a folder, and on a file system without hard links (FAT, some FUSE ones).
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
@@ -70,7 +70,7 @@ class LocalOutputFile(OutputFile):
         fd, self._fd = self._fd, -1
         with io_errors("remove", self.path):
             try:
-                # Should the name survive, nobody can take the rest for a complete file.
+                # If the name cannot be removed, an empty file is at least not mistaken for a complete one.
                 os.ftruncate(fd, 0)
             finally:
                 os.close(fd)
@@ -86,7 +86,11 @@ class LocalOutputFile(OutputFile):
     def __del__(self) -> None:
         # A forked child inherits the object, but the file is its parent's.
         if getattr(self, "_fd", -1) >= 0 and self._owner == os.getpid():
-            warnings.warn(f"unfinished file {self.path!r} was abandoned and is removed", ResourceWarning, stacklevel=2)
+            warnings.warn(
+                f"file {self.path!r} was neither closed nor discarded; it is incomplete and is removed",
+                ResourceWarning,
+                stacklevel=2,
+            )
             self.discard()
 
 
@@ -211,9 +215,9 @@ def _device(path: str) -> int:
 
 
 def _sync_in_threads(folders: Sequence[str]) -> bool:
-    """The journal commits once for all that wait together. False where there are no threads to be had.
+    """Sync in several threads: the journal commits once for all that wait together. False if no thread can be started.
 
-    The caller's thread takes its share: a thread takes longer to start than a folder of a fast disk to sync.
+    The caller's thread takes a share, because starting a thread takes longer than syncing a folder on a fast disk.
     """
     first, *others = [folders[start::_MAX_SYNC_THREADS] for start in range(min(_MAX_SYNC_THREADS, len(folders)))]
     with ThreadPoolExecutor(len(others)) as pool:
@@ -266,7 +270,7 @@ def _delete_tree(path: str) -> None:
         try:
             shutil.rmtree(path)
         except FileNotFoundError:
-            # Two cleaners in one folder: what the other one took is fine, the rest is still ours to remove.
+            # Another process is cleaning the same folder: continue with what it has not removed.
             if os.path.lexists(path):
                 continue
         return

@@ -1,4 +1,4 @@
-"""Pipelines: from where records are to a table, exactly once."""
+"""Pipelines that write records from a source into a table, exactly once."""
 
 from hive_ingest.streaming.files import IngestProgress, IngestResult, ingest_files
 from hive_ingest.streaming.line_file import FilePosition

@@ -1,7 +1,7 @@
-"""Files of records, one a line, streamed into a table exactly once.
+"""Stream files with one record per line into a table, exactly once.
 
-Each file is a source of a sink, and the position in it commits together with its records. So a run that was
-stopped, in whatever way, is simply started again: it continues after the last record committed.
+Each file is a source of a sink, and the position in it commits together with its records. A run that was stopped, in
+whatever way, can be started again: it continues after the last committed record.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_FILES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class IngestProgress:
-    """Told at the start of a run and after each commit. Bytes and records count those of earlier runs too."""
+    """Reported at the start of a run and after each commit. Bytes and records include those of earlier runs."""
 
     bytes_committed: int
     bytes_total: int
@@ -42,7 +42,7 @@ class IngestProgress:
 
 @dataclass(frozen=True, slots=True)
 class IngestResult:
-    """What one run has done (`stats`, `seconds`) and how far each file is committed."""
+    """Statistics of one run (`stats`, `seconds`), and how far each file is committed."""
 
     stats: ConnectionStats
     positions: Mapping[str, FilePosition]
@@ -68,12 +68,12 @@ def ingest_files(
 ) -> IngestResult:
     """Commit every line of `paths` as a record of `table`, once, however often this is called.
 
-    A file is known by its *name*, not by its folder, and by what has been committed of it: it may be moved, and
-    it may grow by whole lines, which a later call commits. A last line without a newline counts. Two files of
-    one name, or more than MAX_FILES, are an error; so is a file that was cut off, edited or replaced by another
-    of its name (SinkConflict). Each transaction takes up to `rows_per_transaction` lines, of several files if
-    they are small, in the order given. The first `header_lines` lines of each file are not records. The name of the
-    sink, under which the positions are kept, is by default that of the table.
+    A file is identified by its *name*, without the folder, and by a fingerprint of its committed part: it may be moved,
+    and it may grow by whole lines, which a later call commits. A last line without a newline is a record. Two files of
+    the same name, or more than MAX_FILES, are an error; so is a file that was truncated, edited or replaced by another
+    of the same name (SinkConflict). Each transaction takes up to `rows_per_transaction` lines, of several files if
+    they are small, in the given order. The first `header_lines` lines of each file are not records. Positions are kept
+    under the name of the sink, by default the table's name.
 
     Raises SerializationError, which names the file and line of a bad record, StreamingIOFailure for a file that
     cannot be read, and whatever `StreamingConnection` raises; all that was committed before stays.
@@ -108,8 +108,8 @@ def _by_name(paths: Iterable[str | os.PathLike[str]], max_line_bytes: int) -> di
         file = LineFile(os.fspath(path), max_line_bytes=max_line_bytes)
         if file.name in files:
             raise ConfigurationError(
-                f"{files[file.name].location!r} and {file.location!r} have the same name, and a file is known by "
-                "its name: rename one of them"
+                f"{files[file.name].location!r} and {file.location!r} have the same name, which identifies a file: "
+                "rename one of them"
             )
         files[file.name] = file
     if not 1 <= len(files) <= MAX_FILES:
@@ -129,14 +129,14 @@ class _Span:
 
 
 class _Spans:
-    """Which records of the transaction under way are which lines of which file."""
+    """Maps records of the current transaction to lines of files."""
 
     def __init__(self) -> None:
         self._spans: list[_Span] = []
         self._records = self._bytes = 0
 
     def enter(self, file: LineFile, line: int, offset: int) -> None:
-        """From here on the records are those of `file`, from line `line` (from 1) at byte `offset` on."""
+        """The records that follow are those of `file`, from line `line` (counted from 1) at byte `offset`."""
         self._spans.append(_Span(file, self._records, self._bytes, line, offset))
 
     def wrote(self, lines: Lines) -> None:
@@ -150,7 +150,7 @@ class _Spans:
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """A SerializationError inside names the file and the line."""
+        """Add the file and the line to a SerializationError."""
         try:
             yield
         except SerializationError as error:
@@ -171,7 +171,7 @@ class _Spans:
 
 
 class _Ingestion:
-    """One call of `ingest_files`. What it remembers is compared with the progress at each begin."""
+    """One call of `ingest_files`. Its positions are compared with the progress at each begin."""
 
     def __init__(
         self,
@@ -186,17 +186,17 @@ class _Ingestion:
         self._rows_per_transaction = rows_per_transaction
         self._header_lines = header_lines
         self._on_progress = on_progress
-        #: Of every file, as the last begin or commit left it and checked against the file.
+        #: Position in every file, as of the last begin or commit, checked against the file.
         self.positions: dict[str, FilePosition] = {}
 
     def run(self) -> tuple[str, ...]:
-        """Transactions until every file is finished. Returns the names of those that were so from the start."""
+        """Run transactions until every file is finished. Returns the names of files that were finished before."""
         self._begin()
         finished_before = tuple(name for name in self._files if self._is_finished(name))
-        self._tell()
+        self._report_progress()
         while self._next_file() is not None:
             self._write_and_commit()
-            self._tell()
+            self._report_progress()
             if self._next_file() is None:
                 return finished_before
             self._begin()
@@ -204,7 +204,7 @@ class _Ingestion:
         return finished_before
 
     def _begin(self) -> None:
-        """Positions are those of the progress: another owner may have gone on since our last commit."""
+        """Take the positions from the progress: another owner may have continued since our last commit."""
         self._connection.begin_transaction()
         for name, progress in self._connection.progress.items():
             position = FilePosition.from_json(name, progress.position) if progress else FilePosition()
@@ -228,12 +228,12 @@ class _Ingestion:
         self.positions = after
         skipped = self._connection.stats.records_skipped - skipped
         if skipped:
-            _log.warning("bad records skipped: %d; numbers of records count from %s", skipped, spans.start)
+            _log.warning("bad records skipped: %d; record numbers count from %s", skipped, spans.start)
 
     def _write(self, spans: _Spans) -> dict[str, FilePosition]:
-        """As many lines as a transaction takes. Returns the positions after them, of every file.
+        """Write as many lines as a transaction takes. Returns the position in every file after them.
 
-        Also of files not begun yet: the newest delta of the progress table is then all that a reader needs.
+        Files that are not begun yet are included, so that a reader needs only the newest delta of the progress table.
         """
         after = dict(self.positions)
         left = self._rows_per_transaction
@@ -253,10 +253,10 @@ class _Ingestion:
             offset += len(lines.text)
             records += lines.count
         if offset == start.offset:
-            raise StreamingIOFailure(f"{file.location!r} has become shorter than it was: leave it alone meanwhile")
+            raise StreamingIOFailure(f"{file.location!r} became shorter while it was read: do not change it")
         return file.position(offset, records)
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         if self._on_progress is None:
             return
         self._on_progress(

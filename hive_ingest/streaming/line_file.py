@@ -1,4 +1,4 @@
-"""A file of records, one on each line, read from any offset in bounded memory; and how it is recognised later."""
+"""A file with one record per line, read from any offset in bounded memory, and its fingerprint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NEWLINE = 0x0A
 #: Bytes at the start of a file, and before an offset, that make up its fingerprint.
 _FINGERPRINT_BYTES = 4096
 _BLOCK_BYTES = 1 << 20
-#: Longest line that is taken into memory.
+#: Longest line that is read into memory.
 MAX_LINE_BYTES = 256 << 20
 
 
@@ -35,12 +35,12 @@ class FilePosition:
     fingerprint: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As the progress table keeps it."""
+        """The form in which the progress table stores it."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, source: str, value: object) -> Self:
-        """The reverse of `to_json`. Raises SinkConflict for the position of something else."""
+        """The reverse of `to_json`. Raises SinkConflict for the position of another pipeline."""
         if isinstance(value, Mapping) and value.keys() == {"offset", "records", "fingerprint"}:
             return cls(**value)
         raise SinkConflict(
@@ -60,7 +60,7 @@ class Lines:
 class LineFile:
     """A file of lines at a path or location, identified by its name without the folder.
 
-    `size_bytes` is that of now. Raises StreamingIOFailure when it cannot be opened.
+    `size_bytes` is the present size. Raises StreamingIOFailure if the file cannot be opened.
 
     Args:
         max_line_bytes: Longest line that is read into memory.
@@ -89,7 +89,7 @@ class LineFile:
                 most -= lines.count
 
     def _whole_lines(self, file: pa.NativeFile, offset: int) -> Iterator[Lines]:
-        pieces: list[bytes] = []  # of the line that has not ended yet
+        pieces: list[bytes] = []  # start of the line that has not ended yet
         line_start = offset
         while block := file.read(_BLOCK_BYTES):
             end = block.rfind(b"\n") + 1
@@ -112,23 +112,23 @@ class LineFile:
         """The byte at which line `number` (from 0) starts; the size of the file when it has no such line."""
         return sum(len(lines.text) for lines in self.lines(0, number)) if number else 0
 
-    # -- recognised later ----------------------------------------------------------------------------
+    # -- fingerprints --------------------------------------------------------------------------------
 
     def position(self, offset: int, records: int) -> FilePosition:
-        """With the fingerprint of the file as it is now."""
+        """A position with the fingerprint of the present file."""
         with self._open() as file:
             return FilePosition(offset, records, _fingerprint(file, offset))
 
     def check(self, position: FilePosition) -> None:
-        """Raises SinkConflict when this cannot be the file that `position` was taken in, grown at most."""
+        """Raises SinkConflict unless this is the file of `position`, unchanged or with lines appended."""
         with self._open() as file:
             size = file.size()
             if size < position.offset:
-                self._conflict(position, f"now it has only {size} bytes: it was cut off or replaced")
+                self._conflict(position, f"now it has only {size} bytes: it was truncated or replaced")
             if _fingerprint(file, position.offset) != position.fingerprint:
                 self._conflict(position, "they are different now: it was replaced or edited")
             if size > position.offset > 0 and file.read_at(1, position.offset - 1) != b"\n":
-                self._conflict(position, "its last line, then without a newline, has been continued since")
+                self._conflict(position, "its last line, which had no newline then, has been continued")
 
     def _conflict(self, position: FilePosition, why: str) -> None:
         raise SinkConflict(

@@ -1,7 +1,7 @@
-"""The operator's side of sinks: which there are, and how far each source is.
+"""Sinks for operators: which sinks there are, and the progress of each source.
 
-A sink's progress is read in a transaction of its own, so no cleaner takes a file away meanwhile. Whoever asks for the
-latest rows of all sources reads the whole progress table: a file for each commit, until Hive compacts it.
+A sink's progress is read in a transaction of its own, so no cleaner removes a file meanwhile. Reading the latest rows
+of all sources reads the whole progress table, which has a file for each commit until Hive compacts it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 _SUFFIX = PROGRESS_TABLE_SUFFIX
 _AGENT_INFO = "hive-ingest sinks"
-#: Of a heap: sequence and transaction, which no two rows of a source share.
+#: Sort key in a heap: sequence and transaction, which no two rows of a source share.
 _Entry: TypeAlias = tuple[int, int, SourceProgress]
 
 
@@ -42,7 +42,7 @@ _Entry: TypeAlias = tuple[int, int, SourceProgress]
 class Sink:
     """A sink and its newest commit, which has a row for each source of its writer; none when nothing was committed.
 
-    `table` is None when the table that was written into is gone, or when nothing was committed.
+    `table` is None if that table no longer exists, or if nothing was committed.
     """
 
     database: str
@@ -107,7 +107,7 @@ def progress_history(
 
 
 def with_sources_named(client: MetastoreClient, locks: Sequence[LockInfo]) -> list[LockInfo]:
-    """The same locks, where those on a source of a sink have its name: it is known from its first commit on."""
+    """The same locks; those on a source of a sink show its name, which is known from its first commit on."""
     tables = {
         TableName(lock.database, lock.table)
         for lock in locks
@@ -157,6 +157,6 @@ def _rows(batch: pa.RecordBatch) -> list[SourceProgress]:
 
 
 def _is_progress_table(table: Table) -> bool:
-    """A user's own table may be called so too."""
+    """A user's own table may have such a name too."""
     names = [column.name for column in table.columns]
     return table.name.table.endswith(_SUFFIX) and names[: len(PROGRESS_COLUMNS)] == list(PROGRESS_COLUMNS)

@@ -156,7 +156,7 @@ class Committer:
         if age > self._max_age_seconds:
             raise TxnAborted(
                 f"transaction {self._txn_id}: the last answered heartbeat is {age:.1f} s old, more than half the "
-                f"time-out ({self._max_age_seconds:.1f} s), so nothing may be published: write it again"
+                f"timeout ({self._max_age_seconds:.1f} s), so nothing may be published: write it again"
             )
 
     def _refuse_if_overtaken(self, write: TableWrite) -> None:

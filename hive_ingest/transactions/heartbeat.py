@@ -42,7 +42,7 @@ def contiguous_ranges(txn_ids: Iterable[TxnId]) -> list[tuple[TxnId, TxnId]]:
 
 
 class Heartbeater:
-    """Sends heartbeats every third of the time-out, and every second after one that failed.
+    """Sends heartbeats every third of the timeout, and every second after one that failed.
 
     One instance serves a connection with several open transactions, or a reader with one.
     """

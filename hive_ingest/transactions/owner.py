@@ -78,7 +78,7 @@ class Owner:
     def is_dead(self) -> bool:
         """Whether the owner is provably dead: its process on this host is gone, or this machine was rebooted since.
 
-        Any other owner is presumed alive: only a time-out releases its locks.
+        Any other owner is presumed alive: only a timeout releases its locks.
         """
         boot = _boot()
         if self.host != _host() or not self.boot or not boot:

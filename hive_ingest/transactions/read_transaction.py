@@ -152,7 +152,7 @@ class ReadTransaction:
     def _is_lost(self, error: StreamingError) -> TxnAborted:
         return TxnAborted(
             f"the reader's transaction {self.txn_id} on {self._table} is gone ({error}), so files may have been "
-            "missed: read again. If the metastore could not be reached, read faster than the transaction time-out"
+            "missed: read again. If the metastore could not be reached, read faster than the transaction timeout"
         )
 
     # -- lock --------------------------------------------------------------------------------------

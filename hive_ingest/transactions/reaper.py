@@ -26,7 +26,7 @@ from hive_ingest.metastore_client import MetastoreClient
 
 _log = logging.getLogger(__name__)
 
-#: How long the interpreter's exit waits for open transactions to be ended. Others are left to the time-out.
+#: How long the interpreter's exit waits for open transactions to be ended. Others are left to the timeout.
 EXIT_SECONDS = 10.0
 
 

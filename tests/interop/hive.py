@@ -140,7 +140,7 @@ class RealHive(Judge):
         self.clean_up()
 
     def compact_uncleaned(self, table: str, kind: Literal["minor", "major"], *, partition: str | None = None) -> None:
-        """As `compact`; what has become obsolete stays until `clean_up`."""
+        """Like `compact`, but obsolete files stay until `clean_up`."""
         where = f" partition ({partition})" if partition else ""
         self.sql(f"alter table {table}{where} compact '{kind}'")
         self.call("compactor_pass", thread="worker")

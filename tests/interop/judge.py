@@ -54,7 +54,7 @@ class Judge:
 
     @property
     def pid(self) -> int:
-        """Of Hive's process."""
+        """The id of Hive's process."""
         return self._process.pid
 
     def call(self, call: str, **arguments: object) -> Any:

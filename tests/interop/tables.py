@@ -39,7 +39,7 @@ def allocate(
     """One transaction with one write id of `table` for each outcome, in that order; their files come from elsewhere.
 
     With `partitions` ("a=1/b=2") each of them registers these as written, as a dynamic insert does. An "open" one
-    stays open: for the server's time-out, 300 s.
+    stays open: for the server's timeout, 300 s.
     """
     component = LockComponent(
         *(LockType.SHARED_READ, LockLevel.TABLE, table.database, table.table),

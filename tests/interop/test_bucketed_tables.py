@@ -57,7 +57,7 @@ def tables(hive: RealHive, client: MetastoreClient, module_database: str) -> dic
 
 
 def places(hive: RealHive, table: str) -> dict[int, Place]:
-    """Of each row: its bucket property, and the file that it lies in (4.0.1 adds a task's attempt to the name)."""
+    """The bucket property of each row, and the file in which it lies (4.0.1 adds a task's attempt to the name)."""
     found = hive.sql(f"select n, (row__id).bucketid, input__file__name from {table}")
     return {n: (bucket, Path(file).name.removesuffix("_0")) for n, bucket, file in found}
 

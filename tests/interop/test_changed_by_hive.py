@@ -45,7 +45,7 @@ class Layout:
         return "partition_keys" in self.options
 
     def first_compaction(self, hive: RealHive) -> Literal["minor", "major"]:
-        """Not a minor one where Hive 3 breaks the table itself; that has a test of its own below."""
+        """Kind of the first compaction: no minor one where Hive 3 breaks the table itself, tested below."""
         return "major" if hive.version == "3.1.3" and "num_buckets" not in self.options else "minor"
 
 

@@ -98,6 +98,6 @@ def test_a_file_joined_from_spills_has_the_metadata_of_one_written_at_once(
 
 
 def test_the_documentation_lists_every_difference() -> None:
-    _, _, section = DESIGN.read_text("utf-8").partition("### Beside Hive's own")
+    _, _, section = DESIGN.read_text("utf-8").partition("### Compared with Hive's own")
     table = section.partition("\n## ")[0]
     assert re.findall(r"^\| ([a-z ]+) \|", table, re.MULTILINE) == ["what", *DIFFERENCES]

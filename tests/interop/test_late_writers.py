@@ -34,7 +34,7 @@ def hive(
     real_metastores: Callable[..., RealMetastore],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[RealHive]:
-    """On a metastore with a short time-out."""
+    """On a metastore with a short timeout."""
     home = tmp_path_factory.mktemp(f"hive-{request.param}")
     with RealHive(real_metastores(request.param, TIMEOUT_SECONDS), home) as hive:
         hive.set("hive.txn.timeout", f"{TIMEOUT_SECONDS:.0f}s")  # by which Hive's own heartbeats go

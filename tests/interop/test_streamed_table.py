@@ -99,7 +99,7 @@ def publish_and_leave_open(conn: StreamingConnection, table: Table) -> TxnId:
 
 
 def as_read(row: ExpectedRow) -> list[Any]:
-    """As Hive gives it: a char column loses its trailing blanks or keeps all five, so they are taken off here."""
+    """The value as Hive returns it; trailing blanks of a char column, of which Hive keeps all or none, are removed."""
     cells = dict(row.cells)
     if cells["c"] is not None:
         cells["c"] = cells["c"].rstrip(" ")

@@ -76,7 +76,7 @@ class KafkaBroker:
 
     def start(self) -> None:
         """Start it and wait until it answers. Raises `KafkaFailed`."""
-        command = [sys.executable, "-m", "tests.services.leash", *self._command("kafka.Kafka")]
+        command = [sys.executable, "-m", "tests.services.supervisor", *self._command("kafka.Kafka")]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, "server.properties"],

@@ -150,7 +150,7 @@ class RealMetastore:
     def launch(self) -> None:
         """Start it without waiting."""
         log = (self.home / f"metastore-{next(self._log_numbers)}.log").open("wb")
-        command = [sys.executable, "-m", "tests.services.leash", *self._command()]
+        command = [sys.executable, "-m", "tests.services.supervisor", *self._command()]
         with log:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=_root())
 
@@ -233,7 +233,7 @@ class RealMetastore:
 
 
 class RealMetastores:
-    """One server for each version and time-out (by default Hive's own), started at the first request."""
+    """One server for each version and timeout (by default Hive's own), started at the first request."""
 
     def __init__(self, folder: Callable[[str], Path], postgres: PostgresServer) -> None:
         self._folder, self._postgres = folder, postgres
@@ -268,7 +268,7 @@ def _settings(version: str, metastore: RealMetastore, postgres_port: int, databa
         "metastore.support.concurrency": "true",
         "hive.support.concurrency": "true",
         "hive.txn.manager": "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager",
-        # Time-outs come from housekeeping, which is off unless asked for.
+        # Timeouts come from housekeeping, which is off unless asked for.
         "metastore.housekeeping.threads.on": "true",
         "metastore.task.threads.remote": ",".join(_TASKS_3 if version == "3.1.3" else _TASKS),
         "metastore.compactor.initiator.on": "false",

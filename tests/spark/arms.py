@@ -17,7 +17,7 @@ class Arms:
 
     @property
     def conf(self) -> dict[str, str]:
-        """Of Spark, for workers that look here."""
+        """Settings of Spark, for workers that read them here."""
         return {
             "spark.python.daemon.module": "tests.spark.armed_daemon",
             f"spark.executorEnv.{ENVIRONMENT}": str(self._folder),
@@ -26,7 +26,7 @@ class Arms:
 
     @property
     def environ(self) -> dict[str, str]:
-        """Of the driver, whose JVM runs the tasks in local mode."""
+        """Environment of the driver, whose JVM runs the tasks in local mode."""
         return {ENVIRONMENT: str(self._folder)}
 
     def arm(self, point: str, action: str) -> None:

@@ -80,7 +80,7 @@ class Tables:
         return f"web.{name}"
 
     def ids(self, table: str) -> list[int]:
-        """Of all visible rows, sorted; each row must have kept its text and its partition."""
+        """Numbers of all visible rows, sorted; each row must have kept its text and its partition."""
         found = hi.read_table(self.client, table).to_pylist()
         for values in found:
             expected = row(values["id"])

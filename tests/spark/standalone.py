@@ -48,7 +48,7 @@ def _java(installation: Installation, name: str, arguments: Sequence[object]) ->
     command = [
         sys.executable,
         "-m",
-        "tests.services.leash",
+        "tests.services.supervisor",
         java,
         "-Xmx256m",
         "-XX:+UseSerialGC",

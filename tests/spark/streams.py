@@ -134,7 +134,7 @@ class Streams:
         return str(self.folder / "checkpoints" / stream.checkpoint)
 
     def forget_last_commit(self, stream: Stream) -> int:
-        """As if Spark had died before it noted its last batch as done; returns that batch."""
+        """Make Spark forget that its last batch is done, as if it had died before. Returns that batch."""
         commits = Path(self.checkpoint(stream), "commits")
         last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
         for name in (str(last), f".{last}.crc"):

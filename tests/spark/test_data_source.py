@@ -110,7 +110,7 @@ def test_rows_go_to_their_partitions_and_buckets(warehouse: Warehouse, spark: Sp
 
 
 def test_overwrite_is_hives_insert_overwrite(warehouse: Warehouse, spark: SparkSession, days: Path) -> None:
-    """Of the partitions that the new rows are in, or of a table without any."""
+    """Replaces the partitions of the new rows, or a table without partitions."""
     warehouse.client.create_table("web.plain", columns=COLUMNS)
     hi.append(warehouse.client, "web.plain", pa.table({"id": [1], "msg": ["old"]}))
     new = numbers(spark, 3, start=100).where("day < '2024-01-03'")

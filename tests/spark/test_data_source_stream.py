@@ -77,7 +77,7 @@ def run(rows: DataFrame, checkpoint: Path, options: dict[str, str]) -> Streaming
 
 
 def forget_commit(checkpoint: Path, batch: int) -> None:
-    """As if the driver had died between the commit of the batch and Spark's note of it."""
+    """Simulates a driver that died after the commit of the batch and before Spark recorded it."""
     (checkpoint / "commits" / str(batch)).unlink()
     (checkpoint / "commits" / f".{batch}.crc").unlink(missing_ok=True)
 
@@ -108,7 +108,7 @@ def test_a_query_resumes_after_a_restart_and_a_repeated_batch_is_not_written_aga
 def test_a_second_query_cannot_use_the_sink_of_the_first(
     warehouse: Warehouse, spark: SparkSession, files: Files, tmp_path: Path
 ) -> None:
-    """Also the same query with a new checkpoint: it would write everything again."""
+    """This includes the same query with a new checkpoint, which would write everything again."""
     files.add()
     run(files.stream(spark), tmp_path / "first", warehouse.options("web.numbers"))
     with pytest.raises(StreamingQueryException, match=r"(?s)SinkConflict.*'numbers' belongs to Spark.*sinks adopt"):

@@ -71,7 +71,7 @@ def sparse_rows(spark: SparkSession, tasks: int) -> DataFrame:
 def test_five_thousand_tasks_share_the_bucket_numbers_of_an_unbucketed_table(
     spark: SparkSession, client: MetastoreClient, tables: Tables
 ) -> None:
-    """As Spark plans them; `scripts/test soak` runs them."""
+    """Checks Spark's plan; `scripts/test soak` runs the tasks."""
     table = tables.create("t", "plain")
     with StreamingConnection.connect(client, database="web", table="t", record_writer=ArrowWriter()) as connection:
         connection.begin_transaction()

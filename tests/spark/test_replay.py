@@ -113,7 +113,7 @@ def test_a_delivery_that_is_not_known_or_cannot_keep_progress_is_refused(client:
 
 
 def forget_batch(checkpoint: Path, batch_id: int) -> None:
-    """As after a crash: Spark syncs none of its logs, and the newest entries are gone."""
+    """Simulates a crash: Spark does not sync its logs, and the newest entries are lost."""
     for log in ("offsets", "commits", "sources/0"):
         for name in (str(batch_id), f".{batch_id}.crc"):
             (checkpoint / log / name).unlink()

@@ -76,7 +76,7 @@ def line_starting_with(out: str, prefix: str) -> str:
 
 
 def suspend_between_writes(driver: Driver, uri: str) -> None:
-    """Not while it holds the lock of an SQLite file, for which everybody else would wait until it is resumed."""
+    """Stop it only while it does not hold the lock of an SQLite file, for which all others would wait."""
     while True:
         driver.suspend()
         if is_writable(uri):

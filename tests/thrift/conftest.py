@@ -31,7 +31,7 @@ def real_metastore(request: pytest.FixtureRequest, real_metastores: RealMetastor
 
 @pytest.fixture(params=["3.1.3", "4.0.1"])
 def impatient_metastore(request: pytest.FixtureRequest, real_metastores: RealMetastores) -> RealMetastore:
-    """The same with a short time-out."""
+    """The same with a short timeout."""
     metastore = real_metastores(request.param, SHORT_TIMEOUT_SECONDS)
     metastore.reset()
     return metastore
@@ -45,7 +45,7 @@ def client(real_metastore: RealMetastore) -> Iterator[MetastoreClient]:
 
 @dataclass(frozen=True, slots=True)
 class SecuredMetastore:
-    """Hive 4.0.1's with TLS and SASL PLAIN, a short time-out, remembered snapshots (HIVE-24291), a listener."""
+    """Hive 4.0.1's with TLS and SASL PLAIN, a short timeout, remembered snapshots (HIVE-24291), a listener."""
 
     server: RealMetastore
     ca_file: Path

@@ -20,10 +20,10 @@ class Fault(enum.Enum):
 
     REQUEST_CUT = "the server never sees the request"
     REQUEST_HALF = "the server sees half of the request"
-    REQUEST_LATE = "the server sees the request after the client's time-out"
+    REQUEST_LATE = "the server sees the request after the client's timeout"
     ANSWER_CUT = "the client sees nothing of the answer"
     ANSWER_HALF = "the client sees half of the answer"
-    ANSWER_LATE = "the answer comes after the client's time-out"
+    ANSWER_LATE = "the answer comes after the client's timeout"
 
 
 class FaultyProxy:
@@ -149,7 +149,7 @@ class _Link:
         _close(self._server)
 
 
-#: More than the call time-out of the clients under test.
+#: More than the call timeout of the clients under test.
 LATE_SECONDS = 1.6
 
 

@@ -95,7 +95,7 @@ def test_a_broken_call_loses_and_duplicates_nothing(
         assert proxy.hit == call, f"{call} was not called"
         assert ids(direct) == list(range(number + 1)), f"after {fault.value}"
     for txn_id in direct.get_valid_txns().open:
-        direct.abort_txn(txn_id)  # opened without an answer: nobody's, the time-out would end it
+        direct.abort_txn(txn_id)  # opened without an answer: nobody's, the timeout would end it
     assert ids(direct) == list(range(len(Fault)))
 
 

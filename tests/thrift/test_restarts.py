@@ -53,7 +53,7 @@ def test_a_metastore_killed_in_a_commit_and_down_for_long_leaves_an_unknown_outc
                 connection.commit_transaction(positions={"a": 0})
         impatient_metastore.start()
         assert hi.read_table(client, "default.t").num_rows == is_committed
-        with connect(client, "default") as connection:  # waits for the time-out of the transaction that was lost
+        with connect(client, "default") as connection:  # waits for the timeout of the transaction that was lost
             assert begin(connection) == is_committed
             connection.abort_transaction()
         assert client.get_valid_txns().open == ()

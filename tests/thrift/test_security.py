@@ -81,7 +81,7 @@ def test_heartbeats_keep_a_transaction_alive_and_without_them_it_times_out(
 
 
 def wait_until_gone(client: MetastoreClient, txn_id: int) -> None:
-    """Until housekeeping has aborted it, at least one time-out from now."""
+    """Until housekeeping has aborted it, at least one timeout from now."""
     deadline = time.monotonic() + 8 * TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         if txn_id not in client.get_valid_txns().open:

@@ -19,7 +19,7 @@ PACKAGE = Path(hi.__file__).parent
 
 @pytest.fixture
 def no_passwd_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container that runs with `--user 12345`."""
+    """Simulates a container that runs with `--user 12345`."""
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(name, raising=False)
 

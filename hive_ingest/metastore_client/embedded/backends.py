@@ -27,12 +27,12 @@ _log = logging.getLogger(__name__)
 #: json_each for lists of ids, RETURNING and upserts are all there from this version on.
 _MIN_SQLITE = (3, 38, 0)
 _CONNECT_TIMEOUT_SECONDS = 10
-#: Connections kept open without work. As many as there are calls at once are opened, and closed again.
+#: Connections kept open while idle. Concurrent calls open as many as they need, which are closed again.
 _IDLE_CONNECTIONS = 5
 
 
 class Failure(enum.Enum):
-    """What an error of the driver means for the call that met it."""
+    """What an error of the driver means for the call in which it occurred."""
 
     CONFLICT = "another session was faster; the same call can be made again"
     TIMED_OUT = "another session kept a lock, or a statement took too long"
@@ -67,7 +67,7 @@ class Backend(ABC):
     @property
     @abstractmethod
     def busy_advice(self) -> str:
-        """Who may be in the way, and how to find out."""
+        """Advice about sessions that may block others, and how to find them."""
 
     @abstractmethod
     def failure(self, error: BaseException) -> Failure: ...
@@ -80,7 +80,7 @@ class Backend(ABC):
     durability_query: ClassVar[str | None] = None
 
     def create_engine(self) -> Engine:
-        """An engine in autocommit mode: a transaction is begun by the backend's own BEGIN."""
+        """An engine in autocommit mode: transactions begin with the backend's own BEGIN."""
         return self._new_engine(
             poolclass=QueuePool,
             pool_size=_IDLE_CONNECTIONS,
@@ -95,7 +95,7 @@ class Backend(ABC):
 
 
 class SqliteBackend(Backend):
-    """One file in WAL mode; a commit is on the disk when it answers."""
+    """One file in WAL mode; a commit is on the disk when it returns."""
 
     # IMMEDIATE: taking the write lock at the first write would fail when another process wrote since the first read.
     begin = "BEGIN IMMEDIATE"
@@ -129,7 +129,7 @@ class SqliteBackend(Backend):
         return create_engine("sqlite://", creator=self._connect, **arguments)
 
     def _connect(self) -> sqlite3.Connection:
-        # mode=rw: a file that is gone is an error and never becomes an empty metastore.
+        # mode=rw: a missing file is an error and never becomes an empty metastore.
         connection = sqlite3.connect(
             f"file:{quote(str(self.uri.path))}?mode=rw",
             uri=True,

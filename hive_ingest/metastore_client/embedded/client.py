@@ -70,14 +70,14 @@ class EmbeddedMetastoreClient(ForwardingClient):
 
     @classmethod
     def connect(cls, uri: str, warehouse: str | None, options: EmbeddedOptions, *, create: bool = False) -> Self:
-        """Open the metastore, or make it.
+        """Open the metastore, or create it.
 
         Args:
             uri: Of SQLite or PostgreSQL.
             warehouse: Where databases lie that have no location: for a new metastore, or to be compared with that of
                 an existing one. None stands for that; in a new one, for `warehouse` beside the SQLite file.
             options: Limits.
-            create: Whether a missing SQLite file, or the tables in an empty PostgreSQL database, may be made.
+            create: Whether a missing SQLite file, or the tables in an empty PostgreSQL database, may be created.
 
         Raises:
             ConfigurationError: An invalid address or warehouse, or one that is not the metastore's.
@@ -95,7 +95,7 @@ class EmbeddedMetastoreClient(ForwardingClient):
             address.path.touch()
         sessions = Sessions(backend, clock_offset_seconds=options.clock_offset_seconds)
         try:
-            # Not made in a metastore that exists: a warehouse that is missing there may be on a disk not mounted.
+            # Not created for an existing metastore: its missing warehouse may be on a disk that is not mounted.
             open_schema(sessions, functools.partial(_new_warehouse, address, given) if create else None)
             if backend.durability_query:
                 backend.check_durability(sessions.execute_sql(backend.durability_query))
@@ -109,12 +109,12 @@ class EmbeddedMetastoreClient(ForwardingClient):
 
     @property
     def uri(self) -> str:
-        """Where it is, without any password."""
+        """The address, without any password."""
         return str(self._context.sessions.backend.uri)
 
     @functools.cached_property
     def metastore_id(self) -> str:
-        """A UUID that distinguishes this metastore from others, made with its tables."""
+        """A UUID that distinguishes this metastore from others, created with its tables."""
         return str(self._context.sessions.query(GET_METASTORE_ID)[0][0])
 
     @property
@@ -144,7 +144,7 @@ class EmbeddedMetastoreClient(ForwardingClient):
 
     @property
     def warehouse(self) -> str:
-        """Where databases lie that have no location of their own."""
+        """The folder of databases that have no location of their own."""
         return self._context.warehouse
 
     @property
@@ -162,7 +162,7 @@ class EmbeddedMetastoreClient(ForwardingClient):
         self._context.sessions.clock_offset_seconds = seconds
 
     def clone(self) -> Self:
-        """Another client of the same metastore, closed on its own."""
+        """Another client of the same metastore, which is closed separately."""
         return type(self)(self._context.sessions.clone(), self._context.warehouse, self._context.options)
 
     def close(self) -> None:
@@ -193,7 +193,7 @@ def _check_same_warehouse(address: MetastoreUri, warehouse: str, given: str) -> 
 
 
 def _new_warehouse(address: MetastoreUri, given: str | None) -> str:
-    """The warehouse of a metastore that is being made; makes the folder."""
+    """The warehouse of a metastore that is being created; creates the folder."""
     if given is None and not address.is_sqlite:
         raise ConfigurationError("no warehouse: give the folder in which databases and tables are stored")
     location = given or normal_location(str(address.path.parent / "warehouse"))

@@ -87,8 +87,8 @@ class Commits:
         """Idempotent while the commit is remembered.
 
         Raises NoSuchTxn, TxnAborted (timed out, aborted, or a write conflict when `excl_write_enabled` is false),
-        InvalidOperation (a key_value that does not fit; the transaction stays open), MetastoreUnavailable (the
-        outcome is unknown).
+        InvalidOperation (an invalid key_value; the transaction stays open), MetastoreUnavailable (the outcome is
+        unknown).
         """
         if key_value is not None and not key_value.key.startswith(KEY_VALUE_PREFIX):
             raise InvalidOperation(
@@ -122,7 +122,7 @@ class Commits:
 
 
 def _commit_again(session: Session, txn_id: TxnId) -> None:
-    """Nothing to do when it is committed already: the answer to the first call was lost."""
+    """Do nothing if it is committed already: the response to the first call was lost."""
     row = session.row(STATE, txn_id=txn_id)
     if row is not None and row[0] == TxnState.COMMITTED.value:
         return
@@ -134,8 +134,8 @@ def _commit_again(session: Session, txn_id: TxnId) -> None:
 def _check_write_set(session: Session, txn_id: TxnId, excl_write_enabled: bool) -> TxnAborted | None:
     """First committer wins: abort when another transaction updated the same and committed since this one opened.
 
-    With `excl_write_enabled` writers exclude each other by lock, and nothing is compared (as in Hive). What this
-    transaction updated is written down either way, for those that compare.
+    With `excl_write_enabled` writers exclude each other by locks, and nothing is compared (as in Hive). What this
+    transaction updated is recorded in either case, for transactions that do compare.
     """
     # Opens and other commits wait here, so commit ids order them.
     commit_id = session.scalar(_LOCK_TXN_IDS) - 1

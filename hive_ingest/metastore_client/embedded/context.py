@@ -1,4 +1,4 @@
-"""What the parts of the embedded client share."""
+"""The state that the parts of the embedded client share."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ TIMED_OUT = "timed out"
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One metastore, as a client sees it."""
+    """The metastore of one client."""
 
     sessions: Sessions
     options: EmbeddedOptions
-    #: Where databases lie that are made without a location.
+    #: The folder of databases that are created without a location.
     warehouse: str
 
     @property

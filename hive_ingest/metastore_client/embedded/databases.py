@@ -77,7 +77,9 @@ class Databases:
         """Replace comment and properties. Raises NoSuchObject, InvalidOperation (another name or location)."""
         old = self.get_database(name)
         if (database.name.lower(), normal_location(database.location)) != (old.name, old.location):
-            raise InvalidOperation(f"database {old.name!r} keeps its name and location {old.location}: make a new one")
+            raise InvalidOperation(
+                f"database {old.name!r} keeps its name and location {old.location}: create a new one"
+            )
         params = json.dumps(dict(database.properties))
         self._db.run(lambda s: s.execute(_UPDATE, database=old.name, comment=database.comment, params=params))
 
@@ -115,7 +117,7 @@ def _drop(session: Session, name: str, cascade: bool, if_exists: bool, lock_id: 
 
 
 def default_location(sessions: Sessions) -> str:
-    """Where the database `default` lies: the warehouse that the metastore was made with."""
+    """The location of the database `default`: the warehouse with which the metastore was created."""
     location: str = sessions.query(_GET, database=DEFAULT_DATABASE)[0][1]
     return location
 

@@ -5,8 +5,8 @@ hidden name beside it, so that nothing made later in its place can show its rows
 components of its aborted transactions are forgotten. A renamed table's folder is moved in the same way, under the
 EXCLUSIVE lock of the rename, which is kept until then.
 
-Each step can be repeated, by whoever comes by: the process itself, housekeeping, one that waits for a lock, and
-whoever makes something in that place.
+Each step can be repeated, by any process: the one that made the statement, housekeeping, one that waits for a lock, and
+one that creates something in that place.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _FORGET_PARTITION = (
 def plan_removal(
     session: Session, location: str, name: TableName, next_write_id: int, *, partition: str | None = None
 ) -> None:
-    """Of the folder of a table or partition that is dropped."""
+    """Plan the removal of the folder of a dropped table or partition."""
     if local_path(location) is None:
         _log.warning("%s lies at %s, which cannot be removed from here: remove it by hand", name, location)
         return
@@ -78,12 +78,12 @@ def plan_removal(
 
 
 def plan_removal_if_empty(session: Session, location: str) -> None:
-    """Of the folder of a database that is dropped; what is left in it belongs to somebody else."""
+    """Plan the removal of the folder of a dropped database, if it is empty: anything left in it is foreign."""
     session.execute(_INSERT, **_row(_REMOVE_IF_EMPTY, location))
 
 
 def plan_move(session: Session, source: str, target: str, lock_id: int) -> None:
-    """Of the folder of a table that is renamed."""
+    """Plan the move of the folder of a renamed table."""
     session.execute(_INSERT, **_row(_MOVE, source, target=target, lock_id=lock_id))
 
 
@@ -106,14 +106,14 @@ def keeps_lock(session: Session, lock_id: LockId) -> bool:
 
 
 def follow_move(session: Session, old: str, new: str) -> None:
-    """Tasks below a folder that is moved go on in its new place."""
+    """Move the tasks of folders below a folder that is moved."""
     for task in session.rows(_ALL):
         if task[1] != _MOVE and task[2].startswith(old + "/"):
             session.execute(_SET_SOURCE, task=task[0], kind=task[1], source=new + task[2][len(old) :])
 
 
 def clear_place(session: Session, locations: Iterable[str]) -> None:
-    """Put out of sight what was dropped and still lies in one of `locations`, around it or inside.
+    """Hide dropped folders that still lie at one of `locations`, above or below it.
 
     Raises StreamingIOFailure.
     """
@@ -136,7 +136,7 @@ def clear_name(session: Session, name: TableName) -> None:
 
 
 class FolderTasks:
-    """Finishes what is planned."""
+    """Carries out planned tasks."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions

@@ -22,7 +22,7 @@ from hive_ingest.model import TxnId
 
 _log = logging.getLogger(__name__)
 
-#: Whoever has died with the lease holds up housekeeping for no longer than this.
+#: How long a process that died with the lease can delay housekeeping.
 LEASE_SECONDS = 60.0
 #: Transactions that one SQL transaction times out or forgets, so that others get their turn.
 BATCH_SIZE = 1_000
@@ -114,7 +114,7 @@ _PRUNE_WRITE_SET = "DELETE FROM WRITE_SET WHERE WS_COMMIT_ID < :low"
 
 @dataclass(frozen=True, slots=True)
 class HousekeepingResult:
-    """What one run did."""
+    """Counts of one run."""
 
     timed_out_txns: tuple[TxnId, ...] = ()
     timed_out_lock_rows: int = 0
@@ -126,7 +126,7 @@ class HousekeepingResult:
 
 
 class Housekeeping:
-    """Time-outs, and the forgetting of what nobody can ask for any more."""
+    """Timeouts, and the forgetting of what nobody can ask for any more."""
 
     def __init__(self, context: Context) -> None:
         self._db, self._options, self._folder_tasks = context.sessions, context.options, context.folder_tasks
@@ -134,7 +134,7 @@ class Housekeeping:
         self._next_look_seconds = 0.0
 
     def run(self) -> HousekeepingResult | None:
-        """Keep house now, due or not. None: another process is at it, and holds the lease."""
+        """Run now, due or not. None: another process is running it and holds the lease."""
         return self._keep_house() if self._db.query(_TAKE_LEASE, **self._lease()) else None
 
     def forget_and_prune(self) -> None:

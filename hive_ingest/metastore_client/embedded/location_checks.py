@@ -1,6 +1,6 @@
-"""No two tables or partitions share a folder, or lie in each other's.
+"""Checks that no two tables or partitions share a folder, or lie in each other's.
 
-The one would read and remove the files of the other.
+Each would read and remove the files of the other.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PARTITIONS_AT = "SELECT PART_NAME, LOCATION FROM PARTITIONS WHERE LOCATION IN T
 
 
 def refuse_overlap(session: Session, name: TableName, location: str, *, table_id: int = 0) -> None:
-    """Of a table, new or (by its id) renamed. Raises InvalidOperation."""
+    """Check the location of a new or (by its id) renamed table. Raises InvalidOperation."""
     for place in _spellings(location):
         parameters = {
             "here_and_above": [place, *_above(place)],
@@ -52,7 +52,7 @@ def refuse_overlap(session: Session, name: TableName, location: str, *, table_id
 
 
 def refuse_shared_partitions(session: Session, name: TableName, locations: Sequence[str]) -> None:
-    """Of new partitions, which lie in their table's folder and so in no other's. Raises InvalidOperation."""
+    """Check locations of new partitions, which lie in their table's folder. Raises InvalidOperation."""
     found = session.row(_PARTITIONS_AT, locations=locations)
     if found is not None:
         raise _overlap(name, found[1], f"the partition {found[0]}", found[1])
@@ -66,7 +66,7 @@ def _overlap(name: TableName, location: str, other: str, where: str) -> InvalidO
 
 
 def _spellings(location: str) -> set[str]:
-    """As it is written, and without symbolic links and `..`."""
+    """The location as written, and with symbolic links and `..` resolved."""
     path = local_path(location)
     return {location} if path is None else {location, f"file:{path.resolve()}"}
 

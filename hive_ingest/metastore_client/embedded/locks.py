@@ -1,6 +1,6 @@
 """Locks at DB, TABLE and PARTITION level with Hive 4's matrix.
 
-| asked for    | waits for                                                                            |
+| requested    | waits for                                                                            |
 |--------------|--------------------------------------------------------------------------------------|
 | SHARED_READ  | EXCLUSIVE, but a database does not wait for one of its tables                         |
 | SHARED_WRITE | EXCL_WRITE, EXCLUSIVE                                                                |
@@ -62,7 +62,7 @@ _INSERT_LOCK = """
 
 # -- the matrix --------------------------------------------------------------------------------------
 
-# `ex` was there before `req`, which is asked for now.
+# `ex` is an existing lock, `req` the one that is requested now.
 _BLOCKER = """
     SELECT ex.HL_LOCK_EXT_ID, ex.HL_LOCK_INT_ID, req.HL_LOCK_INT_ID
     FROM HIVE_LOCKS AS ex, HIVE_LOCKS AS req
@@ -127,7 +127,7 @@ class Locks:
         self._housekeeping = housekeeping
 
     def lock(self, request: LockRequest) -> LockResponse:
-        """ACQUIRED, or WAITING for others: then ask with check_lock. Objects that do not exist can be locked.
+        """ACQUIRED, or WAITING for others: then call check_lock. Objects that do not exist can be locked.
 
         Raises NoSuchTxn, TxnAborted, InvalidTransactionState (a read-only transaction that writes),
         ConfigurationError (an invalid component).
@@ -141,7 +141,7 @@ class Locks:
         return response
 
     def check_lock(self, lock_id: LockId) -> LockResponse:
-        """Try again to acquire a WAITING lock; beats its heart. Raises NoSuchLock, TxnAborted."""
+        """Try again to acquire a WAITING lock; counts as a heartbeat. Raises NoSuchLock, TxnAborted."""
         response = self._db.run(lambda session: _check_again(session, lock_id))
         if response.state is LockState.WAITING:
             # Whoever is in the way may be dead, and nobody else may come by to time it out, or to finish its rename.
@@ -150,7 +150,7 @@ class Locks:
         return response
 
     def unlock(self, lock_id: LockId) -> None:
-        """Release a lock outside a transaction, or give up one that is WAITING. Idempotent. Raises TxnOpen.
+        """Release a lock outside a transaction, or withdraw one that is WAITING. Idempotent. Raises TxnOpen.
 
         The lock of a rename stays until the table's folder is moved.
         """
@@ -224,7 +224,7 @@ def require_lock(session: Session, lock_id: LockId | None) -> None:
 
 
 def _no_such_lock(lock_id: LockId) -> NoSuchLock:
-    return NoSuchLock(f"lock {lock_id} is not there: it was released, or ended with its transaction or by time-out")
+    return NoSuchLock(f"lock {lock_id} is not there: it was released, it ended with its transaction, or it timed out")
 
 
 # -- rows of a request -------------------------------------------------------------------------------

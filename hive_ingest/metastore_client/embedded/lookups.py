@@ -1,4 +1,4 @@
-"""Names that are looked up, and names that are missing."""
+"""Lookups of names, and errors for missing ones."""
 
 from __future__ import annotations
 

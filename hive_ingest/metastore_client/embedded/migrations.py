@@ -1,4 +1,4 @@
-"""Numbered steps from an empty database to the tables of this version."""
+"""Numbered migrations from an empty database to the tables of this version."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def open_schema(sessions: Sessions, new_warehouse: Callable[[], str] | None) -> 
 
 
 def no_metastore(found: str) -> MetastoreError:
-    """The error for an address at which there is nothing yet."""
+    """The error for an address at which there is no metastore."""
     return MetastoreError(f"no metastore: {found}. Correct the address, or create one there with create=True")
 
 

@@ -17,7 +17,7 @@ class EmbeddedOptions:
         100_000, "transactions that may be open at once", above=0, hive_key="hive.max.open.txns"
     )
     max_open_batch: int = option(
-        1_000, "transactions that one open_txns opens at most", above=0, hive_key="hive.txn.max.open.batch"
+        1_000, "the most transactions that one open_txns opens", above=0, hive_key="hive.txn.max.open.batch"
     )
     txn_timeout_seconds: float = option(
         300.0,
@@ -32,7 +32,7 @@ class EmbeddedOptions:
         300.0, "how long a committed transaction that wrote nothing is remembered", above=0
     )
     housekeeping_interval_seconds: float = option(
-        60.0, "how often housekeeping runs on its own, in whoever opens transactions or waits for locks", at_least=0
+        60.0, "how often housekeeping runs, in any process that opens transactions or waits for locks", at_least=0
     )
     busy_timeout_seconds: float = option(
         30.0, "how long to wait for another session's write (PostgreSQL: lock_timeout)", above=0

@@ -120,7 +120,7 @@ class Partitions:
         delete_data: bool = True,
         if_exists: bool = False,
     ) -> None:
-        """Drop under an EXCLUSIVE lock; the folder goes after the commit, if it lies in the table's.
+        """Drop under an EXCLUSIVE lock; the folder is removed after the commit, if it lies in the table's.
 
         Raises NoSuchObject, LockTimeout.
         """

@@ -40,7 +40,7 @@ class DriverError(Exception):
 
 
 class _Retry(Exception):
-    """The call can be made again; `final` is what the caller gets when that has not helped."""
+    """The call can be made again; `final` is the caller's error if that does not help."""
 
     def __init__(self, final: MetastoreError) -> None:
         super().__init__(str(final))
@@ -193,7 +193,7 @@ class Sessions:
         return self._retried(lambda: self._attempt(work, whole=True))
 
     def clone(self) -> Sessions:
-        """Another handle on the same pool, closed on its own."""
+        """Another handle on the same pool, which is closed separately."""
         self._refuse_if_closed()
         return Sessions(self.backend, clock_offset_seconds=self.clock_offset_seconds, pool=self._pool)
 

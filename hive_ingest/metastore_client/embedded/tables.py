@@ -146,7 +146,7 @@ class Tables:
         return self._db.run(work)
 
     def drop_table(self, table: str | TableName, *, delete_data: bool = True, if_exists: bool = False) -> None:
-        """Drop under an EXCLUSIVE lock; the folder goes after the commit. Raises NoSuchObject, LockTimeout."""
+        """Drop under an EXCLUSIVE lock; the folder is removed after the commit. Raises NoSuchObject, LockTimeout."""
         name = TableName.of(table)
 
         def work(session: Session) -> None:
@@ -231,7 +231,7 @@ def _alter(session: Session, name: TableName, new: Table, lock_id: LockId | None
 
 
 def _rename(session: Session, old: Table, new: TableName) -> str:
-    """Everything that carries the table's name; gives its new location."""
+    """Rename everything that carries the table's name. Returns the new location."""
     parent = session.scalar(_DB_LOCATION, database=new.database)
     if parent is None:
         raise no_such_database(new.database)
@@ -247,7 +247,7 @@ def _rename(session: Session, old: Table, new: TableName) -> str:
         return old.location
     if local_path(old.location) is None:
         raise UnsupportedFeature(
-            f"{old.name} lies at {old.location}, which cannot be renamed from here: make a new table"
+            f"{old.name} lies at {old.location}, which cannot be renamed from here: create a new table"
         )
     location = f"{parent.rstrip('/')}/{new.table}"
     refuse_overlap(session, new, location, table_id=old.id)

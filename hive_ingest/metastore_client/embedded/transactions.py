@@ -105,7 +105,7 @@ def not_open(session: Session, txn_id: TxnId, row: Row | None) -> NoSuchTxn | Tx
 
 
 def abort(session: Session, txn_ids: Sequence[int], reason: str) -> list[int]:
-    """Abort those that are open; their locks go only together with that change (HIVE-9563)."""
+    """Abort those that are open; their locks are deleted only together with that change (HIVE-9563)."""
     aborted = [row[0] for row in session.rows(_ABORT, txn_ids=txn_ids, reason=reason)]
     if aborted:
         release(session, aborted)
@@ -162,7 +162,7 @@ class Transactions:
             self._db.run(lambda session: require_open(session, txn_id))
 
     def heartbeat_txn_range(self, min_txn: TxnId, max_txn: TxnId) -> HeartbeatTxnRange:
-        """Beat every open transaction of the closed range; raises nothing about those that are gone."""
+        """Send a heartbeat for every open transaction of the closed range; others are ignored."""
         alive = {row[0] for row in self._db.query(_HEARTBEAT_RANGE, low=min_txn, high=max_txn)}
         if len(alive) == max_txn - min_txn + 1:
             return HeartbeatTxnRange()
@@ -205,6 +205,6 @@ class Transactions:
         self._db.run(work)
 
     def abort_txns(self, txn_ids: Sequence[TxnId], *, reason: str = "") -> None:
-        """Abort those that are open; says nothing of the others."""
+        """Abort those that are open; others are ignored."""
         if txn_ids:
             self._db.run(lambda session: abort(session, txn_ids, reason))

@@ -31,7 +31,7 @@ _RAISE = """
     UPDATE NEXT_WRITE_ID SET NWI_NEXT = :at_least
     WHERE NWI_DATABASE = :database AND NWI_TABLE = :table AND NWI_NEXT < :at_least
 """
-# Whoever holds a lock on the table was granted it beside the EXCLUSIVE one: it is at work elsewhere in the table.
+# A holder of a lock on the table was granted it together with the EXCLUSIVE one, so it works elsewhere in the table.
 _WRITERS_WITHOUT_LOCK = """
     SELECT T2W_TXNID
     FROM TXN_TO_WRITE_ID JOIN TXNS ON TXN_ID = T2W_TXNID
@@ -92,11 +92,11 @@ class WriteIds:
         return self._db.run(lambda session: _allocate(session, name, ids)) if ids else []
 
     def get_max_allocated_write_id(self, table: str | TableName) -> WriteId | None:
-        """The highest write id handed out; 0 if there is none."""
+        """The highest allocated write id; 0 if there is none."""
         return self._valid_now(TableName.of(table)).high_water_mark
 
     def raise_write_ids(self, table: str | TableName, at_least: WriteId) -> None:
-        """Hand out no write id below `at_least` from now on; those that are skipped count as committed."""
+        """Allocate no write id below `at_least` from now on; skipped write ids count as committed."""
         name = TableName.of(table)
         of_table = {"database": name.database, "table": name.table}
 
@@ -152,8 +152,9 @@ class WriteIds:
 def abort_writers(session: Session, name: TableName, reason: str) -> int:
     """Within a DDL statement: abort those who write the table without a lock, which would have stopped the statement.
 
-    Their write ids and their idea of the table are from before it, so their rows would be lost or unreadable, although
-    their commit was acknowledged. Gives the next write id: none above it was handed out when the statement commits.
+    Their write ids and their description of the table are older than the statement, so their rows would be lost or
+    unreadable, although their commit was acknowledged. Returns the next write id: none above it has been allocated when
+    the statement commits.
     """
     of_table = {"database": name.database, "table": name.table}
     next_write_id: int | None = session.scalar(_LOCK_NEXT, **of_table)  # others allocate after this statement

@@ -223,7 +223,7 @@ class Transactions(Part):
         return HeartbeatTxnRange(frozenset(map(TxnId, answer.aborted)), frozenset(map(TxnId, answer.nosuch)))
 
     def call_heartbeat(self, name: str, request: Any) -> Any:
-        """Retry a heartbeat only for so long that others can follow before the time-out."""
+        """Retry a heartbeat only for so long that others can follow before the timeout."""
         share = self._context.txn_timeout_seconds / 6
         return self._channel.call(
             name, request, is_repeatable=True, timeout_seconds=share, retry_seconds=min(share, 1.0)

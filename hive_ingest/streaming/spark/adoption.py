@@ -1,4 +1,4 @@
-"""Binding a sink to a Spark query on purpose: after a new checkpoint, a restored one, or a change of the sink's name.
+"""Bind a sink to another Spark query: after a new or a restored checkpoint, or a change of the sink's name.
 
 Needs no Spark.
 """
@@ -24,7 +24,7 @@ _AGENT_INFO = "hive-ingest sinks"
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """What `adopt_query` has done.
+    """The result of `adopt_query`.
 
     Attributes:
         before: The progress that the sink had of Spark; None when it had none.
@@ -51,10 +51,10 @@ def adopt_query(
     *,
     settings: StreamingSettings | Mapping[str, Any] | None = None,
 ) -> Adoption:
-    """Bind a sink to a Spark query on purpose: from now on that one writes, and no other.
+    """Bind a sink to a Spark query: from now on only that query may write.
 
-    A sink that does not exist yet is created. Stop the query that wrote before first: between two of its batches it
-    holds no lock, so it is not noticed, and its next batch is refused.
+    A sink that does not exist yet is created. First stop the query that wrote before: between two batches it holds no
+    lock, so it cannot be detected, and its next batch is refused.
 
     Args:
         client: Of the metastore.
@@ -108,7 +108,7 @@ def adopt_checkpoint(
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """What the operator has asked for."""
+    """The operator's request."""
 
     query_id: str
     batch_id: int | None

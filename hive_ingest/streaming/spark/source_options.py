@@ -32,7 +32,7 @@ _Options = TypeVar("_Options", bound="SourceOptions")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Where the table is. `metastore` and `warehouse` mean the same in every process: paths are absolute."""
+    """Where the table is. `metastore` and `warehouse` are valid in every process: paths are absolute."""
 
     metastore: str = field(repr=False)  # may hold a password
     table: TableName
@@ -52,8 +52,8 @@ class ReadOptions(SourceOptions):
     """Of `spark.read`. `split_bytes` are bytes of files for one task."""
 
     where: str | None = None
-    row_ids: bool = option(False, "whether rows come with their row__id")
-    push_filters: bool = option(False, "whether filters of the query are taken too")
+    row_ids: bool = option(False, "whether to add the column row__id")
+    push_filters: bool = option(False, "whether to apply the filters of the query")
     split_bytes: int = option(DEFAULT_SPLIT_BYTES, "bytes of files that one task reads", at_least=1)
     lock_wait_seconds: float = option(DEFAULT_LOCK_WAIT_SECONDS, "how long to wait for the read lock", above=0)
 
@@ -66,7 +66,7 @@ class WriteOptions(SourceOptions):
         "fail", "what to do about columns that the DataFrame lacks", choices=("fail", "null")
     )
     staged_retention_seconds: float = option(
-        DEFAULT_STAGED_RETENTION_SECONDS, "how long staged rows are taken to be in use", above=0
+        DEFAULT_STAGED_RETENTION_SECONDS, "how long staged rows are considered to be in use", above=0
     )
     settings: StreamingSettings = field(default_factory=StreamingSettings)
 
@@ -148,7 +148,7 @@ def _require(values: Mapping[str, Any], action: str) -> None:
 def _refuse_relative(name: str, path: re.Match[str] | None) -> None:
     if path is not None:
         raise ConfigurationError(
-            f"{name} names the relative path {path[1]!r}, which each of Spark's processes may take for another: "
+            f"{name} names the relative path {path[1]!r}, which differs between Spark's processes: "
             "write an absolute one"
         )
 
@@ -163,7 +163,7 @@ def _value(field: dataclasses.Field[Any], text: str) -> Any:
 
 
 def _metastore_options(given: Mapping[str, str]) -> dict[str, Any]:
-    """Numbers and booleans as such: Spark knows only texts."""
+    """Numbers and booleans by their types: Spark passes only strings."""
     return {
         name.removeprefix(_METASTORE_PREFIX): _guessed(text)
         for name, text in given.items()

@@ -61,7 +61,7 @@ class TaskWriter:
 
     @classmethod
     def plan(cls, options: WriteOptions, schema: StructType) -> TaskWriter:
-        """Everything that can be wrong with the table or the DataFrame, said before the first row."""
+        """Check the table and the DataFrame before the first row."""
         with options.connect_metastore() as client:
             table = existing_table(client, options.table)
         check_streamable(table)
@@ -117,7 +117,7 @@ class HiveBatchWriter(DataSourceArrowWriter):
         self._clean_up()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Also after a commit whose answer was lost: only staged rows are removed."""
+        """Remove staged rows only: this is also called after a commit whose response was lost."""
         self._clean_up()
 
     def _clean_up(self) -> None:
@@ -162,7 +162,7 @@ class HiveStreamWriter(DataSourceStreamArrowWriter):
             else:
                 batch = read_micro_batch(self._options.checkpoint, batchId, query_id)
                 self._commit_once(client, self._options.sink, batch, _files(messages))
-        # Not before the commit: until then this batch may be somebody else's too.
+        # Not before the commit: until then, another driver may be running this batch too.
         self._task.rows.remove_finished(Job.of_query(query_id, batchId), self._options.staged_retention_seconds)
 
     def _commit_once(
@@ -234,7 +234,7 @@ def _write_staged(connection: StreamingConnection, rows: StagedRows, files: Iter
 
 
 def _messages(messages: Iterable[WriterCommitMessage | None]) -> Iterator[TaskMessage]:
-    """None is a task that failed."""
+    """Messages of the tasks; None stands for a task that failed."""
     return (message for message in messages if isinstance(message, TaskMessage))
 
 

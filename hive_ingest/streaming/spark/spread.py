@@ -1,11 +1,11 @@
-"""How the rows of a DataFrame are spread over the writers of one transaction.
+"""How the rows of a DataFrame are distributed over the writers of one transaction.
 
 Row ids are unique because each task owns something: in an unbucketed table a bucket number (12 bits), in a bucketed
 one a statement id, of which a partition takes few (see `docs/design.md`), or, when rows are clustered, its groups.
 
 By default the tasks of an unbucketed table get their rows by size: Spark's adaptive execution measures a shuffle, joins
-what is small, and splits what is large (its REBALANCE hint). It changes the writers alone: whatever reads and computes
-the rows keeps its tasks.
+what is small, and splits what is large (its REBALANCE hint). Only the writers are affected: the tasks that
+read and compute the rows are not changed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hive_ingest.streaming.spark.tasks import GROUP_COLUMN, GroupTask
 MAX_WRITERS = MAX_BUCKET_ID + 1
 #: Statements of one transaction in a partition of a bucketed table: Hive 3.1 compacts at most 500 deltas at once.
 MAX_STATEMENTS = 100
-#: What is below this share of the target is joined even if cores are idle meanwhile.
+#: Groups below this share of the target are joined even if cores are idle meanwhile.
 _SMALL_FILE = 8
 #: Groups that a shuffle makes before it has measured: enough that a small partition rarely shares one with a large.
 _GROUPS_PER_TASK, _MIN_GROUPS = 4, 64

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"staged_(?P<seconds>\d+)_(?P<job>[0-9a-f]+)_(?P<batch>\d+)(_[0-9a-f]{32}\.arrow)?")
 _BUFFER_BYTES = 1 << 20
-#: Tries to remove a folder that tasks still write into; each of them can do so once.
+#: Attempts to remove a folder that tasks still write into; each task can do so once.
 _REMOVALS = 5
 
 
@@ -107,7 +107,7 @@ class StagedRows:
             )
 
     def remove(self, files: Iterable[StagedArrowFile]) -> None:
-        """Never raises: what stays goes by its age."""
+        """Never raises: files that stay are removed later, by their age."""
         _quietly(lambda: _delete_files(files), self.location)
 
     def remove_finished(self, job: Job, retention_seconds: float) -> None:

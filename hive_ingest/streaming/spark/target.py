@@ -32,8 +32,8 @@ class TargetOptions(TypedDict, total=False):
         static_partition_values: Values of the leading partition keys, as text; the other keys are columns.
         missing_columns: "fail" or "null", for columns of the table that the DataFrame lacks.
         cluster: True brings all rows of a partition (and bucket) into one task; False leaves rows where they are; None
-            does what makes files of a good size (see docs/spark.md).
-        target_file_bytes: The size of a file to aim at, in tables without buckets. Spark measures rows before they are
+            chooses what gives files of a good size (see docs/spark.md).
+        target_file_bytes: The target size of a file, in tables without buckets. Spark measures rows before they are
             encoded, so files are smaller, and a task with few rows is a small file in any case.
         task_buffer_bytes: Memory for the rows of one task before they are spilled.
         shared_filesystem: True says that the warehouse, a local path, is the same folder on all machines.
@@ -115,7 +115,7 @@ class HiveTarget:
         )
 
     def plan(self, df: DataFrame, table: Table) -> ColumnPlan:
-        """Everything that can be wrong with `df`, said before its first row."""
+        """Check `df` against the table, before its first row."""
         if not self.shared_filesystem:
             refuse_unshared_warehouse(df, table)
         return plan_columns(

@@ -137,7 +137,7 @@ def test_ingest_is_exactly_once(alerts: Shell, tmp_path: Path) -> None:
     output = alerts.done("ingest", "web.alerts", *paths, "--rows-per-transaction", "10")
     assert output.out.startswith("web.alerts: 35 rows in 4 transactions and ")
     again = alerts.done("ingest", "web.alerts", *paths)
-    assert again.out == "web.alerts: nothing to do, everything was committed before: 2 files\n"
+    assert again.out == "web.alerts: nothing to do, everything is committed already: 2 files\n"
     more = alerts.done("ingest", "web.alerts", *paths, records(tmp_path / "c.json", 1, start=35))
     assert more.out.startswith("web.alerts: 1 row in 1 transaction and 1 ORC file, ")
     assert more.out.endswith("; 2 files finished before\n")

@@ -66,7 +66,7 @@ PLAN = "v1\n{}"
 
 
 def position_of(query_id: str, batch_id: int) -> dict[str, Any]:
-    """As it is committed with a batch."""
+    """The position that is committed with a batch."""
     return SparkPosition.after(MicroBatch(query_id, batch_id, BatchPlan.parse(PLAN))).to_json()
 
 
@@ -86,14 +86,14 @@ def micro_batch(
 
 
 def commit(client: MetastoreClient, positions: dict[str, int], *, sink: str = "alerts", table: str = "alerts") -> None:
-    """As a pipeline of files or of Kafka does."""
+    """Commit a position as a pipeline of files or of Kafka does."""
     with connect(client, *positions, sink=sink, table=table) as connection:
         connection.begin_transaction()
         connection.commit_transaction(positions=positions)
 
 
 def checkpoint_at(folder: Path, query_id: str, *, committed: int, planned: int | None = None) -> Path:
-    """As Spark leaves it, checksums and a temporary file among it; batches far back are gone."""
+    """A checkpoint as Spark leaves it, with checksums and a temporary file, and without batches far back."""
     logs = {"commits": committed, "offsets": committed if planned is None else planned}
     for log, last in logs.items():
         (folder / log).mkdir(parents=True)
@@ -284,7 +284,7 @@ def test_adopting_the_query_that_is_bound_changes_nothing(
     checkpoint = checkpoint_at(tmp_path / "checkpoint", "q1", committed=1, planned=2)
     for how in (("--checkpoint", checkpoint), ("--query-id", "q1"), ("--query-id", "q1", "--batch-id", "2")):
         output = shell.done("sinks", "adopt", "web.alerts", *how).out
-        assert "now:    the same, nothing was changed\n" in output
+        assert "now:    the same; nothing was changed\n" in output
         assert "refused" not in output
     assert latest_progress(client, PROGRESS) == before
 
@@ -302,7 +302,7 @@ def test_adopt_goes_back_on_request_and_says_what_may_be_duplicated(shell: Shell
 def test_adopt_says_when_a_batch_of_the_checkpoint_was_begun_and_not_finished(shell: Shell, tmp_path: Path) -> None:
     checkpoint = checkpoint_at(tmp_path / "checkpoint", "q1", committed=6, planned=7)
     output = shell.done("sinks", "adopt", "web.alerts", "--checkpoint", checkpoint).out
-    assert "CAUTION: the checkpoint has batch 7 as begun and not as done" in output
+    assert "CAUTION: by the checkpoint, batch 7 was begun and not finished" in output
     assert (
         "CAUTION" not in shell.done("sinks", "adopt", "web.alerts", "--checkpoint", checkpoint, "--batch-id", "7").out
     )

@@ -63,7 +63,7 @@ LEFT_OUT = {
     "test_major_table_legacy": "files without ACID columns are not read yet: such a compaction fails and says so",
     "test_minor_table_legacy": "as test_major_table_legacy",
     "test_does_not_gather_stats_if_compaction_fails": "no statistics of tables are gathered",
-    "test_timeout_without_interrupt": "a merge looks at its time-out between files; no thread is ever abandoned",
+    "test_timeout_without_interrupt": "a merge looks at its timeout between files; no thread is ever abandoned",
     "test_worker_if_is_dyn_part_abort": "aborts are cleaned by partition, so no such request is ever made",
 }
 READY, REFUSED, FAILED = CompactionState.READY_FOR_CLEANING, CompactionState.REFUSED, CompactionState.FAILED

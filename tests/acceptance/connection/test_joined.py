@@ -39,7 +39,7 @@ def connect(client: MetastoreClient, table: str, **more: Any) -> StreamingConnec
 
 
 def prepared(conn: StreamingConnection, data: pa.Table, **ids: Any) -> PreparedWrite:
-    """As another process would: everything passes through pickle."""
+    """Write as another process would: everything passes through pickle."""
     shared = pickle.loads(pickle.dumps(conn.share_transaction()))
     with JoinedTransaction(shared, hi.ArrowWriter(), **ids) as writer:
         writer.write(data)

@@ -143,7 +143,7 @@ APPEND = "hi.append(ms, 'web.t', rows, settings={'lock_wait_seconds': 50.0})"
 def test_what_a_daemon_thread_is_beginning_when_the_interpreter_exits_is_ended(
     ms: MetastoreClient, arguments: list[str], point: str
 ) -> None:
-    """It held its locks until the time-out: it belonged to no connection yet."""
+    """It held its locks until the timeout: it belonged to no connection yet."""
     run(STOPPED_DAEMON.format(point=point, work=APPEND), arguments)
     assert ms.get_valid_txns().open == ()
     assert hi.read_table(ms, "web.t").num_rows == 0
@@ -301,7 +301,7 @@ def test_every_other_call_from_another_thread_is_still_refused(ms: MetastoreClie
 def test_a_terminated_command_aborts_its_transaction(
     ms: MetastoreClient, arguments: list[str], tmp_path: Path, number: signal.Signals
 ) -> None:
-    """Python's default for SIGTERM ends the process at once: the transaction stayed open until its time-out."""
+    """Python's default for SIGTERM ends the process at once: the transaction stayed open until its timeout."""
     pipe = tmp_path / "rows.json"
     script = (
         "import signal, sys, time\n"
@@ -376,7 +376,7 @@ def test_a_nested_write_does_not_hide_the_outer_one(ms: MetastoreClient) -> None
 
 
 def test_an_interrupted_commit_keeps_no_lock_after_close(ms: MetastoreClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C inside the commit call left the transaction open, with its locks, until its time-out."""
+    """Ctrl-C inside the commit call left the transaction open, with its locks, until its timeout."""
 
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

@@ -150,7 +150,7 @@ def test_a_commit_after_a_heartbeat_has_found_the_transaction_gone_leaves_it_abo
 def test_a_transaction_whose_hidden_files_were_removed_after_its_end_is_reported_as_aborted(
     ms: MetastoreClient, joined: bool
 ) -> None:
-    """A writer that wakes up after its time-out may find its files gone before any heartbeat says why."""
+    """A writer that wakes up after its timeout may find its files gone before any heartbeat says why."""
     settings = {"max_buffer_bytes": 1 << 20, "spill_chunk_bytes": 1 << 18, "min_spill_bytes": 1 << 16}
     with connections.connect(ms, record_writer=hi.ArrowWriter(), settings=settings) as conn:
         conn.begin_transaction()

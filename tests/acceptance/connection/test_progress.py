@@ -388,7 +388,7 @@ def test_an_exclusive_lock_on_the_data_is_reported_as_such(ms: MetastoreClient) 
 def test_an_owner_waits_for_its_source_longer_than_a_dead_one_can_hold_it(
     metastore_timing_out: Callable[[float], Address], tmp_path: Path
 ) -> None:
-    """The wait was shorter than the time-out: a new owner on another host gave up with rows left to write."""
+    """The wait was shorter than the timeout: a new owner on another host gave up with rows left to write."""
     address = metastore_timing_out(400)
     with connect_in(tmp_path, address.uri, **address.options) as client:
         client.create_database("web")

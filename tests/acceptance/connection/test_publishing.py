@@ -110,7 +110,7 @@ def test_a_partition_whose_folder_is_missing_is_not_read_as_empty_nor_created_ag
 
 
 def remove_new_partition(client: MetastoreClient) -> None:
-    """As a real metastore does when a second writer's call to add the same partition has failed."""
+    """A real metastore does this when a second writer's call to add the same partition has failed."""
     shutil.rmtree(folder(client, "p") / "y=1" / "m=1")
 
 

@@ -52,7 +52,7 @@ def restore(tmp_path: Path) -> None:
 
 
 def test_a_writer_is_refused_before_it_takes_a_write_id(restored: MetastoreClient) -> None:
-    """Also one that writes a new partition: its commit would have shown rows of lost transactions."""
+    """This includes one that writes a new partition: its commit would have shown rows of lost transactions."""
     repair._highest_seen.clear()  # as in another process than the one that made the table
     with restored:
         for part in ("a", "c"):
@@ -93,7 +93,7 @@ def test_a_write_id_that_is_taken_while_the_folders_are_listed_is_not_unknown(
 def test_a_metastore_that_does_not_say_its_highest_write_id_has_no_folder_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Hive 3: there is nothing to compare the folders with."""
+    """Hive 3 does not report write ids, so there is nothing to compare the folders with."""
     with connect_in(tmp_path) as client:
         client.create_database("web")
         client.create_table("web.p", columns={"id": "int"}, partition_keys={"part": "string"})

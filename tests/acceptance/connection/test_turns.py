@@ -186,7 +186,7 @@ def test_the_error_says_how_often_a_transaction_was_begun_again_and_why(ms: Meta
     with ms.clone() as other, connect(ms, "plain", overwrite=True, settings=settings) as conn:
 
         def take_a_higher_write_id(point: str) -> None:
-            """As a writer that ignores locks."""
+            """Acts as a writer that ignores locks."""
             if point == "after_write_id":
                 (txn_id,) = other.open_txns(1)
                 other.allocate_table_write_ids("web.plain", [txn_id])

@@ -236,7 +236,7 @@ def _check_snapshot(history: History, owners: dict[int, int], call: Call, moment
 
 
 def check_the_end(history: History, ms: EmbeddedMetastoreClient) -> None:
-    """After the last time-out nothing is open, no lock is left, and each write id is what its transaction says."""
+    """After the last timeout nothing is open, no lock is left, and each write id is what its transaction says."""
     ms.clock_offset_seconds = 3600
     ms.run_housekeeping()
     assert ms.get_valid_txns().open == ()

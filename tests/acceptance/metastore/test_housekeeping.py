@@ -1,4 +1,4 @@
-"""Time-outs and forgetting, on SQLite and on PostgreSQL."""
+"""Timeouts and forgetting, on SQLite and on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def write(ms: EmbeddedMetastoreClient, txn_id: TxnId, table: str = "t") -> None:
     lock(ms, component(READ, table=table, operation=DataOperationType.INSERT), txn_id=txn_id)
 
 
-# -- time-outs ---------------------------------------------------------------------------------------
+# -- timeouts ---------------------------------------------------------------------------------------
 
 
 def test_a_transaction_without_heartbeats_times_out_and_its_locks_are_released(ms: EmbeddedMetastoreClient) -> None:

@@ -116,7 +116,7 @@ def expected_table(key):
 
 
 def in_order(table, spec):
-    """By partition, then ROW__ID: Hive's order is not ours."""
+    """Sorted by partition, then ROW__ID, because Hive's order differs from ours."""
     columns = [table[key] for key in spec["partition_keys"]]
     columns += [pc.struct_field(table["row__id"], name) for name in ("writeid", "bucketid", "rowid")]
     keys = pa.table(columns, names=[f"key{i}" for i in range(len(columns))])

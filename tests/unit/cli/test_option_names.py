@@ -46,7 +46,7 @@ def command(name: str) -> TyperCommand:
 
 
 def arguments(name: str) -> dict[str, Any]:
-    """Of the functions that a command calls, with their defaults."""
+    """Arguments of the functions that a command calls, with their defaults."""
     functions = (connect_metastore, *_FUNCTIONS[name])
     return {
         parameter.name: parameter.default

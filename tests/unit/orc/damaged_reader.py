@@ -35,7 +35,7 @@ def outcome(path: Path, expected: pa.Table) -> str:
 
 
 def peak_memory_mb() -> int:
-    """Of this process alone: `ru_maxrss` begins with what the process that forked it had in use."""
+    """Memory of this process alone: `ru_maxrss` starts with that of the process that forked it."""
     [kilobytes] = re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text("ascii"))
     return int(kilobytes) // 1024
 

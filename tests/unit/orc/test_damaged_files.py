@@ -191,7 +191,7 @@ def tail_of(data: bytes) -> OrcTail:
 
 @pytest.mark.parametrize("compression", ["NONE", "ZSTD"])
 def test_a_stripe_that_contradicts_itself_is_not_decoded(compression: str, tmp_path: Path) -> None:
-    """As in Hive's files, which have no checksums: what can be checked is checked before ORC's library uses it."""
+    """Without checksums, as in Hive's files, whatever can be checked is checked before the ORC library uses it."""
     path = written(tmp_path / "a", rows(0, 300), compression=compression)
     (stripe,) = tail_of(path.read_bytes()).footer.stripes
     original = path.read_bytes()
@@ -224,7 +224,7 @@ def test_a_dictionary_larger_than_its_column_is_refused() -> None:
 
 
 def plain_file() -> bytes:
-    """By pyarrow alone."""
+    """Read the file with pyarrow alone."""
     sink = io.BytesIO()
     orc.write_table(pa.table({"s": ["a"]}), sink)
     return sink.getvalue()

@@ -73,7 +73,7 @@ def test_a_folder_that_disappears_during_a_scan_is_an_error(folder):
     folder.put("delta_0000003_0000003_0000/bucket_00000")
     files = folder.of().data_files()
     shutil.rmtree(folder.path / "delta_0000003_0000003_0000")
-    with pytest.raises(StreamingIOFailure, match=r"delta_0000003_0000003_0000.*is gone"):
+    with pytest.raises(StreamingIOFailure, match=r"delta_0000003_0000003_0000.*was removed"):
         next(files)
 
 

@@ -38,7 +38,7 @@ from tests.support.metastores import connect_in
 
 pytestmark = pytest.mark.one_embedded
 
-CLIENTS_TIMEOUT = pytest.mark.only_on(["sqlite", "postgres"], because="the time-out is the server's")
+CLIENTS_TIMEOUT = pytest.mark.only_on(["sqlite", "postgres"], because="the timeout is the server's")
 BUCKET_0 = 536870912
 
 

@@ -40,7 +40,7 @@ def parts(make_table: Any, struct: Any) -> Any:
 
 
 def rows(splits: list[Split]) -> list[dict[str, Any]]:
-    """As another process would read them."""
+    """Read splits as another process would, after pickling."""
     return [row for split in splits for batch in pickle.loads(pickle.dumps(split)).read() for row in batch.to_pylist()]
 
 

@@ -93,8 +93,8 @@ def test_a_file_that_grew_by_lines_is_still_the_same(grown: bytes, tmp_path: Pat
 @pytest.mark.parametrize(
     ("now", "why"),
     [
-        (b"one\n", "cut off or replaced"),
-        (b"", "cut off or replaced"),
+        (b"one\n", "truncated or replaced"),
+        (b"", "truncated or replaced"),
         (b"ONE\ntwo\nthree\n", "replaced or edited"),
         (b"one\ntwO\n", "replaced or edited"),
     ],

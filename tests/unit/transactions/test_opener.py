@@ -49,7 +49,7 @@ def test_lost_prefetched_transactions_are_forgotten() -> None:
 
 
 def test_transactions_that_no_thread_keeps_alive_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When no thread could be started, they stayed open until the time-out."""
+    """When no thread could be started, they stayed open until the timeout."""
     client: Any = FakeClient()
     heartbeater = Heartbeater(client)
     plan: Any = SimpleNamespace(agent_info="a test")

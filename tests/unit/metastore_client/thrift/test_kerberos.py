@@ -38,7 +38,7 @@ class Context:
 
 
 class GSSError(Exception):
-    """As the package's."""
+    """Has the interface of the package's class."""
 
 
 @pytest.fixture

@@ -101,6 +101,6 @@ def test_hives_times_are_read(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "s", "five", "-3s", "3 parsecs"])
-def test_a_text_that_is_not_a_time_is_an_error(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="not a time"):
+def test_a_text_that_is_not_a_duration_is_an_error(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="not a duration"):
         parse_seconds(text)

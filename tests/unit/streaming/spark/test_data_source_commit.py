@@ -136,7 +136,7 @@ def test_an_abort_removes_what_the_tasks_staged_that_did_not_fail(client: Metast
 
 
 def test_the_second_driver_to_write_a_batch_skips_it(client: MetastoreClient, source: Any) -> None:
-    """Also one whose staged rows the first one has removed."""
+    """This includes a commit whose staged rows the first one has removed."""
     zombie, driver = Batch(source(), 0, [1]), Batch(source(), 0, [1])
     driver.commit()
     zombie.commit()
@@ -197,7 +197,7 @@ def test_a_commit_whose_rows_are_gone_commits_nothing(client: MetastoreClient, s
 def test_an_interrupted_commit_is_repeated_without_losing_or_duplicating_rows(
     client: MetastoreClient, source: Any, point: str, is_committed: bool
 ) -> None:
-    """As Spark does: abort, then the same batch again after a restart."""
+    """Spark aborts, then runs the same batch again after a restart."""
     batch = Batch(source(), 0, [1], [2])
     with faults(CrashPoint(point)), pytest.raises(FaultError):
         batch.commit()

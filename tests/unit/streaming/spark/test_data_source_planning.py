@@ -69,7 +69,7 @@ def source(tmp_path: Path) -> Source:
 
 
 def rows(source: HiveDataSource, schema: T.StructType | None = None, filters: Any = ()) -> list[dict[str, Any]]:
-    """As Spark goes about it: the reader is pickled before its partitions are known."""
+    """Follows Spark: the reader is pickled before its partitions are known."""
     reader = source.reader(schema or source.schema())
     if filters:
         assert list(reader.pushFilters(list(filters))) == []

@@ -56,7 +56,7 @@ def test_a_batch_below_the_last_one_is_refused() -> None:
 
 
 def test_a_position_without_a_fingerprint_is_that_of_a_batch_planned_before_it_was_written() -> None:
-    """As positions were before they had one: data of older versions stays usable."""
+    """Positions of older versions have no fingerprint and must stay usable."""
     old = progress({"query_id": "q1", "batch_id": 7})
     assert not decide(old, batch(7, planned_at=BEFORE), "web")
     assert decide(old, batch(8, planned_at=AFTER), "web")
@@ -121,7 +121,7 @@ def test_one_plan_has_one_fingerprint_whatever_the_order_of_its_keys_and_the_set
     ids=["offset", "order of sources", "not JSON", "one source", "time of planning"],
 )
 def test_two_plans_have_two_fingerprints(other: str) -> None:
-    """Also when their offsets are the same: that of a file source counts within its checkpoint."""
+    """This holds even if the offsets are equal: that of a file source is a counter of its checkpoint."""
     assert fingerprint(entry('{"logOffset":1}', "x")) != fingerprint(other)
 
 

@@ -75,7 +75,7 @@ def test_a_task_that_fails_leaves_no_file(rows: StagedRows, folder: Path) -> Non
 
 
 def test_nothing_is_staged_without_the_folder_that_planning_created(tmp_path: Path) -> None:
-    """As on an executor that does not share the table's location."""
+    """This is the case on an executor that does not share the table's location."""
     with pytest.raises(StreamingIOFailure, match="no such file or folder"):
         StagedRows(Location.of(f"file:{tmp_path}/elsewhere")).write(QUERY, SCHEMA, [batch(1)])
 

@@ -288,7 +288,7 @@ DOCUMENTED = re.findall(r"^\|" + CELL * 5 + "$", PAGE.read_text("utf-8"), re.MUL
 
 
 def shown(spark):
-    """As the documentation writes it."""
+    """The type as the documentation writes it."""
     name = type(spark).__name__
     match spark:
         case T.DecimalType():

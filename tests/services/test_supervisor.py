@@ -14,43 +14,43 @@ SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
 def start() -> tuple[subprocess.Popen[bytes], psutil.Process]:
-    """The leash, and the command at its end."""
-    leash = subprocess.Popen([sys.executable, "-m", "tests.services.leash", *SLEEPER], stdin=subprocess.PIPE)
+    """Starts a supervised command that sleeps. Returns the supervisor and the command."""
+    supervisor = subprocess.Popen([sys.executable, "-m", "tests.services.supervisor", *SLEEPER], stdin=subprocess.PIPE)
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
-        children = psutil.Process(leash.pid).children()
+        children = psutil.Process(supervisor.pid).children()
         if children:
-            return leash, children[0]
+            return supervisor, children[0]
         time.sleep(0.02)
     raise AssertionError("the command was not started")
 
 
 def test_the_end_of_its_input_ends_the_command() -> None:
-    leash, child = start()
-    assert leash.stdin is not None
-    leash.stdin.close()
-    assert leash.wait(20) != 0
+    supervisor, child = start()
+    assert supervisor.stdin is not None
+    supervisor.stdin.close()
+    assert supervisor.wait(20) != 0
     assert not child.is_running()
 
 
 def test_a_signal_to_the_supervisor_ends_the_command() -> None:
-    leash, child = start()
-    with leash:
-        os.kill(leash.pid, signal.SIGTERM)
-        leash.wait(20)
+    supervisor, child = start()
+    with supervisor:
+        os.kill(supervisor.pid, signal.SIGTERM)
+        supervisor.wait(20)
     assert not child.is_running()
 
 
 def test_the_command_ends_when_its_owner_is_killed() -> None:
     code = (
         "import subprocess, sys, time\n"
-        f"command = [sys.executable, '-m', 'tests.services.leash', *{SLEEPER!r}]\n"
-        "leash = subprocess.Popen(command, stdin=subprocess.PIPE)\n"
-        "print(leash.pid, flush=True)\n"
+        f"command = [sys.executable, '-m', 'tests.services.supervisor', *{SLEEPER!r}]\n"
+        "supervisor = subprocess.Popen(command, stdin=subprocess.PIPE)\n"
+        "print(supervisor.pid, flush=True)\n"
         "time.sleep(600)\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
-        leash = psutil.Process(int(owner.stdout.readline()))
+        supervisor = psutil.Process(int(owner.stdout.readline()))
         owner.kill()
-    assert not psutil.wait_procs([leash], timeout=20)[1]
+    assert not psutil.wait_procs([supervisor], timeout=20)[1]
