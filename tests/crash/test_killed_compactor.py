@@ -27,7 +27,7 @@ pytestmark = pytest.mark.only_on(["sqlite", "postgres"], because="a real metasto
 CHILD = Path(__file__).with_name("compactor_child.py")
 #: Longer than anything is remembered or waited for.
 LONG_SECONDS = 2 * 86_400
-FOLDERS = {MINOR: ["delete_delta_1_7_v", "delta_1_7_v"], MAJOR: ["base_7_v"]}
+FOLDERS = {MINOR: ["delete_delta_1_8_v", "delta_1_8_v"], MAJOR: ["base_8_v"]}
 
 
 @pytest.fixture
@@ -43,6 +43,7 @@ def table(ms: EmbeddedMetastoreClient) -> Compacted:
     table.inserts(1, 4)
     table.delete(table.row_id(2))
     table.aborted_insert(9)  # takes two write ids
+    table.insert(10)
     return table
 
 

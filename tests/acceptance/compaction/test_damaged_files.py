@@ -30,7 +30,7 @@ def flip_a_byte(content: bytes) -> bytes:
 
 
 def flip_a_byte_of_the_tail(content: bytes) -> bytes:
-    return content[:-40] + bytes([content[-40] ^ 0x01]) + content[-39:]
+    return content[:-150] + bytes([content[-150] ^ 0x01]) + content[-149:]
 
 
 def cut(content: bytes) -> bytes:
@@ -56,15 +56,18 @@ def parts(ms: EmbeddedMetastoreClient) -> Compacted:
 
 
 def damage(table: Compacted, folder: str, change: Callable[[bytes], bytes]) -> Path:
-    """Change one file of a folder whose name begins so, and keep its length where the change does."""
+    """Change one file of a folder whose name begins so."""
     (path, *_) = sorted(table.place(DAMAGED).glob(f"{folder}*/bucket_*"))
     path.write_bytes(change(path.read_bytes()))
     return path
 
 
-@pytest.mark.parametrize("settings", [FAST, COPIES], ids=["encoded", "copied"])
+@pytest.mark.parametrize(
+    ("folder", "settings"),
+    [("delta", FAST), ("delta", COPIES), ("delete_delta", FAST)],
+    ids=["encoded", "copied", "delete_events"],
+)
 @pytest.mark.parametrize("kind", [MINOR, MAJOR], ids=["minor", "major"])
-@pytest.mark.parametrize("folder", ["delta", "delete_delta"])
 @pytest.mark.parametrize("change", DAMAGES, ids=lambda change: change.__name__)
 def test_a_damaged_file_ends_the_compaction_by_its_name(
     parts: Compacted, change: Callable[[bytes], bytes], folder: str, kind: CompactionType, settings: JobSettings
