@@ -9,7 +9,14 @@ from hive_ingest.connection import CommitInfo, StreamingConnection, StreamingSet
 from hive_ingest.errors import ConfigurationError, SinkConflict
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
-from hive_ingest.record_writer import ArrowWriter, MissingColumns, OnError, UnknownFields, ZonedTimestamps
+from hive_ingest.record_writer import (
+    ArrowWriter,
+    MissingColumns,
+    MissingPartitionKeys,
+    OnError,
+    UnknownFields,
+    ZonedTimestamps,
+)
 
 
 @overload
@@ -20,6 +27,7 @@ def append(
     *,
     static_partition_values: Sequence[str] = ...,
     missing_columns: MissingColumns = ...,
+    missing_partition_keys: MissingPartitionKeys = ...,
     unknown_fields: UnknownFields = ...,
     zoned_timestamps: ZonedTimestamps = ...,
     on_error: OnError = ...,
@@ -37,6 +45,7 @@ def append(
     position: int,
     static_partition_values: Sequence[str] = ...,
     missing_columns: MissingColumns = ...,
+    missing_partition_keys: MissingPartitionKeys = ...,
     unknown_fields: UnknownFields = ...,
     zoned_timestamps: ZonedTimestamps = ...,
     on_error: OnError = ...,
@@ -53,6 +62,7 @@ def append(
     position: int | None = None,
     static_partition_values: Sequence[str] = (),
     missing_columns: MissingColumns = "fail",
+    missing_partition_keys: MissingPartitionKeys = "fail",
     unknown_fields: UnknownFields = "ignore",
     zoned_timestamps: ZonedTimestamps = "fail",
     on_error: OnError = "fail",
@@ -73,7 +83,7 @@ def append(
         source: What the application numbers, such as a job or an input.
         position: Number of this append in its source, higher than that of the last one.
         static_partition_values: Values of the leading partition keys, as text.
-        missing_columns, unknown_fields, zoned_timestamps, on_error: As in `ArrowWriter`.
+        missing_columns, missing_partition_keys, unknown_fields, zoned_timestamps, on_error: As in `ArrowWriter`.
         settings: As in `StreamingConnection.connect`.
         on_commit: Called after the commit, such as `Maintenance.on_commit`.
 
@@ -89,6 +99,7 @@ def append(
     writer = ArrowWriter(
         on_error=on_error,
         missing_columns=missing_columns,
+        missing_partition_keys=missing_partition_keys,
         unknown_fields=unknown_fields,
         zoned_timestamps=zoned_timestamps,
     )
