@@ -137,12 +137,20 @@ class Compactor:
     def _loop(self, role: str) -> None:
         """Rounds of one role, with a client of its own. No error of a round ends it."""
         pause = getattr(self._settings, f"{role}_seconds")
-        with self._client.clone() as client:
-            run_round = self._make(role, client)
-            while not self._stop.is_set():
-                if not self._round(role, run_round):
-                    self._stop.wait(pause)
-                    self._round("housekeeping", partial(keep_house, client))
+        while not self._stop.is_set():
+            try:
+                with self._client.clone() as client:
+                    self._rounds(role, client, pause)
+            except StreamingError as error:
+                _log.warning("the %s cannot reach the metastore, it tries again: %s", role, error)
+                self._stop.wait(pause)
+
+    def _rounds(self, role: str, client: MetastoreClient, pause: float) -> None:
+        run_round = self._make(role, client)
+        while not self._stop.is_set():
+            if not self._round(role, run_round):
+                self._stop.wait(pause)
+                self._round("housekeeping", partial(keep_house, client))
 
     def _round(self, role: str, run_round: Callable[[], object]) -> bool:
         """Whether a worker should look for more at once."""
