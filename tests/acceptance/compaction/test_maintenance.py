@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -213,6 +215,12 @@ def test_no_thread_is_left(table: Compacted) -> None:
         wait_until(lambda: sum("hive-ingest-worker" in each.name for each in threading.enumerate()) == 2)
     keeper.close()
     assert {each.name for each in threading.enumerate()} <= {"MainThread", "hive-ingest-reaper"}
+
+
+def test_a_process_that_forgets_to_close_it_ends(ms: EmbeddedMetastoreClient) -> None:
+    code = "import sys, hive_ingest as hi\nmaintenance = hi.Maintenance(hi.connect_metastore(sys.argv[1]), workers=2)\n"
+    done = subprocess.run([sys.executable, "-c", code, ms.uri], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
