@@ -6,10 +6,9 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from hive_ingest.compaction.cleaner import Cleaner, CleanerSettings, CleanResult
-from hive_ingest.compaction.housekeeping import keep_house
+from hive_ingest.compaction.housekeeping import Housekeeper
 from hive_ingest.compaction.initiator import Initiated, Initiator
 from hive_ingest.compaction.job import JobSettings
 from hive_ingest.compaction.policy import CompactionPolicy
@@ -102,7 +101,7 @@ class Compactor:
             MetastoreError: The metastore cannot be asked.
         """
         result = CompactorResult()
-        keep_house(self._client)
+        Housekeeper(self._client).run_if_due()
         if "initiator" in self._roles:
             result.initiated = self._initiator(self._client).run_once()
         if "worker" in self._roles:
@@ -146,11 +145,11 @@ class Compactor:
                 self._stop.wait(pause)
 
     def _rounds(self, role: str, client: MetastoreClient, pause: float) -> None:
-        run_round = self._make(role, client)
+        run_round, housekeeper = self._make(role, client), Housekeeper(client)
         while not self._stop.is_set():
             if not self._round(role, run_round):
                 self._stop.wait(pause)
-                self._round("housekeeping", partial(keep_house, client))
+                self._round("housekeeping", housekeeper.run_if_due)
 
     def _round(self, role: str, run_round: Callable[[], object]) -> bool:
         """Whether a worker should look for more at once."""

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import time
+
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TxnType
 
+_PAUSE_SECONDS = 10.0
 
-def keep_house(client: MetastoreClient) -> None:
-    """Have the metastore keep house if that is due: it does so whenever a transaction is opened.
 
-    Does nothing on a real metastore, which has a service for it. Raises MetastoreError.
+class Housekeeper:
+    """Has an embedded metastore keep house now and then.
+
+    It does so, if it is due, whenever a transaction is opened. A real metastore has a service for it.
     """
-    if not client.has_own_cleaner:
-        client.commit_txn(*client.open_txns(1, agent_info="hive-ingest compactor", txn_type=TxnType.READ_ONLY))
+
+    def __init__(self, client: MetastoreClient) -> None:
+        self._client = client
+        self._due = 0.0
+
+    def run_if_due(self) -> None:
+        """Cheap when it is not due. Raises MetastoreError."""
+        if self._client.has_own_cleaner or time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + _PAUSE_SECONDS
+        (txn_id,) = self._client.open_txns(1, agent_info="hive-ingest compactor", txn_type=TxnType.READ_ONLY)
+        self._client.commit_txn(txn_id)

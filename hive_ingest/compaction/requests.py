@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from hive_ingest.compaction.cleaner import Cleaner, CleanerSettings
 from hive_ingest.compaction.folder_state import FolderState
-from hive_ingest.compaction.housekeeping import keep_house
+from hive_ingest.compaction.housekeeping import Housekeeper
 from hive_ingest.compaction.job import JobSettings
 from hive_ingest.compaction.policy import has_no_cleanup
 from hive_ingest.compaction.target import find_target, partition_names_of
@@ -102,6 +102,7 @@ class _Wait:
         self._began = time.monotonic()
         self._timeout = timeout_seconds
         self._has_warned = False
+        self._housekeeper = Housekeeper(client)
         works = client.runs_compactions and not client.has_own_cleaner
         self._worker = Worker(client, settings) if works else None
 
@@ -113,7 +114,7 @@ class _Wait:
                 return now
             if self._worker is None or self._worker.run_once() is None:
                 self._warn(now)
-                keep_house(self._client)
+                self._housekeeper.run_if_due()
                 time.sleep(_PAUSE_SECONDS)
 
     @property
