@@ -105,7 +105,7 @@ def test_a_worker_that_is_killed_leaves_nothing_visible_and_another_one_takes_up
 
 
 @pytest.mark.one_embedded
-@pytest.mark.parametrize("point", [point for point in WORKER_FAULT_POINTS if point != "after_find_next_compact"])
+@pytest.mark.parametrize("point", ["after_merge", "after_publish", "after_mark_compacted", "after_commit_txn"])
 def test_the_same_holds_for_major_compactions(table: Compacted, metastore_uri: str, point: str) -> None:
     check_killed_worker(table, MAJOR, point, metastore_uri)
 
