@@ -1,7 +1,7 @@
 """hive-ingest: stream records into Apache Hive's transactional tables from Python, exactly once."""
 
 from hive_ingest.api import append
-from hive_ingest.compaction import CompactionPolicy, Compactor, compact, purge
+from hive_ingest.compaction import CompactionPolicy, Compactor, Maintenance, compact, purge
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection import CommitInfo, StreamingConnection
 from hive_ingest.errors import (
@@ -18,6 +18,7 @@ from hive_ingest.errors import (
     MetastoreError,
     MetastoreSchemaError,
     MetastoreUnavailable,
+    NoSuchCompaction,
     NoSuchLock,
     NoSuchObject,
     NoSuchTxn,
@@ -59,10 +60,12 @@ __all__ = [
     "InvalidTable",
     "InvalidTransactionState",
     "LockTimeout",
+    "Maintenance",
     "MetastoreClient",
     "MetastoreError",
     "MetastoreSchemaError",
     "MetastoreUnavailable",
+    "NoSuchCompaction",
     "NoSuchLock",
     "NoSuchObject",
     "NoSuchTxn",

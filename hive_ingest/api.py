@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
 from hive_ingest.connection import CommitInfo, StreamingConnection, StreamingSettings
 from hive_ingest.errors import ConfigurationError, SinkConflict
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
-from hive_ingest.record_writer import ArrowWriter, MissingColumns, OnError, UnknownFields, ZonedTimestamps
+from hive_ingest.record_writer import (
+    ArrowWriter,
+    MissingColumns,
+    MissingPartitionKeys,
+    OnError,
+    UnknownFields,
+    ZonedTimestamps,
+)
 
 
 @overload
@@ -20,10 +27,12 @@ def append(
     *,
     static_partition_values: Sequence[str] = ...,
     missing_columns: MissingColumns = ...,
+    missing_partition_keys: MissingPartitionKeys = ...,
     unknown_fields: UnknownFields = ...,
     zoned_timestamps: ZonedTimestamps = ...,
     on_error: OnError = ...,
     settings: StreamingSettings | Mapping[str, Any] | None = ...,
+    on_commit: Callable[[CommitInfo], None] | None = ...,
 ) -> CommitInfo: ...
 @overload
 def append(
@@ -36,10 +45,12 @@ def append(
     position: int,
     static_partition_values: Sequence[str] = ...,
     missing_columns: MissingColumns = ...,
+    missing_partition_keys: MissingPartitionKeys = ...,
     unknown_fields: UnknownFields = ...,
     zoned_timestamps: ZonedTimestamps = ...,
     on_error: OnError = ...,
     settings: StreamingSettings | Mapping[str, Any] | None = ...,
+    on_commit: Callable[[CommitInfo], None] | None = ...,
 ) -> CommitInfo | None: ...
 def append(
     metastore: MetastoreClient | str,
@@ -51,10 +62,12 @@ def append(
     position: int | None = None,
     static_partition_values: Sequence[str] = (),
     missing_columns: MissingColumns = "fail",
+    missing_partition_keys: MissingPartitionKeys = "fail",
     unknown_fields: UnknownFields = "ignore",
     zoned_timestamps: ZonedTimestamps = "fail",
     on_error: OnError = "fail",
     settings: StreamingSettings | Mapping[str, Any] | None = None,
+    on_commit: Callable[[CommitInfo], None] | None = None,
 ) -> CommitInfo | None:
     """Append Arrow data in one transaction.
 
@@ -70,8 +83,9 @@ def append(
         source: What the application numbers, such as a job or an input.
         position: Number of this append in its source, higher than that of the last one.
         static_partition_values: Values of the leading partition keys, as text.
-        missing_columns, unknown_fields, zoned_timestamps, on_error: As in `ArrowWriter`.
+        missing_columns, missing_partition_keys, unknown_fields, zoned_timestamps, on_error: As in `ArrowWriter`.
         settings: As in `StreamingConnection.connect`.
+        on_commit: Called after the commit, such as `Maintenance.on_commit`.
 
     Returns:
         What was committed; None if this position was committed before.
@@ -85,6 +99,7 @@ def append(
     writer = ArrowWriter(
         on_error=on_error,
         missing_columns=missing_columns,
+        missing_partition_keys=missing_partition_keys,
         unknown_fields=unknown_fields,
         zoned_timestamps=zoned_timestamps,
     )
@@ -97,6 +112,7 @@ def append(
         settings=settings,
         sink=sink,
         sources=key,
+        on_commit=on_commit,
     ) as connection:
         connection.begin_transaction()
         for name, number in key.items():

@@ -195,7 +195,8 @@ class _Parser:
             match = pattern.match(self._text, at)
             if match is None or match.lastgroup is None:
                 at += len(self._text[at:]) - len(self._text[at:].lstrip())
-                raise FilterSyntaxError("unexpected text", at)
+                is_quote = self._text[at] in "'\""
+                raise FilterSyntaxError("the closing quote is missing" if is_quote else "unexpected text", at)
             found.append(_Token(match.lastgroup, match[match.lastgroup], match.start(match.lastgroup)))
             at = match.end()
         return found

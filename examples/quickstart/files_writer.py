@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from examples.quickstart.flights import DELIMITER, NULL
-from examples.quickstart.places import NAME, SINK, connect, input_folder
+from examples.quickstart.places import COMPACTION, NAME, SINK, connect, input_folder
 from examples.quickstart.reports import Report
 from hive_ingest.record_writer import RecordWriter, StrictDelimitedInputWriter, StrictJsonWriter
 from hive_ingest.streaming import IngestProgress, ingest_files
@@ -36,6 +36,8 @@ def load(demo: Path) -> None:
                 record_writer=record_writer,
                 rows_per_transaction=ROWS_PER_TRANSACTION,
                 on_progress=sum_.add,
+                maintenance="inline",
+                compaction_policy=COMPACTION,
             )
             sum_.next_step()
 
@@ -58,5 +60,5 @@ class _Sum:
 
 
 if __name__ == "__main__":
-    arm_from_environment()
+    arm_from_environment(except_threads="hive-ingest-worker")
     load(Path(sys.argv[1]))

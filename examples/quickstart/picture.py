@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from examples.quickstart.timeline import Timeline
 
 _INK, _PALE, _GRID = "#24292f", "#6e7781", "#eaeef2"
-_ARRIVED, _ROWS, _DELTAS, _KILL = "#afb8c1", "#0969da", "#bf8700", "#cf222e"
+_ARRIVED, _ROWS, _WRITTEN, _DELTAS, _KILL = "#afb8c1", "#0969da", "#afb8c1", "#bf8700", "#cf222e"
 
 
 def draw(timeline: Timeline, caption: str, path: Path) -> None:
@@ -56,7 +56,11 @@ class _Panel:
 
     def deltas(self) -> None:
         deltas = list(accumulate(commit.deltas for commit in self._timeline.commits))
-        self._stairs(self._times, deltas, _DELTAS, "delta folders in the table")
+        self._stairs(self._times, deltas, _WRITTEN, "delta folders written")
+        times, counts = zip(*self._timeline.deltas, strict=True)
+        self._stairs(
+            [self._since_start(time) for time in times], counts, _DELTAS, "that a reader opens: the rest is compacted"
+        )
         self._name_the_lines()
 
     def _mark_the_kill(self) -> None:

@@ -12,6 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 NAME = TableName("demo", "flights")
 #: The name under which the writers keep their progress.
 SINK = "flights"
+#: When the writers compact a partition: few rows come into each of the 36.
+COMPACTION = hi.CompactionPolicy(max_deltas=2)
 
 
 def metastore_uri(demo: Path) -> str:

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import hive_ingest as hi
 from examples.quickstart.flights import COLUMNS, PARTITION_KEYS
-from examples.quickstart.places import NAME, SINK, connect, input_folder, metastore_uri, warehouse
+from examples.quickstart.places import COMPACTION, NAME, SINK, connect, input_folder, metastore_uri, warehouse
 from examples.quickstart.reports import Report
 from examples.quickstart.spark_session import quiet_session
 from hive_ingest.streaming.spark import BatchStats, HiveSink
@@ -32,6 +32,8 @@ def stream(spark: SparkSession, demo: Path) -> StreamingQuery:
         table=str(NAME),
         sink=SINK,
         on_batch=_Sum(_rows_committed(demo)).add,
+        maintenance="inline",
+        compaction_policy=COMPACTION,
     )
     return sink.start(_arriving_flights(spark, demo), checkpoint=str(demo / "checkpoint"), trigger="200 milliseconds")
 
@@ -72,7 +74,7 @@ def _run_until_the_input_ends(query: StreamingQuery) -> None:
 
 
 if __name__ == "__main__":
-    arm_from_environment()
+    arm_from_environment(except_threads="hive-ingest-worker")
     folder = Path(sys.argv[1])
     with quiet_session(folder) as session:
         _run_until_the_input_ends(stream(session, folder))

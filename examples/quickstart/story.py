@@ -20,6 +20,7 @@ import hive_ingest as hi
 from examples.quickstart import flights, picture, places
 from examples.quickstart.arrivals import Arrivals
 from examples.quickstart.checks import Check, compare
+from examples.quickstart.delta_counts import DeltaCounts
 from examples.quickstart.jobs import Job
 from examples.quickstart.places import NAME
 from examples.quickstart.timeline import Runs, Timeline, commits
@@ -49,9 +50,10 @@ class Story:
             client.create_database(NAME.database)
             client.create_table(NAME, columns=flights.COLUMNS, partition_keys=flights.PARTITION_KEYS)
             self._title(f"Streaming them into {NAME}, {self._job.what_it_does}")
-            runs = self._stream(client, arrivals, source.num_rows)
+            with DeltaCounts(client) as deltas:
+                runs = self._stream(client, arrivals, source.num_rows)
             landed = hi.read_table(client, str(NAME), row_ids=True)
-            timeline = Timeline(arrivals.seen, commits(client, landed), runs)
+            timeline = Timeline(arrivals.seen, commits(client, landed), deltas.seen, runs)
             self._summarise(client, timeline)
         self._checks += compare(source, landed)
         picture.draw(timeline, self._job.caption, places.picture(self._demo))
@@ -136,7 +138,13 @@ class Story:
         rows, seconds = timeline.rows, timeline.seconds
         speed = "" if timeline.arrivals else f", {rows / seconds:,.0f} rows/s"  # else that of the arriving files
         deltas, aborted = sum(report.deltas for report in reports), sum(report.aborted for report in reports)
-        self._say(f"{rows:,} rows, {len(timeline.commits)} transactions, {len(reports)} partitions, {deltas} deltas")
+        most = max(count for _, count in timeline.deltas)
+        self._say(f"{rows:,} rows, {len(timeline.commits)} transactions, {len(reports)} partitions")
+        self._say(
+            f"{timeline.deltas_written} delta folders were written and compacted meanwhile: a reader opened at most "
+            f"{most} of them, and opens {deltas} now"
+        )
+        self._check("compaction kept the delta folders few", most < timeline.deltas_written / 2)
         self._say(f"{seconds:.1f} s{speed}, the kill and the restart included")
         self._say(f"{aborted} delta folders of the killed transaction are left: aborted, never read")
 

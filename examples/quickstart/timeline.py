@@ -41,16 +41,22 @@ class Timeline:
     Attributes:
         arrivals: The times at which files arrived, and the rows that had arrived by then.
         commits: The transactions, in their order.
+        deltas: When was counted, and how many delta folders a reader opened then.
         runs: The two runs of the writer.
     """
 
     arrivals: Sequence[tuple[float, int]]
     commits: Sequence[Commit]
+    deltas: Sequence[tuple[float, int]]
     runs: Runs
 
     @property
     def rows(self) -> int:
         return sum(commit.rows for commit in self.commits)
+
+    @property
+    def deltas_written(self) -> int:
+        return sum(commit.deltas for commit in self.commits)
 
     @property
     def seconds(self) -> float:

@@ -190,31 +190,48 @@ class _State:
             )
 
     def choose_deltas(self, base: BaseName | None) -> list[DeltaName]:
-        """Select the widest deltas that cover every valid write id above the base once."""
+        """Select the widest deltas that cover every valid write id above the base once, and delete deltas likewise.
+
+        A minor compaction merges deltas and delete deltas of one range together. Hive 4 makes both folders visible
+        with one commit, so either one makes every narrower folder of both kinds obsolete. Hive 3.1 renames one after
+        the other: between the two a wide delete delta has no delta beside it yet, and the rows are in the narrower
+        ones. Hive's own reader misses them at that moment. So a folder without the suffix `_v` speaks for its own kind.
+        """
         chosen: list[DeltaName] = []
-        covered = base.write_id if base else 0
-        statement_id: int | None = None
+        covers = {DeltaName: _Cover(base), DeleteDeltaName: _Cover(base)}
         for delta in sorted(self.deltas, key=_hive_order):
-            if delta.max_write_id > covered:
-                if self.valid_write_ids.is_range_valid(WriteId(covered + 1), delta.max_write_id) is RangeResponse.NONE:
+            cover = covers[type(delta)]
+            if delta.max_write_id > cover.write_id:
+                first = WriteId(cover.write_id + 1)
+                if self.valid_write_ids.is_range_valid(first, delta.max_write_id) is RangeResponse.NONE:
                     continue
-                covered, statement_id = delta.max_write_id, delta.statement_id
-            elif not self._completes(delta, chosen, covered, statement_id):
+                for each in covers.values() if delta.visibility_txn_id else (cover,):
+                    each.extend(delta)
+            elif not cover.is_completed_by(delta):
                 self.obsolete.append(str(delta))
                 continue
             chosen.append(delta)
         return chosen
 
-    @staticmethod
-    def _completes(delta: DeltaName, chosen: list[DeltaName], covered: int, statement_id: int | None) -> bool:
-        """Whether it is another statement of the same transaction, or has the delete events of the deltas just chosen.
 
-        A minor compaction merges deltas and delete deltas of one range together, so its delta without a statement
-        id makes every narrower one of either kind obsolete.
-        """
-        if delta.max_write_id == covered and statement_id is not None:
+class _Cover:
+    """Up to which write id one kind of folder, deltas or delete deltas, has been chosen."""
+
+    def __init__(self, base: BaseName | None) -> None:
+        self.write_id: int = base.write_id if base else 0
+        self.statement_id: int | None = None
+        #: What covers the last write ids, of either kind.
+        self._widest: DeltaName | None = None
+
+    def extend(self, delta: DeltaName) -> None:
+        if delta.max_write_id > self.write_id:
+            self.write_id, self.statement_id, self._widest = delta.max_write_id, delta.statement_id, delta
+
+    def is_completed_by(self, delta: DeltaName) -> bool:
+        """Whether it is another statement of the same transaction, or the other folder of the same compaction."""
+        if delta.max_write_id == self.write_id and self.statement_id is not None:
             return True
-        return bool(chosen) and _same_writes(delta, chosen[-1])
+        return self._widest is not None and _is_same_compaction(delta, self._widest)
 
 
 def _hive_order(delta: DeltaName) -> tuple[int, int, int, str]:
@@ -223,9 +240,9 @@ def _hive_order(delta: DeltaName) -> tuple[int, int, int, str]:
     return delta.min_write_id, -delta.max_write_id, statement_id, str(delta)
 
 
-def _same_writes(one: DeltaName, other: DeltaName) -> bool:
-    return (one.min_write_id, one.max_write_id, one.statement_id) == (
-        other.min_write_id,
-        other.max_write_id,
-        other.statement_id,
+def _is_same_compaction(one: DeltaName, other: DeltaName) -> bool:
+    """A delta and a delete delta of the same range and transaction."""
+    return type(one) is not type(other) and (
+        (one.min_write_id, one.max_write_id, one.statement_id, one.visibility_txn_id)
+        == (other.min_write_id, other.max_write_id, other.statement_id, other.visibility_txn_id)
     )

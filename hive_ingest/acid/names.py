@@ -17,7 +17,7 @@ Sources: `FileUtils.makePartName`, `Warehouse.makeSpecFromName`, `AcidUtils.Pars
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -50,12 +50,14 @@ def unescape_path_name(text: str) -> str:
 def partition_name(keys: Sequence[str], values: Sequence[str | None]) -> str:
     """`"continent=Asia/country=India"`, escaped; null and empty values are `__HIVE_DEFAULT_PARTITION__`.
 
-    Raises ConfigurationError if the numbers of values and keys differ.
+    Raises ConfigurationError if the numbers of values and keys differ, or a value is not text.
     """
     if isinstance(values, str):
         raise ConfigurationError(
             f"partition values {values!r} are a single text: pass a list with a value for each key"
         )
+    if isinstance(values, Mapping):  # it would be read as a list of its keys
+        raise ConfigurationError(f"partition values {values!r} are a dict: pass a list in the order of the keys")
     if len(keys) != len(values):
         raise ConfigurationError(f"{len(values)} values for the partition keys {list(keys)}: pass one for each key")
     parts = zip(keys, values, strict=True)
@@ -63,6 +65,8 @@ def partition_name(keys: Sequence[str], values: Sequence[str | None]) -> str:
 
 
 def _escaped_value(value: str | None) -> str:
+    if value is not None and not isinstance(value, str):
+        raise ConfigurationError(f"partition value {value!r} is a {type(value).__name__}: pass values as text")
     return escape_path_name(value) if value else DEFAULT_PARTITION_NAME
 
 

@@ -47,6 +47,14 @@ class MissingFields(enum.StrEnum):
     NULL = "null"
 
 
+class MaintenanceMode(enum.StrEnum):
+    """Who compacts what is written."""
+
+    OFF = "off"
+    REQUEST = "request"
+    INLINE = "inline"
+
+
 def ingest(
     table: TableArgument,
     files: Annotated[
@@ -106,6 +114,10 @@ def ingest(
     max_record_bytes: Annotated[
         int, typer.Option("--max-record-bytes", metavar="N", min=1, help="Size of the longest record.")
     ] = 16 << 20,
+    maintenance: Annotated[
+        MaintenanceMode,
+        typer.Option("--maintenance", help="Compact meanwhile: not at all, by requests only, or in this process."),
+    ] = MaintenanceMode.OFF,
 ) -> None:
     """Stream files into a table, exactly once.
 
@@ -145,6 +157,7 @@ def ingest(
             rows_per_transaction=rows_per_transaction,
             header_lines=header_lines,
             on_progress=on_progress,
+            maintenance=maintenance.value,
         )
     typer.echo(f"{name}: {_summary(result)}")
 

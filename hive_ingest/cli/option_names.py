@@ -21,8 +21,11 @@ _ARGUMENT = re.compile(r"(?<![\w'\"`./<>-])([a-z][a-z_]*[a-z])(?:=(True\b)|(=)(?
 
 #: What only one command can do, for all others.
 _ELSEWHERE = {"create": "`hive-ingest create-table --create-metastore`"}
-#: Choices of Python objects.
-_PHRASES = {"StrictJsonWriter or ArrowWriter": "--format json"}
+#: Choices of Python objects, and steps that a command takes itself.
+_PHRASES = {
+    "StrictJsonWriter or ArrowWriter": "--format json",
+    "write the transaction again": "run the command again",
+}
 
 
 class Command(TyperCommand):

@@ -55,7 +55,7 @@ def read(
     from hive_ingest.cli.rows import write_rows
     from hive_ingest.reader import scan
 
-    condition = " and ".join(f"({text})" for text in where) if where else None
+    condition = _joined(where or [])
     names = [name.strip() for name in columns.split(",")] if columns is not None else None
     is_cut = limit is None and output is Output.TABLE
     most = _DEFAULT_ROWS_SHOWN if is_cut else limit
@@ -67,6 +67,13 @@ def read(
         write_rows(batches.schema.names, itertools.islice(rows, most), output, null_format=null_format)
         if is_cut and next(rows, None) is not None:
             typer.echo(f"the first {most} rows; --limit N shows more", err=True)
+
+
+def _joined(conditions: list[str]) -> str | None:
+    """A single condition stays as it is, so that an error shows what was typed."""
+    if len(conditions) < 2:
+        return conditions[0] if conditions else None
+    return " and ".join(f"({text})" for text in conditions)
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[list[Any]]:

@@ -13,9 +13,11 @@ def repair(
     tables: Annotated[list[str], typer.Argument(metavar="DB.TABLE…", min=1, help="Tables, including progress tables.")],
     metastore: MetastoreOption,
     warehouse: WarehouseOption = None,
-    apply: Annotated[bool, typer.Option("--apply", help="Raise the write ids. Without it, only report.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Make the changes. Without it, only report.")] = False,
 ) -> None:
     """Raise the write ids of a metastore that was restored from a copy above those of the tables' files.
+
+    Also registers the partitions that were created after the copy was made.
 
     The rows of these files, which are hidden now, become visible: those committed after the copy was made, and those
     of transactions that have been aborted since then and not cleaned yet. Stop all writers first.
@@ -30,6 +32,9 @@ def repair(
                 continue
             for folder in report.folders:
                 typer.echo(str(folder))
+            registers = "registered" if apply else "--apply registers"
+            for name in report.unregistered_partitions:
+                typer.echo(f"{report.table}: {registers} the partition {name}, which the metastore does not have")
             done = "write ids were raised" if apply else "--apply raises the write ids"
             typer.echo(
                 f"{report.table}: {len(report.folders)} folders are above write id {report.highest_allocated}, the "

@@ -5,6 +5,7 @@ from hive_ingest.compaction.compactor import ROLES, Compactor, CompactorResult, 
 from hive_ingest.compaction.folder_state import FolderSize, FolderState
 from hive_ingest.compaction.initiator import Initiated, Initiator
 from hive_ingest.compaction.job import JobSettings, sizes_of
+from hive_ingest.compaction.maintenance import Maintenance, MaintenanceMode, check_mode, maintained
 from hive_ingest.compaction.merge import MergeProgress, MergeResult, MergeSettings, merge
 from hive_ingest.compaction.plan import MergePlan, PlannedFile, plan_major, plan_minor
 from hive_ingest.compaction.policy import CompactionPolicy, Decision
@@ -34,6 +35,8 @@ __all__ = [
     "Initiated",
     "Initiator",
     "JobSettings",
+    "Maintenance",
+    "MaintenanceMode",
     "MergePlan",
     "MergeProgress",
     "MergeResult",
@@ -42,7 +45,9 @@ __all__ = [
     "PurgeOutcome",
     "WorkResult",
     "Worker",
+    "check_mode",
     "compact",
+    "maintained",
     "merge",
     "plan_major",
     "plan_minor",

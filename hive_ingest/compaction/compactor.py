@@ -6,8 +6,10 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from hive_ingest.compaction.cleaner import Cleaner, CleanerSettings, CleanResult
+from hive_ingest.compaction.housekeeping import keep_house
 from hive_ingest.compaction.initiator import Initiated, Initiator
 from hive_ingest.compaction.job import JobSettings
 from hive_ingest.compaction.policy import CompactionPolicy
@@ -100,6 +102,7 @@ class Compactor:
             MetastoreError: The metastore cannot be asked.
         """
         result = CompactorResult()
+        keep_house(self._client)
         if "initiator" in self._roles:
             result.initiated = self._initiator(self._client).run_once()
         if "worker" in self._roles:
@@ -134,11 +137,20 @@ class Compactor:
     def _loop(self, role: str) -> None:
         """Rounds of one role, with a client of its own. No error of a round ends it."""
         pause = getattr(self._settings, f"{role}_seconds")
-        with self._client.clone() as client:
-            run_round = self._make(role, client)
-            while not self._stop.is_set():
-                if not self._round(role, run_round):
-                    self._stop.wait(pause)
+        while not self._stop.is_set():
+            try:
+                with self._client.clone() as client:
+                    self._rounds(role, client, pause)
+            except StreamingError as error:
+                _log.warning("the %s cannot reach the metastore, it tries again: %s", role, error)
+                self._stop.wait(pause)
+
+    def _rounds(self, role: str, client: MetastoreClient, pause: float) -> None:
+        run_round = self._make(role, client)
+        while not self._stop.is_set():
+            if not self._round(role, run_round):
+                self._stop.wait(pause)
+                self._round("housekeeping", partial(keep_house, client))
 
     def _round(self, role: str, run_round: Callable[[], object]) -> bool:
         """Whether a worker should look for more at once."""

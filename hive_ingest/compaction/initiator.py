@@ -83,7 +83,23 @@ class Initiator:
         )
         if not candidates:
             return []
-        known = self._client.show_compactions()
+        return self._look_at(candidates, self._client.show_compactions())
+
+    def examine(self, places: Iterable[tuple[TableName, str | None]]) -> list[Initiated]:
+        """Look at certain tables and partitions, as after a commit. Any metastore takes the requests.
+
+        Args:
+            places: A table without partitions, with None, or a table with the name of a partition.
+
+        Raises:
+            MetastoreError: The metastore cannot be asked. What goes wrong with one table is in its result.
+        """
+        candidates = [CompactionCandidate(table, partition) for table, partition in places]
+        tables = dict.fromkeys(each.table for each in candidates)
+        known = [info for table in tables for info in self._client.show_compactions(table)]
+        return self._look_at(candidates, known)
+
+    def _look_at(self, candidates: list[CompactionCandidate], known: list[CompactionInfo]) -> list[Initiated]:
         tables = self._tables(candidates)
         with ThreadPoolExecutor(self._threads, "initiator") as threads:
             found = threads.map(lambda each: self._initiate(each, tables[each.table], known), candidates)
@@ -162,7 +178,9 @@ class Initiator:
         )
 
     def _note(self, candidate: CompactionCandidate, message: str) -> None:
-        """Into the history, as `did not initiate`."""
+        """Into the history, as `did not initiate`, where the server takes it from others."""
+        if not self._client.runs_compactions:
+            return
         info = CompactionInfo(
             id=0,
             table=candidate.table,

@@ -83,7 +83,7 @@ class RefusedCompaction(StreamingError):
     """The compaction is not needed, or not possible."""
 
 
-class Job:
+class CompactionJob:
     """The compaction that a worker has taken from the queue. `run` once."""
 
     def __init__(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from hive_ingest.compaction.cleaner import Cleaner, CleanerSettings
 from hive_ingest.compaction.folder_state import FolderState
+from hive_ingest.compaction.housekeeping import keep_house
 from hive_ingest.compaction.job import JobSettings
 from hive_ingest.compaction.policy import has_no_cleanup
 from hive_ingest.compaction.target import find_target, partition_names_of
@@ -112,6 +113,7 @@ class _Wait:
                 return now
             if self._worker is None or self._worker.run_once() is None:
                 self._warn(now)
+                keep_house(self._client)
                 time.sleep(_PAUSE_SECONDS)
 
     @property
@@ -181,7 +183,7 @@ def purge(
         client: Of an embedded metastore: a real one has a cleaner of its own.
         table: `"database.table"`.
         partition: As for `compact`.
-        timeout_seconds: How long to wait for readers and writers.
+        timeout_seconds: How long to wait for readers and writers once the compactions have ended.
         settings: Of the compactions.
 
     Raises:
@@ -189,10 +191,11 @@ def purge(
         NoSuchObject, ConfigurationError, MetastoreError: As for `compact`.
     """
     cleaner = Cleaner(client, CleanerSettings())
+    outcomes = compact(client, table, partition=partition, kind="major", wait=True, settings=settings)
+    if not all(outcome.accepted for outcome in outcomes):
+        # One that was in the queue already may be a minor one, or have begun before the last rows were deleted.
+        outcomes = compact(client, table, partition=partition, kind="major", wait=True, settings=settings)
     deadline = time.monotonic() + timeout_seconds
-    outcomes = compact(
-        client, table, partition=partition, kind="major", wait=True, timeout_seconds=timeout_seconds, settings=settings
-    )
     while True:
         cleaner.run_once()
         found = [_purged(client, outcome) for outcome in outcomes]
@@ -224,13 +227,18 @@ def _purged(client: MetastoreClient, outcome: CompactionOutcome) -> PurgeOutcome
         reasons += _why_left(client, outcome)
         if has_no_cleanup(target.table.properties) or has_no_cleanup(target.properties):
             reasons.append("NO_CLEANUP=true is set: remove the property, then purge again")
-    if state.delete_deltas:
+    if outcome.state is CompactionState.FAILED:
+        left += [folder.name for folder in state.deltas]
+    if state.delete_deltas or outcome.state is CompactionState.FAILED:
         left += [folder.name for folder in state.delete_deltas]
         reasons.append(
             f"the major compaction did not include them: it is {outcome.state.text}"
             + (f" ({outcome.message})" if outcome.message else "")
             + (f"; write id {snapshot.min_open} is still open" if snapshot.min_open else "")
         )
+    if state.directory.has_uncompacted_aborts:
+        left.append("rows of aborted transactions in files with rows of others")
+        reasons.append("there was nothing to merge them with: purge again after the next insert")
     return PurgeOutcome(outcome.table, outcome.partition_name, tuple(left), tuple(reasons))
 
 

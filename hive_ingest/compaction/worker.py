@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from hive_ingest.compaction.job import Job, JobResult, JobSettings, JobStopped, RefusedCompaction
+from hive_ingest.compaction.job import CompactionJob, JobResult, JobSettings, JobStopped, RefusedCompaction
 from hive_ingest.errors import MetastoreUnavailable, NoSuchObject, StreamingError, UnsupportedFeature
 from hive_ingest.faults import reach
 from hive_ingest.identity import this_host
@@ -70,7 +70,7 @@ class Worker:
         self._version = version
         self._is_stopped = is_stopped
         # Not the host's name first: a metastore on this host takes such compactions for those of its own workers.
-        self.id = f"hive-ingest-{this_host()}-{os.getpid()}-{next(_numbers):04d}"
+        self.id = f"{_id_prefix()}{next(_numbers):04d}"
 
     def run_once(self) -> WorkResult | None:
         """Carry out the oldest request. None: there is none.
@@ -82,7 +82,7 @@ class Worker:
         if info is None:
             return None
         reach("after_find_next_compact")
-        job = Job(self._client, info, self._settings, self._is_stopped)
+        job = CompactionJob(self._client, info, self._settings, self._is_stopped)
         try:
             made = job.run()
         except RefusedCompaction as error:
@@ -128,3 +128,12 @@ class Worker:
     def _end(self, info: CompactionInfo, mark: Callable[[CompactionInfo], None]) -> None:
         # If this fails too, the compaction is put back into the queue once its transaction has ended.
         log_failure(lambda: mark(info), f"noting the end of compaction {info.id}")
+
+
+def is_of_this_process(worker_id: str | None) -> bool:
+    """Whether a compaction is a worker's of this process."""
+    return worker_id is not None and worker_id.startswith(_id_prefix())
+
+
+def _id_prefix() -> str:
+    return f"hive-ingest-{this_host()}-{os.getpid()}-"

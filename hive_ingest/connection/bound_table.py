@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from hive_ingest.connection.checks import check_still_fits, check_streamable, checked_partition_name, existing_table
 from hive_ingest.delta import WriteCounts
 from hive_ingest.errors import ConfigurationError, StreamingConnectionError
-from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient, check_text
 from hive_ingest.model import CommitKeyValue, Table
 from hive_ingest.record_writer import RecordSchema, RecordWriter
 
@@ -77,6 +77,8 @@ class BoundTable:
 
     def checked_partitions(self, names: Iterable[str]) -> list[str]:
         """Names of partitions as Hive writes them. Raises ConfigurationError for a name that the table cannot have."""
+        if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+            raise ConfigurationError(f"partitions={names!r} is not a list: pass a list of names, such as ['k=v']")
         return [checked_partition_name(self.table, self.static_values, name) for name in names]
 
     def key_value(self, key: str | None, value: str | None) -> CommitKeyValue | None:
@@ -85,6 +87,8 @@ class BoundTable:
             return None
         if key is None or value is None:
             raise ConfigurationError("commit_transaction needs both key and value, or neither")
+        check_text("key", key)
+        check_text("value", value)
         return CommitKeyValue(self.table.id, key, value)
 
     def warn_of_unmatched_columns(self, counts: WriteCounts) -> None:
@@ -96,4 +100,6 @@ class BoundTable:
         keys = self.table.partition_keys[len(self.static_values) :]
         missing = [column.name for column in (*self.table.columns, *keys) if column.name not in matched]
         if missing:
-            _log.warning("no record had a field for %s of %s: they are null", missing, self.table.name)
+            _log.warning(
+                "%s: no record had a field for these columns, which are null: %s", self.table.name, ", ".join(missing)
+            )

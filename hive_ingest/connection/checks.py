@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hive_ingest.acid import MAX_BUCKET_ID, check_bucket_type, normalised_text, parse_partition_name, partition_name
 from hive_ingest.delta import check_partition_type, compression_of
@@ -14,7 +14,7 @@ from hive_ingest.errors import (
     StreamingError,
     UnsupportedFeature,
 )
-from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient, check_text
 from hive_ingest.model import ORC_OUTPUT_FORMAT, Column, Table, TableName
 from hive_ingest.orc import COMPRESSIONS
 from hive_ingest.schema import arrow_schema, parse_type
@@ -90,6 +90,11 @@ def static_texts(table: Table, values: Sequence[str]) -> tuple[str, ...]:
         StreamingConnectionError: A value is not of its key's type, or there are more values than keys.
         UnsupportedFeature: The type of one of the other keys cannot be written dynamically.
     """
+    if isinstance(values, Mapping):
+        raise StreamingConnectionError(
+            f"static_partition_values={values!r} is a mapping: give a list of the values alone, in the order of the "
+            f"partition keys ({', '.join(key.name for key in table.partition_keys)})"
+        )
     if isinstance(values, str):
         raise StreamingConnectionError(f"static_partition_values={values!r} is a string: give a list of values")
     if values and not table.is_partitioned:
@@ -107,7 +112,8 @@ def static_texts(table: Table, values: Sequence[str]) -> tuple[str, ...]:
 def _static_text(table: Table, key: Column, value: object) -> str:
     if not isinstance(value, str):
         raise StreamingConnectionError(
-            f"static partition value {value!r} for {key.name!r} of {table.name} is a {type(value).__name__}: give text"
+            f"static partition value {value!r} for {key.name!r} of {table.name} is of type {type(value).__name__}: "
+            f"give text, {str(value)!r} for example"
         )
     try:
         return normalised_text(value, parse_type(key.type))
@@ -122,6 +128,7 @@ def checked_partition_name(table: Table, static_values: Sequence[str], name: str
         ConfigurationError: It has other keys than the table, or in another order; a value that its key cannot hold;
             or values other than the connection's static ones.
     """
+    check_text("the name of a partition", name)
     keys = [key.name for key in table.partition_keys]
     example = "/".join(f"{key}=…" for key in keys)
     if not keys:

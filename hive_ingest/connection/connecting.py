@@ -94,5 +94,6 @@ def _checked_folder(client: MetastoreClient, table: Table, settings: StreamingSe
 
 
 def _check_folder(client: MetastoreClient, table: Table) -> None:
+    _ = client.metastore_id  # hidden files are named after it: asked for once, and not in a transaction
     refuse_unknown_write_ids(client, table)
     remove_leftovers(client, Location.of(table.location))

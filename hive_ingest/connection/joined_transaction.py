@@ -24,7 +24,7 @@ from hive_ingest.config import StreamingSettings
 from hive_ingest.connection.thread_affinity import ThreadAffinity
 from hive_ingest.connection.transaction import Action, TransactionState, next_state
 from hive_ingest.delta import DeltaTarget, TransactionWriter
-from hive_ingest.errors import ConnectionMisuse, CorruptFile, PartitionCreationFailed
+from hive_ingest.errors import ConfigurationError, ConnectionMisuse, CorruptFile, PartitionCreationFailed
 from hive_ingest.faults import reach
 from hive_ingest.model import Table, TxnId, WriteId
 from hive_ingest.record_writer import RecordSchema, RecordWriter
@@ -57,6 +57,17 @@ class PreparedWrite:
     @property
     def rows(self) -> int:
         return sum(file.rows for file in self.files)
+
+
+def prepared_writes(prepared: Iterable[PreparedWrite]) -> list[PreparedWrite]:
+    """What was passed to a commit, as a list. Raises ConfigurationError for anything else than prepared writes."""
+    writes = list(prepared) if isinstance(prepared, Iterable) else [prepared]
+    for write in writes:
+        if not isinstance(write, PreparedWrite):
+            raise ConfigurationError(
+                f"prepared has a {type(write).__name__}: pass a list of what JoinedTransaction.prepare() returned"
+            )
+    return writes
 
 
 def check_prepared(shared: SharedTransaction, prepared: Iterable[PreparedWrite]) -> None:

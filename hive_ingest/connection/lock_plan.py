@@ -6,6 +6,7 @@ import functools
 
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection.progress import SinkProgress
+from hive_ingest.metastore_client import check_text
 from hive_ingest.model import DataOperationType, LockComponent, LockLevel, LockType, Table
 from hive_ingest.transactions import LockPlan, lock_timeout
 
@@ -21,7 +22,11 @@ def plan_locks(
     """SHARED_READ for INSERT on the whole table, as Java does, and what the sink's progress needs.
 
     An overwrite excludes all others (Hive: INSERT_OVERWRITE in `AcidUtils.makeLockComponents`).
+
+    Raises:
+        ConfigurationError: `agent_info` is not a text that a metastore can store.
     """
+    check_text("agent_info", agent_info)
     appending = LockType.SHARED_WRITE if settings.shared_write else LockType.SHARED_READ
     data = LockComponent(
         LockType.EXCLUSIVE if is_overwrite else appending,

@@ -23,7 +23,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo:
-    """A committed transaction. `partitions` are names; none for an unpartitioned table."""
+    """A committed transaction.
+
+    Attributes:
+        partitions: Names of those that were written; none for an unpartitioned table.
+        progress_table: Where the positions of a sink are; None without one.
+    """
 
     table: TableName
     txn_id: TxnId
@@ -33,6 +38,7 @@ class CommitInfo:
     rows: int
     files: int
     file_bytes: int
+    progress_table: TableName | None = None
 
 
 class OpenTransaction:
@@ -232,6 +238,7 @@ class OpenTransaction:
             rows=self.counts.rows,
             files=len(data.files),
             file_bytes=sum(file.size_bytes for file in data.files),
+            progress_table=self._context.progress.table.name if self._context.progress is not None else None,
         )
 
     @property

@@ -7,6 +7,7 @@ progress table, excludes all but one owner; safety depends on that lock alone, n
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import datetime as dt
 import hashlib
@@ -29,7 +30,7 @@ from hive_ingest.errors import (
     SinkConflict,
     SinkInUse,
 )
-from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient, check_text
 from hive_ingest.model import (
     DataOperationType,
     LockComponent,
@@ -81,12 +82,22 @@ class SourceProgress:
 
 def progress_table_name(database: str, sink: str) -> TableName:
     """Raises ConfigurationError for a name that no table can have."""
-    if not _SINK_NAME.fullmatch(sink):
+    if not isinstance(sink, str) or not _SINK_NAME.fullmatch(sink):
         raise ConfigurationError(
             f"{sink!r} is not a valid sink name: lower-case letters, digits and _ only, a letter first, at most 100 "
             "characters"
         )
     return TableName(database, sink + PROGRESS_TABLE_SUFFIX)
+
+
+def _source_names(sources: Iterable[str]) -> tuple[str, ...]:
+    """Raises ConfigurationError for names that the progress table cannot hold."""
+    if isinstance(sources, str | bytes) or not isinstance(sources, Iterable):
+        raise ConfigurationError(f"sources={sources!r} is not a list: give a list of names")
+    names = tuple(dict.fromkeys(sources))
+    for name in names:
+        check_text("the name of a source", name)
+    return names
 
 
 def source_lock_name(source: str) -> str:
@@ -141,9 +152,7 @@ class SinkProgress:
     def __init__(
         self, client: MetastoreClient, data: Table, sink: str, sources: Iterable[str], settings: StreamingSettings
     ) -> None:
-        if isinstance(sources, str):
-            raise ConfigurationError(f"sources={sources!r} is a string: give a list of names")
-        self.sources = tuple(dict.fromkeys(sources))
+        self.sources = _source_names(sources)
         if not self.sources:
             raise ConfigurationError(f"sink {sink!r}: name at least one source that this connection owns")
         self.sink = sink
@@ -260,13 +269,13 @@ class SinkProgress:
     # -- writing -----------------------------------------------------------------------------------
 
     def require_latest(self) -> dict[str, SourceProgress | None]:
-        """Raises InvalidTransactionState before the first read."""
+        """A copy of `latest`, which the caller may change. Raises InvalidTransactionState before the first read."""
         if not self.latest:
             raise InvalidTransactionState(
                 f"the progress of sink {self.sink!r} has not been read yet: call begin_transaction() first, which "
                 "locks the sources and reads it"
             )
-        return self.latest
+        return {source: copy.deepcopy(row) for source, row in self.latest.items()}
 
     def check_positions(self, positions: Mapping[str, Any]) -> None:
         """Check what was passed to a commit.
@@ -274,6 +283,11 @@ class SinkProgress:
         Raises:
             ConfigurationError: A source is not owned, or a position is not a JSON value.
         """
+        if not isinstance(positions, Mapping):
+            raise ConfigurationError(
+                f"positions is a {type(positions).__name__}: pass a dict with the new position of each source, "
+                f"such as {{{self.sources[0]!r}: …}}"
+            )
         unknown = sorted(map(str, positions.keys() - set(self.sources)))
         if unknown:
             owned = ", ".join(map(repr, self.sources))
@@ -288,16 +302,18 @@ class SinkProgress:
     ) -> dict[str, SourceProgress]:
         """A row for every source owned, with the new or the old position, so that the newest delta has them all."""
         rows = {}
+        # As they will be read again: the caller may change its own objects after the commit.
+        new = {source: json.loads(_to_json(source, position)) for source, position in positions.items()}
         now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
         for source in self.sources:
             last = self.latest.get(source)
-            if source not in positions and last is None:
+            if source not in new and last is None:
                 continue
             rows[source] = SourceProgress(
                 source=source,
-                position=positions.get(source, last.position if last else None),
+                position=new.get(source, last.position if last else None),
                 sequence=last.sequence + 1 if last else 1,
-                epoch=(last.epoch if last else 0) + (1 if is_seek and source in positions else 0),
+                epoch=(last.epoch if last else 0) + (1 if is_seek and source in new else 0),
                 table_id=self._data.id,
                 txn_id=txn_id,
                 written_at=now,

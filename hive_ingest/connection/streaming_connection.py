@@ -21,7 +21,7 @@ from hive_ingest.connection.bound_table import (
 )
 from hive_ingest.connection.connecting import ConnectedTable, connect_table
 from hive_ingest.connection.context import ConnectionContext
-from hive_ingest.connection.joined_transaction import PreparedWrite, SharedTransaction
+from hive_ingest.connection.joined_transaction import PreparedWrite, SharedTransaction, prepared_writes
 from hive_ingest.connection.lock_plan import plan_locks
 from hive_ingest.connection.open_transaction import CommitInfo, OpenTransaction
 from hive_ingest.connection.progress import SourceProgress
@@ -130,8 +130,8 @@ class StreamingConnection:
 
         Raises InvalidTable, StreamingConnectionError, UnsupportedFeature, ConfigurationError.
         """
-        if transaction_batch_size < 1:
-            raise ConfigurationError(f"transaction_batch_size={transaction_batch_size}: give 1 or more")
+        if not isinstance(transaction_batch_size, int) or transaction_batch_size < 1:
+            raise ConfigurationError(f"transaction_batch_size={transaction_batch_size!r}: give 1 or more")
         check_record_writer(record_writer)
         target = connect_table(
             metastore,
@@ -236,7 +236,7 @@ class StreamingConnection:
             ConfigurationError, ConnectionMisuse: An argument is invalid; the transaction stays OPEN.
             StreamingError: Any other; the state is FAILED: call `abort_transaction`.
         """
-        return self._commit(partitions, key, value, positions or {}, prepared, is_seek=False)
+        return self._commit(partitions, key, value, {} if positions is None else positions, prepared, is_seek=False)
 
     @_one_call
     def seek(self, positions: Mapping[str, Any] | Callable[[_Progress], Mapping[str, Any]]) -> None:
@@ -272,7 +272,7 @@ class StreamingConnection:
         self._refuse_inside_write("commit_transaction")
         names = self._bound.checked_partitions(partitions)
         key_value = self._bound.key_value(key, value)
-        writes = list(prepared)
+        writes = prepared_writes(prepared)
         self._transactions.check_arguments(positions, writes)
         return self._transactions.commit(names, key_value, positions, writes, is_seek=is_seek)
 

@@ -127,6 +127,7 @@ class TransactionSequence:
             ConfigurationError, ConnectionMisuse: An argument is invalid.
             StreamingError: A record is bad.
         """
+        self.check(Action.COMMIT)  # an iterable of the caller's may have ended the transaction
         current = self._current()
         current.check_arguments(positions, prepared)
         if positions:

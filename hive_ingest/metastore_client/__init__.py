@@ -13,6 +13,7 @@ from hive_ingest.metastore_client.catalog import Catalog
 from hive_ingest.metastore_client.client import MetastoreClient
 from hive_ingest.metastore_client.compaction_queue import CompactionQueue
 from hive_ingest.metastore_client.locations import local_path, normal_location
+from hive_ingest.metastore_client.text_checks import check_text
 from hive_ingest.metastore_client.transaction_manager import TransactionManager
 from hive_ingest.metastore_client.wait_log import WAIT_LOGGER, WaitLog, describe_lock
 
@@ -23,6 +24,7 @@ __all__ = [
     "MetastoreClient",
     "TransactionManager",
     "WaitLog",
+    "check_text",
     "connect_metastore",
     "describe_lock",
     "local_path",

@@ -106,9 +106,22 @@ class PartitionCalls(Protocol):
     """The calls about partitions. Values are texts in the order of the keys; null and empty ones are the same."""
 
     def add_partitions(
-        self, table: str | TableName, values: Sequence[Sequence[str]], *, if_not_exists: bool = False
+        self,
+        table: str | TableName,
+        values: Sequence[Sequence[str]],
+        *,
+        if_not_exists: bool = False,
+        allow_acid_files: bool = False,
     ) -> list[Partition]:
-        """Register partitions by their text values, in key order. Raises AlreadyExists; all or none."""
+        """Register partitions by their text values, in key order; all or none.
+
+        Args:
+            allow_acid_files: Whether a folder may hold delta and base folders already, whose rows then appear in its
+                partition. A real metastore does not look into the folders.
+
+        Raises:
+            AlreadyExists, InvalidOperation: A partition, or ACID files in its folder.
+        """
         ...
 
     def get_partition(self, table: str | TableName, values: Sequence[str]) -> Partition:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hive_ingest.metastore_client.text_checks import check_text
+
 
 def local_path(location: str) -> Path | None:
     """The path of `file:/abs`, `file:///abs` or a plain path; None for any other scheme.
@@ -19,7 +21,12 @@ def local_path(location: str) -> Path | None:
 
 
 def normal_location(location: str) -> str:
-    """As Hive writes it: `file:/absolute/path` for anything local, other URIs without a slash at the end."""
+    """As Hive writes it: `file:/absolute/path` for anything local, other URIs without a slash at the end.
+
+    Raises:
+        ConfigurationError: It is not a text that a metastore can store.
+    """
+    check_text("a location", location)
     path = local_path(location)
     if path is None:
         return location.rstrip("/")

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from hive_ingest.errors import AlreadyExists, ConfigurationError, InvalidOperation, StreamingError
+from hive_ingest.metastore_client.text_checks import check_text
 from hive_ingest.model import Column, Table, TableName, columns_of
 from hive_ingest.schema import arrow_type, is_widening, parse_type
 
@@ -74,6 +75,8 @@ def with_default_properties(properties: Mapping[str, str] | None) -> dict[str, s
             raise ConfigurationError(
                 f"property {key!r}={value!r}: both must be text, as in {{'transactional': 'true'}}"
             )
+        check_text("the name of a property", key)
+        check_text(f"property {key!r}", value)
     if given.get("transactional", "false" if is_external(given) else "true").lower() != "true":
         return {**_BUCKETING_VERSION, **given}
     return {**_BUCKETING_VERSION, **_TRANSACTIONAL, **given}
@@ -98,16 +101,18 @@ def check_table(table: Table) -> None:
 def _check_columns(table: Table, columns: Sequence[Column]) -> None:
     for column in columns:
         _check_column_name(table, column.name)
+        check_text(f"the comment of column {column.name!r} of {table.name}", column.comment)
         _check_type(table, column)
     for name, count in Counter(column.name.lower() for column in columns).items():
         if count > 1:
             raise InvalidOperation(
-                f"{table.name}: column {name!r} is there {count} times (names differ by more than case, "
-                "and a partition key cannot be a column too)"
+                f"{table.name}: there would be {count} columns named {name!r}: choose another name (case does "
+                "not count, and a partition key cannot be a column too)"
             )
 
 
 def _check_column_name(table: Table, name: str) -> None:
+    check_text(f"a column name of {table.name}", name)
     if not name or name != name.strip() or _NOT_IN_COLUMN_NAMES & set(name):
         raise InvalidOperation(
             f"{table.name}: {name!r} is not a valid column name: no spaces around it, and no . : , `"

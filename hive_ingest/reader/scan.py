@@ -16,7 +16,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hive_ingest.errors import ConfigurationError, UnsupportedFeature
+from hive_ingest.errors import ConfigurationError, ConnectionMisuse, UnsupportedFeature
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import Table, TableName
 from hive_ingest.reader.partitions import PartitionToRead, prune, typed_partitions, whole_table
@@ -127,6 +127,8 @@ class Scan:
     ) -> None:
         self._transaction = transaction
         self._schema = projection.schema
+        self._table = projection.table.name
+        self._is_complete = False
         self._batches = _batches(transaction, projection, partitions, batch_rows)
         transaction.end_with(self, f"a scan of {projection.table.name}")
 
@@ -138,10 +140,26 @@ class Scan:
         return self
 
     def __next__(self) -> pa.RecordBatch:
-        return next(self._batches)
+        """The next batch.
+
+        Raises:
+            StopIteration: After the last one.
+            ConnectionMisuse: The scan was closed, or has failed, before the last one.
+            StreamingError: The batch cannot be read; the transaction is ended.
+        """
+        try:
+            return next(self._batches)
+        except StopIteration as end:
+            self._is_complete = self._is_complete or bool(end.value)
+            if self._is_complete:
+                raise
+        # The end of the batches would look like the end of the rows.
+        raise ConnectionMisuse(
+            f"the scan of {self._table} was closed, or failed, before its last batch: scan again to read all rows"
+        )
 
     def read_next_batch(self) -> pa.RecordBatch:
-        """The next batch. Raises StopIteration after the last one, as pyarrow's readers do."""
+        """The next batch. Raises as `__next__` does."""
         return next(self)
 
     def read_all(self) -> pa.Table:
@@ -170,8 +188,11 @@ class Scan:
 
 def _batches(
     transaction: ReadTransaction, projection: Projection, partitions: Sequence[PartitionToRead], batch_rows: int
-) -> Generator[pa.RecordBatch, None, None]:
-    """An error or the last batch ends the transaction; a generator that is closed early leaves it open."""
+) -> Generator[pa.RecordBatch, None, bool]:
+    """Yield all batches, and return True.
+
+    An error or the last batch ends the transaction; a generator that is closed early leaves it open.
+    """
     snapshot = Snapshot(transaction.valid_write_ids, transaction.valid_txns)
     try:
         for partition in partitions:
@@ -180,6 +201,7 @@ def _batches(
                 for start in range(0, batch.num_rows, batch_rows):
                     yield batch.slice(start, batch_rows)
         transaction.commit()
+        return True
     except GeneratorExit:
         raise
     except BaseException as error:

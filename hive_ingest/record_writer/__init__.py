@@ -6,6 +6,7 @@ from hive_ingest.record_writer.delimited_writer import StrictDelimitedInputWrite
 from hive_ingest.record_writer.json_records import UnknownFields
 from hive_ingest.record_writer.json_writer import StrictJsonWriter
 from hive_ingest.record_writer.list_writer import RecordListWriter
+from hive_ingest.record_writer.options import MissingPartitionKeys
 from hive_ingest.record_writer.typed_columns import typed_columns
 from hive_ingest.record_writer.writer import Block, Parsed, RecordSchema, RecordWriter
 
@@ -13,6 +14,7 @@ __all__ = [
     "ArrowWriter",
     "Block",
     "MissingColumns",
+    "MissingPartitionKeys",
     "OnError",
     "Parsed",
     "RecordListWriter",

@@ -14,7 +14,7 @@ from hive_ingest.record_writer.arrow_casts import Casts, FieldCast, cast_fields
 from hive_ingest.record_writer.arrow_copies import Copy, copy_of, owned_type
 from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
 from hive_ingest.record_writer.json_records import UnknownFields
-from hive_ingest.record_writer.options import check_choice, check_positive
+from hive_ingest.record_writer.options import MissingPartitionKeys, check_choice, check_positive
 from hive_ingest.record_writer.record_by_record import to_batch
 from hive_ingest.record_writer.static_keys import StaticKeys
 from hive_ingest.record_writer.typed_columns import TypedColumn, not_bound, typed_columns
@@ -70,7 +70,8 @@ class ArrowWriter:
 
     Args:
         on_error: "fail" (a bad record fails the transaction) or "skip" (it is skipped and counted).
-        missing_columns: "fail" or "null", for columns (and fields of structs) that the data lacks.
+        missing_columns: "fail" or "null", for data columns (and fields of structs) that the data lacks.
+        missing_partition_keys: "fail" or "null" (the default partition), for partition columns that the data lacks.
         unknown_fields: "ignore" (logged once for each field) or "fail", for those that the table lacks.
         zoned_timestamps: "fail" or "local" (local time in the zone of the Arrow type), because Hive's timestamps have
             no time zone.
@@ -85,16 +86,19 @@ class ArrowWriter:
         *,
         on_error: OnError = "fail",
         missing_columns: MissingColumns = "fail",
+        missing_partition_keys: MissingPartitionKeys = "fail",
         unknown_fields: UnknownFields = "ignore",
         zoned_timestamps: ZonedTimestamps = "fail",
         block_bytes: int = DEFAULT_BLOCK_BYTES,
     ) -> None:
         check_choice("missing_columns", missing_columns, ("fail", "null"))
+        check_choice("missing_partition_keys", missing_partition_keys, ("fail", "null"))
         check_choice("unknown_fields", unknown_fields, ("ignore", "fail"))
         check_choice("zoned_timestamps", zoned_timestamps, ("fail", "local"))
         check_positive("block_bytes", block_bytes)
         self._bad_records = BadRecords(on_error)
         self._missing_columns = missing_columns
+        self._missing_partition_keys = missing_partition_keys
         self._unknown_fields = unknown_fields
         self._local_instants = zoned_timestamps == "local"
         self._block_bytes = block_bytes
@@ -110,6 +114,7 @@ class ArrowWriter:
             StreamingConnectionError: The names of two columns differ only in case.
         """
         self._static = StaticKeys(schema)
+        self._partition_keys = {column.name for column in schema.partition_columns}
         self._columns = [*typed_columns(schema.all_columns), *self._static.columns]
         self._arrow_schema = schema.arrow
         self._plan = None
@@ -206,7 +211,15 @@ class ArrowWriter:
         return ArrowPlan(None if is_all else places, copy_of(kept), fields, frozenset(unknown))
 
     def _column_missing(self, path: str) -> None:
-        if self._missing_columns == "fail" and path not in self._static.names:
+        if path in self._static.names:
+            return
+        if path in self._partition_keys:
+            if self._missing_partition_keys == "fail":
+                raise BadValue(
+                    f"the partition key {path!r} is missing: add it (null is the default partition), or set "
+                    "missing_partition_keys='null'"
+                )
+        elif self._missing_columns == "fail":
             raise BadValue(f"{path!r} is missing: add it, or set missing_columns='null'")
 
     def _check_unknown(self, unknown: set[str]) -> None:

@@ -8,7 +8,7 @@ import json
 import logging
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from hive_ingest.errors import SerializationError, UnsupportedFeature
 from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
 from hive_ingest.record_writer.json_blocks import JsonBlocks
 from hive_ingest.record_writer.json_records import BinaryFormat, JsonRecords, UnknownFields
-from hive_ingest.record_writer.options import check_choice
+from hive_ingest.record_writer.options import MissingPartitionKeys, check_choice
 from hive_ingest.record_writer.record_by_record import parse_halving, parse_records
 from hive_ingest.record_writer.static_keys import StaticKeys
 from hive_ingest.record_writer.text_blocks import (
@@ -30,8 +30,6 @@ from hive_ingest.record_writer.writer import Parsed, RecordSchema
 from hive_ingest.schema import HiveType
 
 logger = logging.getLogger("hive_ingest.record_writer")
-
-MissingPartitionKeys = Literal["fail", "null"]
 
 #: Names of unknown fields that a writer remembers (and logs once each).
 MAX_NAMED_FIELDS = 1_000

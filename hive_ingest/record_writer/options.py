@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from hive_ingest.errors import ConfigurationError
+
+#: What becomes of a record without a partition key; null is the default partition.
+MissingPartitionKeys = Literal["fail", "null"]
 
 
 def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:

@@ -16,6 +16,8 @@ from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, Outp
 
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _MAX_SYNC_THREADS = 8
+#: Names that no reader looks at, such as an editor's lock, which is a symbolic link to nothing.
+_HIDDEN = (".", "_")
 # Errors of link(2) for a folder, and on a file system without hard links (FAT, some FUSE ones).
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
@@ -250,11 +252,24 @@ def _file_entries(entries: Iterable[os.DirEntry[str]], recursive: bool) -> Itera
         try:
             is_folder = entry.is_dir()
             size = 0 if is_folder else entry.stat().st_size
-        except FileNotFoundError:  # removed since the folder was read
-            continue
+        except FileNotFoundError:
+            if not entry.name.startswith(_HIDDEN):
+                _refuse_dangling_link(entry.path)
+            continue  # removed since the folder was read
         yield FileEntry(entry.path, entry.name, size, is_folder)
         if is_folder and recursive:
             yield from _file_entries(_scan(entry.path), recursive)
+
+
+def _refuse_dangling_link(path: str) -> None:
+    """A link to a disk that is not mounted must not look like a file that was never there."""
+    try:
+        target = os.readlink(path)
+    except OSError:
+        return  # removed meanwhile, or not a link
+    raise StreamingIOFailure(
+        f"{path!r} is a symbolic link to {target!r}, which is missing: mount its file system, or remove the link"
+    )
 
 
 def _scan(path: str) -> list[os.DirEntry[str]]:

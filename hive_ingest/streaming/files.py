@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from hive_ingest.compaction import CompactionPolicy, Maintenance, MaintenanceMode, maintained
 from hive_ingest.connection import CommitInfo, ConnectionStats, StreamingConnection, StreamingSettings
 from hive_ingest.errors import ConfigurationError, SerializationError, StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient
@@ -65,6 +66,8 @@ def ingest_files(
     settings: StreamingSettings | Mapping[str, Any] | None = None,
     on_progress: Callable[[IngestProgress], None] | None = None,
     on_commit: Callable[[CommitInfo], None] | None = None,
+    maintenance: MaintenanceMode | Maintenance = "off",
+    compaction_policy: CompactionPolicy | None = None,
 ) -> IngestResult:
     """Commit every line of `paths` as a record of `table`, once, however often this is called.
 
@@ -74,6 +77,10 @@ def ingest_files(
     of the same name (SinkConflict). Each transaction takes up to `rows_per_transaction` lines, of several files if
     they are small, in the given order. The first `header_lines` lines of each file are not records. Positions are kept
     under the name of the sink, by default the table's name.
+
+    With `maintenance="inline"` threads of this process compact the table and the sink's progress while rows come in,
+    and for up to half a minute after the last commit; with `"request"` compactions are only requested, by
+    `compaction_policy`. See `Maintenance`.
 
     Raises SerializationError, which names the file and line of a bad record, StreamingIOFailure for a file that
     cannot be read, and whatever `StreamingConnection` raises; all that was committed before stays.
@@ -86,20 +93,32 @@ def ingest_files(
         paths = [paths]
     files = _by_name(paths, getattr(record_writer, "max_record_bytes", MAX_LINE_BYTES))
     started = time.monotonic()
-    with StreamingConnection.connect(
-        metastore,
-        table=table,
-        record_writer=record_writer,
-        static_partition_values=static_partition_values,
-        agent_info=agent_info,
-        settings=settings,
-        sink=sink or TableName.of(table).table,
-        sources=files,
-        on_commit=on_commit,
-    ) as connection:
+    with (
+        maintained(metastore, maintenance, compaction_policy) as keeper,
+        StreamingConnection.connect(
+            metastore,
+            table=table,
+            record_writer=record_writer,
+            static_partition_values=static_partition_values,
+            agent_info=agent_info,
+            settings=settings,
+            sink=sink or TableName.of(table).table,
+            sources=files,
+            on_commit=_all_of(keeper.on_commit if keeper else None, on_commit),
+        ) as connection,
+    ):
         ingestion = _Ingestion(connection, files, rows_per_transaction, header_lines, on_progress)
         finished_before = ingestion.run()
         return IngestResult(connection.stats, ingestion.positions, finished_before, seconds=time.monotonic() - started)
+
+
+def _all_of(*hooks: Callable[[CommitInfo], None] | None) -> Callable[[CommitInfo], None]:
+    def on_commit(info: CommitInfo) -> None:
+        for hook in hooks:
+            if hook is not None:
+                hook(info)
+
+    return on_commit
 
 
 def _by_name(paths: Iterable[str | os.PathLike[str]], max_line_bytes: int) -> dict[str, LineFile]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -55,10 +56,14 @@ class FaultRecorder:
     #: Called at every point before anything else happens there.
     observe: Callable[[str], None] | None = None
     passed: Counter[str] = field(default_factory=Counter)
+    #: Threads whose names begin so pass all points unseen.
+    except_threads: str | None = None
 
     def __call__(self, point: str) -> None:
         if point not in ALL_FAULT_POINTS:
             raise ConfigurationError(f"{point!r} is reached but not in hive_ingest.faults: add it there")
+        if self.except_threads and threading.current_thread().name.startswith(self.except_threads):
+            return
         self.passed[point] += 1
         if self.observe is not None:
             self.observe(point)
@@ -81,8 +86,12 @@ def faults(crash: CrashPoint | None = None, *, observe: Callable[[str], None] | 
         set_hook(None)
 
 
-def arm_from_environment() -> FaultRecorder:
-    """Arm the seam for the rest of this process, as `HIVE_INGEST_FAULT` says."""
-    recorder = FaultRecorder(CrashPoint.from_environment(os.environ))
+def arm_from_environment(*, except_threads: str | None = None) -> FaultRecorder:
+    """Arm the seam for the rest of this process, as `HIVE_INGEST_FAULT` says.
+
+    Args:
+        except_threads: Threads whose names begin so are left alone, such as those that compact.
+    """
+    recorder = FaultRecorder(CrashPoint.from_environment(os.environ), except_threads=except_threads)
     set_hook(recorder)
     return recorder

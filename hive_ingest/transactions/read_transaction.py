@@ -9,7 +9,7 @@ import logging
 
 from hive_ingest.acid import ValidTxnList, ValidWriteIdList
 from hive_ingest.errors import NoSuchTxn, StreamingError, TxnAborted
-from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient, check_text
 from hive_ingest.model import (
     DataOperationType,
     LockComponent,
@@ -45,9 +45,11 @@ class ReadTransaction:
             owns_client: Whether the client is closed with the transaction.
 
         Raises:
+            ConfigurationError: `agent_info` is not a text that a metastore can store.
             LockTimeout: The lock was not granted. Nothing stays open.
             MetastoreError, TransactionError: Raised by the metastore.
         """
+        check_text("agent_info", agent_info)
         self._client = client
         self._owns_client = owns_client
         self._table = table

@@ -76,19 +76,22 @@ class _Reaper:
 
     @contextmanager
     def opening(self) -> Iterator[None]:
-        with self._no_openings:
-            if self._is_exiting and threading.current_thread() is not threading.main_thread():
-                raise ConnectionMisuse(
-                    "no transaction is opened any more, because the interpreter is exiting: end the threads that read "
-                    "and write before the main thread ends, or do not make them daemon threads"
-                )
-            self._openings += 1
+        is_counted = False
         try:
+            with self._no_openings:
+                if self._is_exiting and threading.current_thread() is not threading.main_thread():
+                    raise ConnectionMisuse(
+                        "no transaction is opened any more, because the interpreter is exiting: end the threads that "
+                        "read and write before the main thread ends, or do not make them daemon threads"
+                    )
+                self._openings += 1
+                is_counted = True  # nothing can interrupt between these two, or the exit would wait in vain
             yield
         finally:
-            with self._no_openings:
-                self._openings -= 1
-                self._no_openings.notify_all()
+            if is_counted:
+                with self._no_openings:
+                    self._openings -= 1
+                    self._no_openings.notify_all()
 
     def exit(self, seconds: float) -> bool:
         """Let no daemon thread open another transaction. False if one is still being opened after `seconds`."""

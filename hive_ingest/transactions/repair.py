@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from hive_ingest.acid import BaseName, parse_folder_name
-from hive_ingest.errors import CorruptFile, InvalidTable
+from hive_ingest.acid import BaseName, parse_folder_name, parse_partition_name, partition_name
+from hive_ingest.errors import ConfigurationError, CorruptFile, InvalidTable
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table, TableName, WriteId
 from hive_ingest.storage import Location
@@ -20,13 +20,15 @@ class WriteIdReport:
     Attributes:
         highest_allocated: The highest write id that the metastore has allocated.
         highest_found: The highest write id in the name of a folder; 0 if there is none.
-        folders: The folders above `highest_allocated`, with registered partitions and others.
+        folders: The folders above `highest_allocated`, of registered partitions and of others.
+        unregistered_partitions: Names of the partitions of `folders` that the metastore does not know, sorted.
     """
 
     table: TableName
     highest_allocated: WriteId
     highest_found: WriteId
     folders: tuple[Location, ...]
+    unregistered_partitions: tuple[str, ...] = ()
 
 
 def check_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdReport:
@@ -41,12 +43,9 @@ def check_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdR
     if allocated is None:
         (snapshot,) = client.get_valid_write_ids([found.name])
         allocated = snapshot.high_water_mark
-    return WriteIdReport(
-        found.name,
-        allocated,
-        max(folders.values(), default=WriteId(0)),
-        tuple(folder for folder, write_id in folders.items() if write_id > allocated),
-    )
+    unknown = tuple(folder for folder, write_id in folders.items() if write_id > allocated)
+    highest = max(folders.values(), default=WriteId(0))
+    return WriteIdReport(found.name, allocated, highest, unknown, _unregistered_partitions(client, found, unknown))
 
 
 #: The highest write id seen of each table, by metastore, table id and location. A partitioned table is scanned
@@ -88,16 +87,50 @@ def refuse_unknown_write_ids(client: MetastoreClient, table: Table) -> None:
 def repair_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdReport:
     """Make the metastore allocate only write ids above those of the existing folders.
 
-    The rows in the reported folders, which no reader saw, become visible: those that were committed after the
+    Partitions of the reported folders that the restored metastore does not know are registered first: until the write
+    ids are raised, their rows stay hidden and writers are refused, so that a repair which is interrupted can be
+    repeated. The rows in the reported folders, which no reader saw, become visible: those that were committed after the
     copy was made, and those of transactions that were aborted since and whose files are still there.
 
     Raises:
-        NoSuchObject, StreamingIOFailure, UnsupportedFeature: Nothing was changed.
+        NoSuchObject, StreamingIOFailure, UnsupportedFeature: No write id was raised.
     """
     report = check_write_ids(client, table)
+    if report.unregistered_partitions:
+        values = [list(parse_partition_name(name).values()) for name in report.unregistered_partitions]
+        client.add_partitions(report.table, values, if_not_exists=True, allow_acid_files=True)
     if report.folders:
         client.raise_write_ids(report.table, WriteId(report.highest_found + 1))
     return report
+
+
+def _unregistered_partitions(client: MetastoreClient, table: Table, folders: Iterable[Location]) -> tuple[str, ...]:
+    """Names of the partitions in whose folders `folders` lie and which the catalog does not have."""
+    if not table.is_partitioned:
+        return ()
+    root = f"{Location.of(table.location)}/"
+    parents = {str(folder).rpartition("/")[0] for folder in folders}
+    below = {parent.removeprefix(root) for parent in parents if parent.startswith(root)}
+    return tuple(sorted({name for name in below if _is_partition(table, name)} - _registered(client, table)))
+
+
+def _is_partition(table: Table, folder: str) -> bool:
+    """Whether the table's partition of that name would have that folder."""
+    keys = [key.name for key in table.partition_keys]
+    try:
+        values = parse_partition_name(folder)
+    except ConfigurationError:
+        return False
+    return list(values) == keys and partition_name(keys, list(values.values())) == folder
+
+
+def _registered(client: MetastoreClient, table: Table) -> set[str]:
+    """The folders of the table's partitions, as names."""
+    root = f"{Location.of(table.location)}/"
+    return {
+        *client.list_partition_names(table.name),
+        *(str(Location.of(each.location)).removeprefix(root) for each in client.list_partitions(table.name)),
+    }
 
 
 def _acid_folders(client: MetastoreClient, table: Table) -> Iterator[tuple[Location, WriteId]]:

@@ -19,6 +19,7 @@ from hive_ingest.errors import PartitionCreationFailed, StreamingConnectionError
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TxnState, columns_of
 from hive_ingest.streaming.spark import BatchStats, HiveSink
+from hive_ingest.streaming.spark.maintained import stop_maintenance
 from tests.spark.numbers import Tables, assert_once, numbered
 from tests.spark.planned import checkpoint_of
 from tests.spark.streams import Streams, streams_in
@@ -255,3 +256,22 @@ def test_files_of_a_task_that_outlives_its_failed_job_are_removed_by_the_next_ba
     assert_once(tables.ids(table), list(range(20)))
     write(client, table, df, 1)
     assert tables.hidden(table) == []
+
+
+# -- compaction --------------------------------------------------------------------------------------
+
+
+def test_the_driver_compacts_the_table_and_the_progress_of_its_sink(
+    spark: SparkSession, client: MetastoreClient, tables: Tables
+) -> None:
+    table = tables.create("t", "plain")
+    policy = hi.CompactionPolicy(max_deltas=2)
+    try:
+        for batch in range(4):
+            rows = numbered(spark, 10 * batch, 10 * batch + 10).drop("part").coalesce(1)
+            write(client, table, rows, batch, maintenance="inline", compaction_policy=policy)
+    finally:
+        stop_maintenance()
+    assert_once(hi.read_table(client, table)["id"].to_pylist(), list(range(40)))
+    assert len(tables.files(table)) < 4
+    assert {info.table.table for info in client.show_compactions()} == {"t", "t__progress"}

@@ -51,7 +51,7 @@ def connect_quietly(folder: Path, uri: str | None = None) -> EmbeddedMetastoreCl
 class Compacted:
     """One table and what happens to it."""
 
-    def __init__(self, client: EmbeddedMetastoreClient, table: str = "t", **layout: Any) -> None:
+    def __init__(self, client: Any, table: str = "t", **layout: Any) -> None:
         self.client = client
         self.name = TableName.of(full_name(table))
         create_table(client, table, {"id": "int", "text": "string"}, **layout)

@@ -38,7 +38,12 @@ class Failure(enum.Enum):
     TIMED_OUT = "another session kept a lock, or a statement took too long"
     BROKEN = "the connection is gone"
     FOREIGN = "the file is not a database"
+    UNSTORABLE = "the database cannot store a value that was passed"
     REFUSED = "the database refused"
+
+
+#: Raised by the drivers as they are, for half a surrogate pair and for a number of more than 64 bits.
+UNSTORABLE_ERRORS = (UnicodeEncodeError, OverflowError)
 
 
 class Backend(ABC):
@@ -145,6 +150,8 @@ class SqliteBackend(Backend):
         return connection
 
     def failure(self, error: BaseException) -> Failure:
+        if isinstance(error, UNSTORABLE_ERRORS):
+            return Failure.UNSTORABLE
         if isinstance(error, sqlite3.IntegrityError):
             return Failure.CONFLICT
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code, without its extension
@@ -232,6 +239,9 @@ class PostgresBackend(Backend):
 
     def failure(self, error: BaseException) -> Failure:
         state = getattr(error, "sqlstate", None) or ""
+        # class 22 is data exceptions; psycopg itself refuses NUL characters, without a state
+        if isinstance(error, (*UNSTORABLE_ERRORS, self._psycopg.DataError)) or state.startswith("22"):
+            return Failure.UNSTORABLE
         # serialization_failure, deadlock_detected, unique_violation
         if state in ("40001", "40P01", "23505"):
             return Failure.CONFLICT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from hive_ingest.metastore_client.embedded.folder_tasks import FolderTasks
@@ -21,10 +21,10 @@ class Context:
     options: EmbeddedOptions
     #: The folder of databases that are created without a location.
     warehouse: str
+    folder_tasks: FolderTasks = field(init=False)
 
-    @property
-    def folder_tasks(self) -> FolderTasks:
-        return FolderTasks(self.sessions)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "folder_tasks", FolderTasks(self.sessions))
 
 
 def abort_reason(meta_info: str | None, last_heartbeat_ms: int) -> str:

@@ -12,6 +12,7 @@ one that creates something in that place.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from hive_ingest.storage import LocalStore
 
 _log = logging.getLogger(__name__)
 
+_REPORT_SECONDS = 30.0
 _REMOVE, _MOVE, _TRASH, _REMOVE_IF_EMPTY = "remove", "move", "trash", "remove if empty"
 
 _FROM_TASKS = """
@@ -136,10 +138,12 @@ def clear_name(session: Session, name: TableName) -> None:
 
 
 class FolderTasks:
-    """Carries out planned tasks."""
+    """Carries out planned tasks. Each client has one."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
+        #: When each task that cannot be finished was last reported. Several threads may change it.
+        self._reported: dict[int, float] = {}
 
     def finish(self) -> None:
         """All tasks. One that fails is logged and stays, for the next who comes by.
@@ -155,8 +159,16 @@ class FolderTasks:
         for task in tasks:
             try:
                 self._do(task[0])
+                self._reported.pop(task[0], None)
             except (StreamingError, OSError) as error:
-                _log.warning("%s is still to be moved or removed: %s", task[2], error)
+                self._report(task, error)
+
+    def _report(self, task: Row, error: Exception) -> None:
+        """At once, then every half minute: whoever waits for the lock of a rename comes by twice a second."""
+        now, last = time.monotonic(), self._reported.get(task[0])
+        if last is None or now - last >= _REPORT_SECONDS:
+            self._reported[task[0]] = now
+            _log.warning("%s is still to be moved or removed: %s", task[2], error)
 
     def _do(self, task_id: int) -> None:
         trash = self._sessions.run(lambda session: _start(session, task_id))

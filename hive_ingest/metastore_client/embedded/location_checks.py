@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from hive_ingest.errors import InvalidOperation
 from hive_ingest.metastore_client.embedded.sessions import Session
 from hive_ingest.metastore_client.locations import local_path
-from hive_ingest.model import TableName
+from hive_ingest.model import DEFAULT_DATABASE, TableName
 
 _OTHER_TABLES = """
     SELECT DB_NAME, TBL_NAME, LOCATION FROM TBLS
@@ -31,11 +31,17 @@ _DATABASES = """
     WHERE DB_LOCATION_URI = :location OR substr(DB_LOCATION_URI, 1, :length) = :prefix
     LIMIT 1
 """
+# Two tables that are created at once, in two databases, would not find each other.
+_ONE_AT_A_TIME = "SELECT DB_NAME FROM DBS WHERE DB_NAME = :database FOR UPDATE"
 _PARTITIONS_AT = "SELECT PART_NAME, LOCATION FROM PARTITIONS WHERE LOCATION IN TEXT_LIST(:locations) LIMIT 1"
 
 
 def refuse_overlap(session: Session, name: TableName, location: str, *, table_id: int = 0) -> None:
-    """Check the location of a new or (by its id) renamed table. Raises InvalidOperation."""
+    """Check the location of a new or (by its id) renamed table.
+
+    Until the transaction ends, no other one checks a location. Raises InvalidOperation.
+    """
+    session.execute(_ONE_AT_A_TIME, database=DEFAULT_DATABASE)
     for place in _spellings(location):
         parameters = {
             "here_and_above": [place, *_above(place)],

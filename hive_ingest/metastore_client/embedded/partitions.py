@@ -57,15 +57,20 @@ class Partitions:
         self._db = context.sessions
 
     def add_partitions(
-        self, table: str | TableName, values: Sequence[Sequence[str]], *, if_not_exists: bool = False
+        self,
+        table: str | TableName,
+        values: Sequence[Sequence[str]],
+        *,
+        if_not_exists: bool = False,
+        allow_acid_files: bool = False,
     ) -> list[Partition]:
         """Register partitions by their text values, in key order, and make their folders; all or none.
 
-        Raises NoSuchObject, AlreadyExists, InvalidOperation (an unpartitioned table), ConfigurationError (not as many
-        values as keys).
+        Raises NoSuchObject, AlreadyExists, InvalidOperation (an unpartitioned table, or ACID files in a folder unless
+        `allow_acid_files`), ConfigurationError (not as many values as keys).
         """
         name = TableName.of(table)
-        return self._db.run(lambda session: _add(session, name, values, if_not_exists))
+        return self._db.run(lambda session: _add(session, name, values, if_not_exists, allow_acid_files))
 
     def get_partition(self, table: str | TableName, values: Sequence[str]) -> Partition:
         """Raises NoSuchObject."""
@@ -142,7 +147,9 @@ def _no_such_partition(table: Table, partition: str) -> NoSuchObject:
     return NoSuchObject(f"{table.name} has no partition {partition!r}: add it first, or correct the values")
 
 
-def _add(session: Session, name: TableName, values: Sequence[Sequence[str]], if_not_exists: bool) -> list[Partition]:
+def _add(
+    session: Session, name: TableName, values: Sequence[Sequence[str]], if_not_exists: bool, allow_acid_files: bool
+) -> list[Partition]:
     table = get_table_in(session, name)
     wanted = {_name(table, each): tuple(value or DEFAULT_PARTITION_NAME for value in each) for each in values}
     if len(wanted) < len(values) and not if_not_exists:
@@ -154,7 +161,7 @@ def _add(session: Session, name: TableName, values: Sequence[Sequence[str]], if_
     new = [partition for partition in wanted if partition not in present]
     locations = {partition: f"{table.location.rstrip('/')}/{partition}" for partition in new}
     if new:
-        _check_places(session, table, locations)
+        _check_places(session, table, locations, allow_acid_files)
         make_folders(locations.values(), inside=table.location)
     columns = columns_to_json(table.columns)
     session.execute_many(
@@ -190,11 +197,11 @@ def _alter(session: Session, name: TableName, partition: Partition) -> None:
     session.execute(_UPDATE, table_id=table.id, partition=wanted, **new)
 
 
-def _check_places(session: Session, table: Table, locations: Mapping[str, str]) -> None:
-    """New partitions get folders of their own, without any rows in them."""
+def _check_places(session: Session, table: Table, locations: Mapping[str, str], allow_acid_files: bool) -> None:
+    """New partitions get folders of their own, without any rows in them unless they are allowed."""
     refuse_shared_partitions(session, table.name, list(locations.values()))
     clear_place(session, locations.values())
-    if table.is_transactional:
+    if table.is_transactional and not allow_acid_files:
         for partition, location in locations.items():
             refuse_acid_files(location, f"{table.name}, partition {partition}")
 

@@ -23,8 +23,14 @@ from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.sql.ddl import ExecutableDDLElement
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, stop_after_delay, wait_random_exponential
 
-from hive_ingest.errors import ConnectionMisuse, MetastoreError, MetastoreSchemaError, MetastoreUnavailable
-from hive_ingest.metastore_client.embedded.backends import Backend, Failure
+from hive_ingest.errors import (
+    ConnectionMisuse,
+    InvalidOperation,
+    MetastoreError,
+    MetastoreSchemaError,
+    MetastoreUnavailable,
+)
+from hive_ingest.metastore_client.embedded.backends import UNSTORABLE_ERRORS, Backend, Failure
 from hive_ingest.metastore_client.embedded.sql import CLOCK_OFFSET, Statement
 
 _log = logging.getLogger(__name__)
@@ -233,7 +239,8 @@ class Sessions:
                 is_committing = True
                 session.execute_sql("COMMIT")
             return result
-        except (self.backend.driver_error, DBAPIError) as error:  # SQLAlchemy wraps those of its own calls
+        # SQLAlchemy wraps those of its own calls.
+        except (self.backend.driver_error, DBAPIError, *UNSTORABLE_ERRORS) as error:
             failure = self._translate(error, connection, outcome_unknown=is_committing)
         finally:
             if connection is not None:
@@ -261,6 +268,11 @@ def _final_error(kind: Failure, backend: Backend, said: str, *, outcome_unknown:
     if kind is Failure.FOREIGN:
         return MetastoreSchemaError(
             f"{where} is not a metastore ({said}): give the address of a new or an empty database"
+        )
+    if kind is Failure.UNSTORABLE:
+        return InvalidOperation(
+            f"{where} cannot store a value of this call ({said}): remove NUL characters and halves of surrogate pairs "
+            "from its texts, and pass numbers of 64 bits"
         )
     if outcome_unknown:
         return MetastoreUnavailable(f"{where} broke while it committed, so the outcome is unknown ({said}): call again")

@@ -36,9 +36,14 @@ class Partitions(Part):
         self._locks, self._tables = locks, tables
 
     def add_partitions(
-        self, table: str | TableName, values: Sequence[Sequence[str]], *, if_not_exists: bool = False
+        self,
+        table: str | TableName,
+        values: Sequence[Sequence[str]],
+        *,
+        if_not_exists: bool = False,
+        allow_acid_files: bool = False,
     ) -> list[Partition]:
-        """Add partitions by their text values, in key order; all or none.
+        """Add partitions by their text values, in key order; all or none. No server looks into their folders.
 
         Raises NoSuchObject, AlreadyExists, InvalidOperation (an unpartitioned table), ConfigurationError (not as many
         values as keys).

@@ -21,15 +21,18 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from hive_ingest.compaction import CompactionPolicy, MaintenanceMode, check_mode
 from hive_ingest.connection import CommitInfo, StreamingConnection
 from hive_ingest.errors import ConfigurationError, SinkConflict, TxnAborted, UnsupportedFeature
 from hive_ingest.faults import reach
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
+from hive_ingest.streaming.spark.maintained import maintenance_of
 from hive_ingest.streaming.spark.progress import SPARK_SOURCE, MicroBatch, SparkPosition, is_new_batch
 from hive_ingest.streaming.spark.running_query import Call, identify
 from hive_ingest.streaming.spark.session import is_connect, streaming_query_id
 from hive_ingest.streaming.spark.target import HiveTarget, TargetOptions
+from hive_ingest.transactions import log_failure
 
 _log = logging.getLogger(__name__)
 
@@ -78,6 +81,9 @@ class HiveSink:
         checkpoint: The query's `checkpointLocation`, a path or a URI that this process can read. Only with Spark
             Connect, and only without `start`, which knows it: a batch cannot be identified otherwise.
         on_batch: Called with the BatchStats of each batch.
+        maintenance: "inline": threads of the driver compact the table and the sink's progress while the query runs;
+            "request": they only request compactions; or "off". All sinks of a process share them, until it ends.
+        compaction_policy: When to compact; see `CompactionPolicy`.
         **options: See `TargetOptions`.
 
     Raises:
@@ -93,10 +99,13 @@ class HiveSink:
         delivery: Delivery = "exactly-once",
         checkpoint: str | None = None,
         on_batch: Callable[[BatchStats], None] | None = None,
+        maintenance: MaintenanceMode = "off",
+        compaction_policy: CompactionPolicy | None = None,
         **options: Unpack[TargetOptions],
     ) -> None:
         if delivery not in ("exactly-once", "at-least-once"):
             raise ConfigurationError(f"delivery={delivery!r} is unknown: use 'exactly-once' or 'at-least-once'")
+        check_mode(maintenance)
         self._target = HiveTarget.of(metastore, table, **options)
         if sink is not None and delivery == "at-least-once":
             raise ConfigurationError(
@@ -105,6 +114,8 @@ class HiveSink:
         self._sink = (sink or self._target.table.table) if delivery == "exactly-once" else None
         self._checkpoint = checkpoint
         self._on_batch = on_batch
+        self._maintenance: MaintenanceMode = maintenance
+        self._policy = compaction_policy
         self._last_batch: BatchStats | None = None
 
     @property
@@ -170,6 +181,7 @@ class HiveSink:
         except Py4JJavaError as error:
             _log.warning("batch %d for %s failed", batch_id, self._target.table, exc_info=True)
             raise TxnAborted(_short_message(error, batch_id)) from None
+        self._maintain(stats)
         self._last_batch = stats
         _log.info("%s", stats)
         if self._on_batch is not None:
@@ -197,6 +209,13 @@ class HiveSink:
     def _connect(self, client: MetastoreClient) -> StreamingConnection:
         sources = (SPARK_SOURCE,) if self._sink is not None else ()
         return self._target.connect(client, agent_info="hive-ingest spark", sink=self._sink, sources=sources)
+
+    def _maintain(self, stats: BatchStats) -> None:
+        """After the commit, so that no trouble of it is the batch's."""
+        if self._maintenance == "off" or (info := stats.commit) is None:
+            return
+        target, mode, policy = self._target, self._maintenance, self._policy
+        log_failure(lambda: maintenance_of(target, mode, policy).on_commit(info), "the maintenance of a sink")
 
     # -- a batch is one call -----------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from hive_ingest.streaming.spark.running_query import read_micro_batch
 from hive_ingest.streaming.spark.session import BATCH_ID, QUERY_ID
 from hive_ingest.streaming.spark.short_errors import short_errors
 from hive_ingest.streaming.spark.source_options import StreamOptions, WriteOptions
-from hive_ingest.streaming.spark.staged_rows import Job, StagedArrowFile, StagedRows
+from hive_ingest.streaming.spark.staged_rows import StagedArrowFile, StagedRows, WriteJob
 from hive_ingest.streaming.spark.types import plan_columns
 
 try:
@@ -69,7 +69,7 @@ class TaskWriter:
         _refuse_instants_as_keys(schema)
         return cls(StagedRows.of(table), RecordSchema(table.columns, table.partition_keys), options.missing_columns)
 
-    def stage(self, job: Job, batches: Iterable[pa.RecordBatch]) -> StagedArrowFile | None:
+    def stage(self, job: WriteJob, batches: Iterable[pa.RecordBatch]) -> StagedArrowFile | None:
         """Raises SerializationError for a row that the table cannot hold, StreamingIOFailure."""
         return self.rows.write(job, self.schema.arrow, self._shaped(batches))
 
@@ -86,7 +86,12 @@ class TaskWriter:
 
 def arrow_writer(missing_columns: Literal["fail", "null"]) -> ArrowWriter:
     """TimestampType comes as instants in the session's time zone."""
-    return ArrowWriter(missing_columns=missing_columns, unknown_fields="fail", zoned_timestamps="local")
+    return ArrowWriter(
+        missing_columns=missing_columns,
+        missing_partition_keys=missing_columns,
+        unknown_fields="fail",
+        zoned_timestamps="local",
+    )
 
 
 class HiveBatchWriter(DataSourceArrowWriter):
@@ -97,7 +102,7 @@ class HiveBatchWriter(DataSourceArrowWriter):
         self._options = options
         self._overwrite = overwrite
         self._task = TaskWriter.plan(options, schema)
-        self._job = Job.new()
+        self._job = WriteJob.new()
         self._task.rows.make_folder(self._job)
 
     @short_errors
@@ -150,7 +155,7 @@ class HiveStreamWriter(DataSourceStreamArrowWriter):
     @short_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         query_id, batch_id = _micro_batch()
-        return TaskMessage(self._task.stage(Job.of_query(query_id, batch_id), iterator), query_id)
+        return TaskMessage(self._task.stage(WriteJob.of_query(query_id, batch_id), iterator), query_id)
 
     @short_errors
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -163,7 +168,7 @@ class HiveStreamWriter(DataSourceStreamArrowWriter):
                 batch = read_micro_batch(self._options.checkpoint, batchId, query_id)
                 self._commit_once(client, self._options.sink, batch, _files(messages))
         # Not before the commit: until then, another driver may be running this batch too.
-        self._task.rows.remove_finished(Job.of_query(query_id, batchId), self._options.staged_retention_seconds)
+        self._task.rows.remove_finished(WriteJob.of_query(query_id, batchId), self._options.staged_retention_seconds)
 
     def _commit_once(
         self, client: MetastoreClient, sink: str, batch: MicroBatch, files: Sequence[StagedArrowFile]

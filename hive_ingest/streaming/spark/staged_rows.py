@@ -35,7 +35,7 @@ _REMOVALS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class WriteJob:
     """Whose rows they are: a batch write's (`batch` 0, in a `folder` of its own), or those of one micro-batch."""
 
     id: str
@@ -78,11 +78,11 @@ class StagedRows:
     def of(cls, table: Table) -> Self:
         return cls(Location.of(table.location))
 
-    def make_folder(self, job: Job | None = None) -> None:
+    def make_folder(self, job: WriteJob | None = None) -> None:
         """Before the first task, where the metastore is: an executor that does not find it shares no location."""
         (self._folder / job.folder if job and job.folder else self._folder).make_folder()
 
-    def write(self, job: Job, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> StagedArrowFile | None:
+    def write(self, job: WriteJob, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> StagedArrowFile | None:
         """All rows of a task; None when there are none. After an error there is no file. Raises StreamingIOFailure."""
         rows = (batch for batch in batches if batch.num_rows)
         first = next(rows, None)
@@ -110,11 +110,11 @@ class StagedRows:
         """Never raises: files that stay are removed later, by their age."""
         _quietly(lambda: _delete_files(files), self.location)
 
-    def remove_finished(self, job: Job, retention_seconds: float) -> None:
+    def remove_finished(self, job: WriteJob, retention_seconds: float) -> None:
         """What else is left of this job and its earlier batches, and whatever is older than that. Never raises."""
         _quietly(lambda: self._remove_finished(job, retention_seconds), self.location)
 
-    def _remove_finished(self, job: Job, retention_seconds: float) -> None:
+    def _remove_finished(self, job: WriteJob, retention_seconds: float) -> None:
         oldest = time.time() - retention_seconds
         for entry in list_staging(self.location):
             name = _NAME.fullmatch(entry.name)

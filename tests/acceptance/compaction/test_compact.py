@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from hive_ingest.compaction import compact
 from hive_ingest.errors import ConfigurationError, NoSuchObject
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.model import CompactionState
+from hive_ingest.testing import faults
 from tests.support.compactions import MAJOR, MINOR, Compacted
 
 pytestmark = pytest.mark.only_on(["sqlite", "postgres"], because="a real metastore has Hive's own queue")
@@ -99,3 +102,27 @@ def test_rows_of_bucketed_tables_stay_in_their_buckets(ms: EmbeddedMetastoreClie
         f"bucket_0000{i}" for i in range(3)
     ]
     assert table.rows() == before
+
+
+def test_a_drop_waits_for_the_compaction(table: Compacted) -> None:
+    """So nothing can be published into a table that took its place."""
+    table.inserts(1, 2)
+    table.request()
+
+    def drop() -> None:
+        with table.client.clone() as client:
+            client.drop_table(table.name)
+
+    with ThreadPoolExecutor(1) as threads:
+        futures = []
+
+        def at(point: str) -> None:
+            if point == "after_merge":
+                futures.append(threads.submit(drop))
+
+        with faults(observe=at):
+            assert table.work().state is CompactionState.READY_FOR_CLEANING
+        (future,) = futures
+        future.result()
+    assert table.history() == []
+    assert table.clean() == []

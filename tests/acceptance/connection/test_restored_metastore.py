@@ -61,7 +61,7 @@ def test_a_writer_is_refused_before_it_takes_a_write_id(restored: MetastoreClien
         assert ids(restored, "p") == [1]
         repair_write_ids(restored, "web.p")
         write(restored, 4, "c")
-        assert ids(restored, "p") == [1, 3, 4]
+        assert ids(restored, "p") == [1, 2, 3, 4]
 
 
 def test_a_process_that_ran_through_the_restore_notices_it_too(restored: MetastoreClient) -> None:
@@ -137,8 +137,43 @@ def test_raised_write_ids_bring_the_rows_back_and_let_writers_continue(restored:
         assert ids(restored, "p") == [1]
         assert repair_write_ids(restored, "web.p") == before
         write(restored, 4)
-        assert ids(restored, "p") == [1, 3, 4], "the restored catalog does not know partition b"
+        assert ids(restored, "p") == [1, 2, 3, 4]
         assert check_write_ids(restored, "web.p").folders == ()
+
+
+def test_partitions_that_the_copy_does_not_know_are_registered(restored: MetastoreClient) -> None:
+    """Their rows would be lost otherwise: a sink's progress says that they are committed."""
+    with restored:
+        assert check_write_ids(restored, "web.p").unregistered_partitions == ("part=b",)
+        assert restored.list_partition_names("web.p") == ["part=a"]
+        repair_write_ids(restored, "web.p")
+        assert restored.list_partition_names("web.p") == ["part=a", "part=b"]
+        assert check_write_ids(restored, "web.p").unregistered_partitions == ()
+        write(restored, 4, "b")
+        assert ids(restored, "p") == [1, 2, 3, 4]
+
+
+def test_an_interrupted_repair_can_be_repeated(restored: MetastoreClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    with restored:
+        with monkeypatch.context() as failing:
+            failing.setattr(type(restored), "raise_write_ids", lambda *_: pytest.fail("interrupted"))
+            with pytest.raises(pytest.fail.Exception, match="interrupted"):
+                repair_write_ids(restored, "web.p")
+        assert ids(restored, "p") == [1]
+        repair_write_ids(restored, "web.p")
+        assert ids(restored, "p") == [1, 2, 3]
+
+
+def test_a_folder_that_is_not_a_partition_of_the_table_is_not_registered(
+    restored: MetastoreClient, tmp_path: Path
+) -> None:
+    """The name of another key, or of a value that the table would write in another way."""
+    with restored:
+        folder = Path(table_folder(restored, "p"))
+        for name in ("other=x", "part=a:b"):
+            (folder / name / "delta_0000009_0000009_0000").mkdir(parents=True)
+        repair_write_ids(restored, "web.p")
+        assert restored.list_partition_names("web.p") == ["part=a", "part=b"]
 
 
 def test_a_sink_is_refused_before_it_takes_a_write_id(tmp_path: Path) -> None:
@@ -182,7 +217,8 @@ def test_the_command_reports_the_folders_and_raises_only_when_asked(
         reported = shell.done("repair", "web.p", "--metastore", restored.uri)
         assert "2 folders are above write id 1" in reported.out
         assert "--apply raises the write ids to 4" in reported.out
+        assert "--apply registers the partition part=b" in reported.out
         assert ids(restored, "p") == [1]
         assert "raised to 4" in shell.done("repair", "web.p", "--apply", "--metastore", restored.uri).out
-        assert ids(restored, "p") == [1, 3]
+        assert ids(restored, "p") == [1, 2, 3]
         assert "no folder is above" in shell.done("repair", "web.p", "--metastore", restored.uri).out

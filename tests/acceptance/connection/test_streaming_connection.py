@@ -489,6 +489,8 @@ def test_invalid_partition_values_and_names_are_refused_at_connect(ms: Metastore
         connect(ms, "plain", static_partition_values=["Asia"])
     with pytest.raises(StreamingConnectionError, match="3 static partition values for the 2"):
         connect(ms, "alerts", static_partition_values=["a", "b", "c"])
+    with pytest.raises(StreamingConnectionError, match="is a mapping: give a list of the values alone"):
+        connect(ms, "alerts", static_partition_values={"continent": "Asia"})
     with pytest.raises(InvalidTable, match=r"no table web\.nowhere"):
         connect(ms, "nowhere")
     with pytest.raises(StreamingConnectionError, match="is not a record writer"):

@@ -211,8 +211,8 @@ def test_a_table_needs_its_database(metastore: MetastoreClient) -> None:
     ("arguments", "why"),
     [
         ({"columns": {}}, "at least one column"),
-        ({"columns": [Column("a", "int"), Column("A", "int")]}, "'a' is there 2 times"),
-        ({"columns": {"a": "int"}, "partition_keys": {"A": "int"}}, "'a' is there 2 times"),
+        ({"columns": [Column("a", "int"), Column("A", "int")]}, "2 columns named 'a'"),
+        ({"columns": {"a": "int"}, "partition_keys": {"A": "int"}}, "2 columns named 'a'"),
         ({"columns": {"a": "integr"}}, "'integr' is unknown"),
         ({"columns": {"a.b": "int"}}, "not a valid column name"),
         ({"columns": {"": "int"}}, "not a valid column name"),

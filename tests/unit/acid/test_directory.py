@@ -90,11 +90,31 @@ def test_all_statements_of_a_transaction_are_read_in_order():
 
 def test_a_compacted_delta_makes_the_statements_of_its_write_ids_obsolete():
     found = state(
-        ["delta_0000003_0000003", "delta_0000003_0000003_0000", "delete_delta_0000003_0000003_0001"], snapshot(3)
+        ["delta_0000003_0000003_v0000009", "delta_0000003_0000003_0000", "delete_delta_0000003_0000003_0001"],
+        snapshot(3),
     )
-    assert names(found.deltas) == ["delta_0000003_0000003"]
+    assert names(found.deltas) == ["delta_0000003_0000003_v0000009"]
     assert found.delete_deltas == ()
     assert names(found.obsolete) == ["delta_0000003_0000003_0000", "delete_delta_0000003_0000003_0001"]
+
+
+@pytest.mark.parametrize("first", ["delta_0000001_0000003", "delete_delta_0000001_0000003"])
+def test_between_the_two_renames_of_a_minor_compaction_of_hive_3_no_row_is_missed(first: str):
+    """Readers saw the wide delete delta alone, and took the deltas with all rows for obsolete."""
+    before = ["delta_0000001_0000001_0000", "delta_0000003_0000003_0000"]
+    events = ["delete_delta_0000002_0000002_0000", "delete_delta_0000003_0000003_0000"]
+    found = state([*before, *events, first], snapshot(3))
+    is_delete = first.startswith("delete")
+    assert names(found.deltas) == (before if is_delete else [first])
+    assert names(found.delete_deltas) == ([first] if is_delete else events)
+
+
+def test_two_compactions_of_one_range_are_not_both_read():
+    first = ["delete_delta_0000001_0000004_v0000012", "delta_0000001_0000004_v0000012"]
+    second = ["delete_delta_0000001_0000004_v0000015", "delta_0000001_0000004_v0000015"]
+    found = state([*first, *second], snapshot(4))
+    assert names([*found.delete_deltas, *found.deltas]) == first
+    assert names(found.obsolete) == second
 
 
 def test_a_delta_and_the_delete_delta_of_the_same_range_are_both_read():

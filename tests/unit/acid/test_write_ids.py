@@ -71,6 +71,26 @@ def test_transactions_are_valid_as_write_ids_are(snapshot):
     assert txns.min_open == min(ids.open, default=None) == ids.min_open
 
 
+def test_a_compactor_sees_nothing_from_the_lowest_open_write_id_on():
+    """Its only exceptions are aborted ones (Hive: `TxnUtils.createValidCompactWriteIdList`)."""
+    name = TableName("web", "t")
+    seen = ValidWriteIdList(name, WriteId(9), open=(WriteId(5), WriteId(7)), aborted=(WriteId(2), WriteId(6)))
+    assert seen.for_compactor() == ValidWriteIdList(name, WriteId(4), aborted=(WriteId(2),))
+    closed = ValidWriteIdList(name, WriteId(9), aborted=(WriteId(2), WriteId(6)))
+    assert closed.for_compactor() == closed
+    assert ValidWriteIdList(name, WriteId(3), open=(WriteId(1),)).for_compactor() == ValidWriteIdList(name, WriteId(0))
+
+
+@given(snapshots())
+def test_a_compactor_sees_a_part_of_what_readers_see(snapshot):
+    ids, committed = snapshot
+    compactor = ids.for_compactor()
+    assert compactor.open == ()
+    for i in range(1, 26):
+        assert compactor.is_valid(WriteId(i)) == (i in committed and i <= compactor.high_water_mark)
+        assert compactor.is_aborted(WriteId(i)) == (ids.is_aborted(WriteId(i)) and i <= compactor.high_water_mark)
+
+
 def test_a_range_that_ends_above_the_high_water_mark_is_valid_only_below_it():
     assert write_ids(5).is_range_valid(4, 9) is RangeResponse.SOME
     assert write_ids(5, [5]).is_range_valid(5, 6) is RangeResponse.NONE

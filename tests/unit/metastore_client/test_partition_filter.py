@@ -88,7 +88,7 @@ def test_a_value_out_of_its_types_range_matches_no_comparison() -> None:
         ("day not like '2024%'", "the metastore's filters do not have"),
         ("country = 'Cote d''Ivoire'", "expected 'and', 'or' or the end of the filter"),
         ("month = 1; drop table x", "unexpected text, at position 9"),
-        ("country = 'India", "unexpected text, at position 10"),
+        ("country = 'India", "the closing quote is missing, at position 10"),
     ],
 )
 def test_an_unparsable_filter_shows_the_position_of_its_error(text: str, why: str) -> None:

@@ -5,6 +5,7 @@ import threading
 import time
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pytest
 
 from hive_ingest.errors import (
     ConfigurationError,
+    ConnectionMisuse,
     CorruptFile,
     LockTimeout,
     NoSuchObject,
@@ -267,10 +269,46 @@ def test_the_transaction_ends_with_close_or_the_with_block(metastore, table):
     rows.close()
     rows.close()
     assert open_readers(metastore) == []
-    assert list(rows) == []
     with scan(metastore, "web.t") as rows:
         next(rows)
     assert metastore.get_open_txns_info().transactions == ()
+
+
+def test_a_scan_that_was_closed_before_its_last_batch_does_not_look_complete(metastore, table):
+    """As when another thread closes it: the loop over its batches ended, with a part of the rows."""
+    rows = scan(metastore, "web.t")
+    next(rows)
+    rows.close()
+    for _ in range(2):
+        with pytest.raises(ConnectionMisuse, match=r"scan of web\.t was closed, or failed, before its last batch"):
+            list(rows)
+    with scan(metastore, "web.t") as complete:
+        assert len(list(complete)) == 2
+    assert list(complete) == []
+
+
+def test_a_scan_that_has_failed_does_not_look_complete(metastore, table):
+    rows = scan(metastore, "web.t")
+    next(rows)
+    (reader,) = open_readers(metastore)
+    metastore.abort_txns([reader.id])
+    with pytest.raises(TxnAborted):
+        list(rows)
+    with pytest.raises(ConnectionMisuse, match="or failed"):
+        list(rows)
+
+
+def test_a_link_to_a_file_that_is_missing_is_not_read_as_no_file(metastore, table, tmp_path):
+    """A file that was moved to another disk, and linked, was left out while that disk was not mounted."""
+    folder = Path(table.table.location.removeprefix("file:"))
+    file = next(folder.rglob("bucket_*"))
+    file.rename(tmp_path / "elsewhere")
+    file.symlink_to(tmp_path / "elsewhere")
+    (folder / ".#lock").symlink_to("user@host")
+    assert sorted(ids(metastore)) == [1, 2, 3, 4, 5]
+    (tmp_path / "elsewhere").rename(tmp_path / "unmounted")
+    with pytest.raises(StreamingIOFailure, match=r"bucket_\d+' is a symbolic link to .*elsewhere', which is missing"):
+        ids(metastore)
 
 
 def test_an_error_in_the_with_block_aborts_and_is_not_hidden(metastore, table):

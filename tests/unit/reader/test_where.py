@@ -203,7 +203,7 @@ def test_nulls_count_as_unknown_in_every_combination(condition: tuple[str, tuple
         ("month = 3 and", "expected a column"),
         ("month = 3 month = 4", "expected 'and', 'or' or the end of the filter, at position 10 ('month = 4')"),
         ("month = 3; drop", "unexpected text, at position 9"),
-        ("origin = 'JFK", "unexpected text, at position 9"),
+        ("origin = 'JFK", "the closing quote is missing, at position 9"),
         ("origin = JFK", "expected a quoted string or a number, at position 9"),
         ("origin = 3", "origin is string: put the value in quotes, at position 9"),
         ("month = null", "use 'is null' or 'is not null', at position 8"),

@@ -138,3 +138,22 @@ def test_the_exit_of_the_interpreter_does_not_wait_forever(
     client.may_continue.set()
     wait_until(lambda: bool(client.threads))
     assert not thing.guard.is_active
+
+
+def test_a_begin_that_is_interrupted_does_not_hold_up_the_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal that ended the process between counting and beginning made its exit wait for nobody."""
+
+    class Interrupted(threading.Condition):
+        is_first = True
+
+        def __exit__(self, *error: Any) -> None:
+            super().__exit__(*error)
+            if self.is_first:
+                self.is_first = False
+                raise SystemExit(143)
+
+    of_this_test = reaper._Reaper()
+    monkeypatch.setattr(of_this_test, "_no_openings", Interrupted())
+    with pytest.raises(SystemExit), of_this_test.opening():
+        pass
+    assert of_this_test.exit(0)

@@ -70,10 +70,23 @@ def test_two_columns_that_differ_only_by_case_are_refused():
 
 
 def test_missing_columns_fail_or_are_null():
+    schema, data = schema_of(id="int", name="string"), pa.table({"id": [1]})
+    with pytest.raises(SerializationError, match=r"'name' is missing: .* missing_columns='null'"):
+        rows_of(ArrowWriter(), schema, data)
+    (parsed,) = parse_all(ArrowWriter(missing_columns="null"), schema, data)
+    assert parsed.batch.to_pylist() == [{"id": 1, "name": None}]
+    assert parsed.matched_columns == {"id"}
+
+
+def test_missing_partition_keys_fail_unless_they_are_null_by_an_option_of_their_own():
+    """As in JSON: usually a mistake, which would write to the default partition or replace it."""
     data = pa.table({"id": [1]})
-    with pytest.raises(SerializationError, match=r"'country' is missing: .* missing_columns='null'"):
-        rows_of(ArrowWriter(), SCHEMA, data)
-    (parsed,) = parse_all(ArrowWriter(missing_columns="null"), SCHEMA, data)
+    for writer in (ArrowWriter(), ArrowWriter(missing_columns="null")):
+        with pytest.raises(
+            SerializationError, match=r"partition key 'country' is missing: .* missing_partition_keys='null'"
+        ):
+            rows_of(writer, SCHEMA, data)
+    (parsed,) = parse_all(ArrowWriter(missing_partition_keys="null"), SCHEMA, data)
     assert parsed.batch.to_pylist() == [{"id": 1, "country": None}]
     assert parsed.matched_columns == {"id"}
 

@@ -14,7 +14,7 @@ import pytest
 
 from hive_ingest.errors import CorruptFile, StreamingIOFailure
 from hive_ingest.storage import Location
-from hive_ingest.streaming.spark.staged_rows import Job, StagedArrowFile, StagedRows
+from hive_ingest.streaming.spark.staged_rows import StagedArrowFile, StagedRows, WriteJob
 from hive_ingest.transactions.staging import STAGING_FOLDER
 
 SCHEMA = pa.schema([("id", pa.int64()), ("msg", pa.string())])
@@ -38,22 +38,22 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / STAGING_FOLDER
 
 
-QUERY = Job.of_query("4a-2b", 7)
+QUERY = WriteJob.of_query("4a-2b", 7)
 
 
 def files(folder: Path) -> list[str]:
     return sorted(str(path) for path in folder.rglob("*.arrow"))
 
 
-def stage(rows: StagedRows, job: Job, *batches: pa.RecordBatch) -> StagedArrowFile:
+def stage(rows: StagedRows, job: WriteJob, *batches: pa.RecordBatch) -> StagedArrowFile:
     rows.make_folder(job)
     file = rows.write(job, SCHEMA, batches)
     assert file is not None
     return file
 
 
-@pytest.mark.parametrize("job", [Job.new(), QUERY], ids=["batch write", "micro-batch"])
-def test_a_commit_reads_what_a_task_wrote(rows: StagedRows, folder: Path, job: Job) -> None:
+@pytest.mark.parametrize("job", [WriteJob.new(), QUERY], ids=["batch write", "micro-batch"])
+def test_a_commit_reads_what_a_task_wrote(rows: StagedRows, folder: Path, job: WriteJob) -> None:
     file = stage(rows, job, batch(1, 2), batch(), batch(3))
     assert [b.to_pylist() for b in rows.read(file)] == [batch(1, 2).to_pylist(), batch(3).to_pylist()]
     assert (file.rows, [file.size_bytes]) == (3, [os.path.getsize(path) for path in files(folder)])
@@ -81,7 +81,7 @@ def test_nothing_is_staged_without_the_folder_that_planning_created(tmp_path: Pa
 
 
 def test_a_file_that_is_gone_is_named(rows: StagedRows) -> None:
-    file = stage(rows, Job.new(), batch(1))
+    file = stage(rows, WriteJob.new(), batch(1))
     rows.remove([file])
     with pytest.raises(StreamingIOFailure, match=r"staged_.* are not there.*Run the job again"):
         list(rows.read(file))
@@ -89,14 +89,14 @@ def test_a_file_that_is_gone_is_named(rows: StagedRows) -> None:
 
 @pytest.mark.parametrize("left", [0.0, 0.3, 0.9])
 def test_a_truncated_file_is_an_error_and_not_a_missing_row(rows: StagedRows, left: float) -> None:
-    file = stage(rows, Job.new(), *(batch(i) for i in range(20)))
+    file = stage(rows, WriteJob.new(), *(batch(i) for i in range(20)))
     os.truncate(file.location.path, int(file.size_bytes * left))
     with pytest.raises(CorruptFile, match="staged_"):
         list(rows.read(file))
 
 
 def test_the_end_of_a_job_removes_what_its_lost_attempts_left(rows: StagedRows, folder: Path) -> None:
-    job, other = Job.new(), Job.new()
+    job, other = WriteJob.new(), WriteJob.new()
     for _ in range(2):
         stage(rows, job, batch(1))
     kept = stage(rows, other, batch(2))
@@ -106,7 +106,7 @@ def test_the_end_of_a_job_removes_what_its_lost_attempts_left(rows: StagedRows, 
 
 
 def test_an_attempt_that_comes_after_the_end_of_its_job_leaves_nothing(rows: StagedRows, folder: Path) -> None:
-    job = Job.new()
+    job = WriteJob.new()
     rows.make_folder(job)
 
     def overtaken() -> Iterator[pa.RecordBatch]:
@@ -121,30 +121,30 @@ def test_an_attempt_that_comes_after_the_end_of_its_job_leaves_nothing(rows: Sta
 
 
 def test_a_committed_batch_ends_the_earlier_ones_of_its_query(rows: StagedRows, folder: Path) -> None:
-    kept = [stage(rows, Job.of_query("4a-2b", 8), batch(1)), stage(rows, Job.of_query("4a-2c", 7), batch(1))]
+    kept = [stage(rows, WriteJob.of_query("4a-2b", 8), batch(1)), stage(rows, WriteJob.of_query("4a-2c", 7), batch(1))]
     for number in (6, 7):
-        stage(rows, Job.of_query("4a-2b", number), batch(1))
+        stage(rows, WriteJob.of_query("4a-2b", number), batch(1))
     rows.remove_finished(QUERY, DAY)
     assert files(folder) == sorted(file.location.path for file in kept)
 
 
-@pytest.mark.parametrize("job", [Job.new, lambda: QUERY], ids=["batch write", "micro-batch"])
+@pytest.mark.parametrize("job", [WriteJob.new, lambda: QUERY], ids=["batch write", "micro-batch"])
 def test_entries_older_than_the_retention_are_removed(
-    rows: StagedRows, folder: Path, monkeypatch: pytest.MonkeyPatch, job: Callable[[], Job]
+    rows: StagedRows, folder: Path, monkeypatch: pytest.MonkeyPatch, job: Callable[[], WriteJob]
 ) -> None:
     now = time.time()
     for age in (2 * DAY, DAY / 2):
         monkeypatch.setattr(time, "time", lambda age=age: now - age)
         young = stage(rows, job(), batch(1))
     monkeypatch.setattr(time, "time", lambda: now)
-    rows.remove_finished(Job.new(), DAY)
+    rows.remove_finished(WriteJob.new(), DAY)
     assert files(folder) == [young.location.path]
     assert len(list(folder.iterdir())) == 1
 
 
 def test_hidden_files_of_transactions_are_kept(rows: StagedRows, folder: Path) -> None:
     (folder / "17_0123456789abcdef.0.orc").touch()
-    rows.remove_finished(Job.new(), 1e-9)
+    rows.remove_finished(WriteJob.new(), 1e-9)
     assert len(list(folder.iterdir())) == 1
 
 

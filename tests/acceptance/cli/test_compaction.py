@@ -1,0 +1,121 @@
+"""`hive-ingest compact`, `compactor`, `purge` and `show compactions` from the shell."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
+from hive_ingest.model import CompactionState
+from tests.acceptance.cli.shell import Shell
+from tests.support.compactions import Compacted, connect_quietly
+
+pytestmark = [
+    pytest.mark.only_on(["sqlite", "postgres"], because="a real metastore has Hive's own roles"),
+    pytest.mark.one_embedded,
+]
+
+
+@pytest.fixture
+def shell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], metastore_uri: str, tmp_path: Path
+) -> Shell:
+    monkeypatch.setenv("HIVE_INGEST_METASTORE", metastore_uri)
+    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "warehouse"))
+    return Shell(monkeypatch, capsys)
+
+
+@pytest.fixture
+def ms(metastore_uri: str, tmp_path: Path) -> Iterator[EmbeddedMetastoreClient]:
+    with connect_quietly(tmp_path, metastore_uri) as client:
+        yield client
+
+
+@pytest.fixture
+def table(ms: EmbeddedMetastoreClient) -> Compacted:
+    return Compacted(ms)
+
+
+def test_compact_waits_and_show_compactions_has_the_numbers(shell: Shell, table: Compacted) -> None:
+    table.inserts(1, 3)
+    out = shell.done("compact", "web.t", "minor", "--wait").out
+    assert out == "web.t: minor compaction 1 is ready for cleaning\n"
+    (row,) = shell.done("show", "compactions", "web.t", "-o", "json").rows
+    assert (row["type"], row["state"]) == ("minor", "ready for cleaning")
+    assert (row["files_before"], row["files_after"]) == (3, 1)
+
+
+def test_a_request_without_a_worker_is_shown_as_waiting(shell: Shell, table: Compacted) -> None:
+    table.inserts(1, 3)
+    assert "is initiated" in shell.done("compact", "web.t", "major").out
+    assert "in the queue already" in shell.done("compact", "web.t", "major").out
+    (row,) = shell.done("show", "compactions", "-o", "json").rows
+    assert not row["remark"]
+    table.client.clock_offset_seconds = -120
+    table.client.drop_table("web.t")
+    other = Compacted(table.client, "other")
+    other.request()
+    (row,) = shell.done("show", "compactions", "web.other", "-o", "json").rows
+    assert "no worker has taken it" in str(row["remark"])
+
+
+def test_a_compaction_that_is_refused_ends_with_an_error(shell: Shell, table: Compacted) -> None:
+    table.insert(1)
+    outcome = shell("compact", "web.t", "minor", "--wait")
+    assert outcome.code == 1
+    assert "is refused: None of the compaction thresholds met" in outcome.out
+
+
+def test_one_round_of_the_compactor_does_all_that_is_due(shell: Shell, table: Compacted) -> None:
+    table.inserts(1, 6)
+    before = table.rows()
+    lines = shell.done("compactor", "--once").out.splitlines()
+    assert lines == [
+        "requested web.t: 6 deltas (> 5), and there is no base",
+        "compaction 1 of web.t is ready for cleaning",
+        "cleaned web.t: 6 folders removed",
+    ]
+    assert table.short_folders() == ["base_6_v"]
+    assert table.rows() == before
+
+
+def test_a_role_alone_can_be_chosen(shell: Shell, table: Compacted) -> None:
+    table.inserts(1, 6)
+    shell.done("compactor", "--once", "--roles", "initiator")
+    assert [info.state for info in table.history()] == [CompactionState.INITIATED]
+    shell.done("compactor", "--once", "--roles", "worker")
+    assert [info.state for info in table.history()] == [CompactionState.READY_FOR_CLEANING]
+
+
+def test_purge_says_what_is_left(shell: Shell, table: Compacted) -> None:
+    table.inserts(1, 2)
+    reader, *_ = table.client.open_txns()
+    outcome = shell("purge", "web.t", "--wait-seconds", "0")
+    assert outcome.code == 1
+    assert "left are delta_" in outcome.out
+    assert f"because open transactions may read them: {reader}" in outcome.out
+    table.client.commit_txn(reader)
+    assert shell.done("purge", "web.t").out == "web.t: purged\n"
+
+
+def test_the_compactor_runs_until_it_is_ended(table: Compacted, metastore_uri: str, tmp_path: Path) -> None:
+    table.inserts(1, 6)
+    before = table.rows()
+    command = [sys.executable, "-m", "hive_ingest.cli", "compactor", "--metastore", metastore_uri]
+    command += ["--warehouse", str(tmp_path / "warehouse"), "--workers", "2"]
+    with subprocess.Popen(command, env=os.environ, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 60
+        while table.short_folders() != ["base_6_v"]:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    assert table.rows() == before

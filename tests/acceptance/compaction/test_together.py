@@ -1,0 +1,73 @@
+"""Writers, readers and several compactors at the same time."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import hive_ingest as hi
+from hive_ingest.compaction import CleanerSettings, Compactor, CompactorSettings, JobSettings, MergeSettings
+from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
+from hive_ingest.model import CompactionState
+from tests.support.compactions import Compacted
+
+pytestmark = pytest.mark.only_on(["sqlite", "postgres"], because="a real metastore has Hive's own roles")
+
+TRANSACTIONS = 40
+
+
+def test_readers_and_writers_go_on_while_several_compactors_work(ms: EmbeddedMetastoreClient) -> None:
+    """Each snapshot holds a whole number of transactions, and never fewer than the one before."""
+    table = Compacted(ms)
+    settings = CompactorSettings(
+        job=JobSettings(merge=MergeSettings(fsync=False)),
+        cleaner=CleanerSettings(aborted_grace_seconds=0),
+        initiator_seconds=0.05,
+        worker_seconds=0.05,
+        cleaner_seconds=0.05,
+    )
+    compactors = [Compactor(ms, workers=2, settings=settings) for _ in range(2)]
+    is_over = threading.Event()
+
+    def write() -> None:
+        with ms.clone() as client:
+            for number in range(TRANSACTIONS):
+                hi.append(client, table.name, _rows(number), settings={"fsync": False})
+
+    def read() -> list[int]:
+        seen = [0]
+        with ms.clone() as client:
+            while not is_over.is_set():
+                found = sorted(hi.read_table(client, table.name)["id"].to_pylist())
+                assert found == list(range(len(found)))
+                assert len(found) % 10 == 0
+                assert len(found) >= seen[-1]
+                seen.append(len(found))
+        return seen
+
+    with ThreadPoolExecutor(6) as threads:
+        readers = [threads.submit(read) for _ in range(2)]
+        running = [threads.submit(compactor.run) for compactor in compactors]
+        try:
+            threads.submit(write).result()
+        finally:
+            is_over.set()
+            for compactor in compactors:
+                compactor.stop()
+        for future in (*readers, *running):
+            future.result()
+    Compactor(ms, settings=settings).run_once()
+    assert table.ids() == list(range(10 * TRANSACTIONS))
+    states = {info.state for info in table.history()}
+    assert CompactionState.SUCCEEDED in states
+    assert CompactionState.FAILED not in states, [info.error_message for info in table.history()]
+    assert len(table.folders()) < 12
+
+
+def _rows(number: int) -> object:
+    import pyarrow as pa
+
+    ids = list(range(10 * number, 10 * number + 10))
+    return pa.table({"id": pa.array(ids, pa.int32()), "text": [f"row {i}" for i in ids]})
