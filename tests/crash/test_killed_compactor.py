@@ -25,8 +25,6 @@ from tests.support.metastores import housekeeping
 pytestmark = pytest.mark.only_on(["sqlite", "postgres"], because="a real metastore gives a lost job back after a day")
 
 CHILD = Path(__file__).with_name("compactor_child.py")
-#: Longer than anything is remembered or waited for.
-LONG_SECONDS = 2 * 86_400
 FOLDERS = {MINOR: ["delete_delta_1_8_v", "delta_1_8_v"], MAJOR: ["base_8_v"]}
 
 
@@ -62,7 +60,7 @@ def kill(table: Compacted, role: str, point: str, occurrence: int, uri: str) -> 
 
 
 def wait_until_found_dead(table: Compacted) -> None:
-    table.client.clock_offset_seconds += LONG_SECONDS
+    table.client.clock_offset_seconds += 2 * table.client.txn_timeout_seconds
     housekeeping(table.client)
 
 
