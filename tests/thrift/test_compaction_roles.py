@@ -49,3 +49,6 @@ def test_a_metastore_of_version_3_takes_requests_only(hive313_uri: str, tmp_path
         assert outcome.state is CompactionState.INITIATED
         with pytest.raises(UnsupportedFeature, match="version 3 has no calls for a worker"):
             Compactor(client)
+        with pytest.raises(UnsupportedFeature, match="cleans after compactions itself"):
+            Cleaner(client)
+        assert [info.state for info in table.history()] == [CompactionState.INITIATED]

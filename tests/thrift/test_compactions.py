@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from hive_ingest.compaction import Cleaner, Compactor, Worker
 from hive_ingest.errors import MetastoreUnavailable, NoSuchCompaction, UnsupportedFeature
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import (
@@ -108,19 +107,6 @@ def test_hive_3_has_no_calls_for_a_worker(hive313_metastore: RealMetastore) -> N
             with pytest.raises(UnsupportedFeature, match="let Hive's own worker do it"):
                 call()
         assert shown(client) == info
-
-
-def test_our_worker_and_cleaner_refuse_hive_3(hive313_metastore: RealMetastore) -> None:
-    with connect_metastore(hive313_metastore.uri) as client:
-        compaction_id = request(client).id
-        no_calls = "a Hive Metastore of version 3 has no calls for a worker"
-        with pytest.raises(UnsupportedFeature, match=no_calls):
-            Worker(client)
-        with pytest.raises(UnsupportedFeature, match=no_calls):
-            Compactor(client)
-        with pytest.raises(UnsupportedFeature, match="cleans after compactions itself"):
-            Cleaner(client)
-        assert (shown(client).id, shown(client).state) == (compaction_id, INITIATED)
 
 
 # -- a worker of Hive 4 ------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import itertools
 import os
 import signal
 import tempfile
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,11 +117,14 @@ class CompactionMachine(RuleBasedStateMachine):
         if deletes and self._rows[part]:
             chosen = data.draw(st.sets(st.sampled_from(sorted(self._rows[part])), min_size=1, max_size=count))
             self._writers.append(self._begin_delete(part, chosen))
-            return
+        else:
+            self._writers.append(self._begin_insert(part, count))
+
+    def _begin_insert(self, part: str, count: int) -> Writer:
         txn_id, write_id = self._table.begin(part)
         rows = _row_ids(write_id, self._next(count))
         self._write_delta(write_id, part, rows)
-        self._writers.append(Writer(txn_id, part, rows))
+        return Writer(txn_id, part, rows)
 
     def _begin_delete(self, part: str, chosen: set[RowId]) -> Writer:
         txn_id, write_id = self._table.begin(part)
@@ -133,6 +135,7 @@ class CompactionMachine(RuleBasedStateMachine):
     @rule(data=st.data(), commits=st.booleans())
     def end(self, data: st.DataObject, commits: bool) -> None:
         self._end(self._writers.pop(data.draw(st.integers(0, len(self._writers) - 1))), commits=commits)
+        self.read()
 
     def _end(self, writer: Writer, *, commits: bool) -> None:
         if not commits:
@@ -147,7 +150,6 @@ class CompactionMachine(RuleBasedStateMachine):
 
     # -- readers -----------------------------------------------------------------------------------
 
-    @rule()
     def read(self) -> None:
         """What is committed now, at once."""
         found = hi.read_table(self._ms, self._table.name, row_ids=True).to_pylist()
@@ -178,15 +180,13 @@ class CompactionMachine(RuleBasedStateMachine):
 
     # -- compaction --------------------------------------------------------------------------------
 
-    @rule(part=st.sampled_from(PARTS), kind=st.sampled_from(KINDS))
-    def request(self, part: str, kind: CompactionType) -> None:
+    @rule(part=st.sampled_from(PARTS), kind=st.sampled_from(KINDS), is_followed=st.booleans())
+    def compact(self, part: str, kind: CompactionType, is_followed: bool) -> None:
+        """A request and a worker, which may find an earlier request first; of something, mostly."""
+        self._insert(part, 1)
         self._table.request(kind, part=part)
-
-    @rule(part=st.sampled_from(PARTS), kind=st.sampled_from(KINDS))
-    def compact(self, part: str, kind: CompactionType) -> None:
-        """A request and a worker, which may find an earlier request first."""
-        self._table.request(kind, part=part)
-        self.work()
+        if is_followed:
+            self.work()
 
     @rule()
     def work(self) -> None:
@@ -200,23 +200,18 @@ class CompactionMachine(RuleBasedStateMachine):
             assert result.state is CompactionState.SUCCEEDED, result
         self.read()
 
-    @rule()
-    def keep_house(self) -> None:
-        housekeeping(self._ms)
-
-    @rule(point=st.sampled_from(WORKER_FAULT_POINTS), occurrence=st.integers(1, 2))
-    def worker_fails(self, point: str, occurrence: int) -> None:
-        """With an error in the same process, which it reports."""
+    @rule(point=st.sampled_from(WORKER_FAULT_POINTS), occurrence=st.integers(1, 2), is_killed=st.booleans())
+    def fail_at_work(self, point: str, occurrence: int, is_killed: bool) -> None:
+        """A worker is killed, or ends with an error, which it reports."""
+        if is_killed:
+            self._kill(lambda: Worker(self._ms, FAST).run_once(), CrashPoint(point, occurrence, signal.SIGKILL))
+            return
         with faults(CrashPoint(point, occurrence)):
             try:
                 Worker(self._ms, FAST).run_once()
             except FaultError:
                 assert point == "after_find_next_compact"
         self.read()
-
-    @rule(point=st.sampled_from(WORKER_FAULT_POINTS), occurrence=st.integers(1, 2))
-    def kill_worker(self, point: str, occurrence: int) -> None:
-        self._kill(lambda: Worker(self._ms, FAST).run_once(), CrashPoint(point, occurrence, signal.SIGKILL))
 
     @rule(point=st.sampled_from(CLEANER_FAULT_POINTS), occurrence=st.integers(1, 3))
     def kill_cleaner(self, point: str, occurrence: int) -> None:
@@ -238,11 +233,11 @@ class CompactionMachine(RuleBasedStateMachine):
         assert os.waitstatus_to_exitcode(status) in (0, -signal.SIGKILL)
         self.read()
 
-    @rule()
-    def time_out_the_dead(self) -> None:
-        """Their transactions end, and what they had taken from the queue goes back."""
+    @rule(of_the_dead=st.booleans())
+    def keep_house(self, of_the_dead: bool) -> None:
+        """Where the dead are timed out, what they had taken from the queue goes back."""
         for info in self._ms.get_open_txns_info().transactions:
-            if info.type is TxnType.COMPACTION and info.state is TxnState.OPEN:
+            if of_the_dead and info.type is TxnType.COMPACTION and info.state is TxnState.OPEN:
                 self._ms.abort_txn(info.id)
         housekeeping(self._ms)
         self.read()
@@ -250,27 +245,36 @@ class CompactionMachine(RuleBasedStateMachine):
     # -- the end -----------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """When everybody has ended, a major compaction leaves the rows of the model and nothing else."""
-        if not any(self._rows.values()) and not self._writers:
-            return
+        """Everything is compacted under those who are open; when they have ended, only the model's rows are left."""
+        if not any(self._rows.values()):
+            return  # it ended before it began
+        for part in PARTS:
+            self._end(self._begin_insert(part, 1), commits=False)
+        self._compact_all(CompactionType.MINOR, cleans=False)
+        self.begin_reading()
+        self._compact_all(CompactionType.MINOR)
         while self._readers:
             self._finish(self._readers.pop())
         while self._writers:
-            self._end(self._writers.pop(), commits=False)
-        self.time_out_the_dead()
-        for kind in KINDS:
-            self._revoke()
-            for part in PARTS:
-                self._table.request(kind, part=part)
-            while Worker(self._ms, FAST).run_once():
-                self.read()
-            self.clean()
-            self.clean()
+            self._end(self._writers.pop(), commits=len(self._writers) % 3 != 2)
+            self.read()
+        self._compact_all(CompactionType.MINOR)
+        self._compact_all(CompactionType.MAJOR)
         for part in PARTS:
             self._assert_nothing_is_left(part)
         hidden = self._table.folder / ".hive_ingest"
         assert not hidden.exists() or not list(hidden.iterdir())
-        assert threading.active_count() < 20
+
+    def _compact_all(self, kind: CompactionType, *, cleans: bool = True) -> None:
+        self.keep_house(of_the_dead=True)
+        self._revoke()
+        for part in PARTS:
+            self._insert(part, 1)
+            self._table.request(kind, part=part)
+        while Worker(self._ms, FAST).run_once():
+            self.read()
+        if cleans:
+            self.clean()
 
     def _revoke(self) -> None:
         """A worker that died before it opened a transaction: a long time passes."""

@@ -8,5 +8,5 @@ from tests.property.compaction.machine import CompactionMachine
 
 TestCompactions = CompactionMachine.TestCase
 TestCompactions.settings = settings(
-    max_examples=15, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=20, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
