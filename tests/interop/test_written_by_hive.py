@@ -36,7 +36,7 @@ def append(client: MetastoreClient, name: str, *ids: int, **constant: str) -> No
     """Ours, after Hive; columns that are not given are null."""
     database, table = name.split(".")
     columns: dict[str, Any] = {"id": pa.array(ids, pa.int64() if max(ids) >= 2**31 else pa.int32())}
-    writer = hi.ArrowWriter(missing_columns="null")
+    writer = hi.ArrowWriter(missing_columns="null", missing_partition_keys="null")
     with (
         StreamingConnection.connect(client, database=database, table=table, record_writer=writer) as conn,
         conn.transaction(),
