@@ -114,6 +114,11 @@ class Table:
         return self.properties.get("transactional", "").lower() == "true"
 
     @property
+    def is_insert_only(self) -> bool:
+        """Transactional without the ACID columns (Hive: `AcidUtils.isInsertOnlyTable`, which ignores case)."""
+        return self.properties.get("transactional_properties", "").lower() == "insert_only"
+
+    @property
     def creation_id(self) -> int:
         """The substitute for `id` on a metastore without it (Hive 3): made of the creation time and the name."""
         return self.create_time_seconds << 30 | zlib.crc32(str(self.name).encode()) & (1 << 30) - 1

@@ -198,7 +198,7 @@ class Initiator:
 
 
 def _why_not(table: Table, known: list[CompactionInfo]) -> str | None:
-    if not table.is_transactional or table.properties.get("transactional_properties", "") == "insert_only":
+    if not table.is_transactional or table.is_insert_only:
         return "only full ACID tables are compacted"
     if has_no_auto_compaction(table.properties):
         return "the table has NO_AUTO_COMPACTION=true"

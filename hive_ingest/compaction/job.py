@@ -163,7 +163,7 @@ class CompactionJob:
         """Looked up under the lock, so that no DDL statement changes it until the commit."""
         target = find_target(self._client, self.info.table, self.info.partition_name)
         table = self._table = target.table
-        if not table.is_transactional or table.properties.get("transactional_properties") == "insert_only":
+        if not table.is_transactional or table.is_insert_only:
             raise InvalidTable(f"{table.name} is not a full ACID table: only those are compacted")
         if table.sort_columns:
             raise RefusedCompaction(f"{table.name} is sorted by {', '.join(table.sort_columns)}: not compacted")

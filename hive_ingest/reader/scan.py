@@ -235,8 +235,7 @@ def check_readable(table: Table) -> None:
     """Raises UnsupportedFeature."""
     if not table.is_transactional:
         raise UnsupportedFeature(f"{table.name} is not transactional: read its files at {table.location} directly")
-    kind = table.properties.get("transactional_properties", "default").lower()
-    if kind == "insert_only":
+    if table.is_insert_only:
         raise UnsupportedFeature(f"{table.name} is an insert-only table, which cannot be read yet: read it with Hive")
 
 
