@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -19,7 +18,15 @@ from hive_ingest.compaction.target import Target, find_target
 from hive_ingest.errors import NoSuchCompaction, NoSuchObject, StreamingError, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.faults import reach
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.model import AbortedComponent, CompactionInfo, CompactionState, CompactionType, TxnId
+from hive_ingest.model import (
+    AbortedComponent,
+    CompactionInfo,
+    CompactionState,
+    CompactionType,
+    TableName,
+    TxnId,
+    WriteId,
+)
 from hive_ingest.storage import Location
 from hive_ingest.transactions import remove_leftovers
 
@@ -81,8 +88,11 @@ class Cleaner:
         grace = self._settings.aborted_grace_seconds
         self._grace_seconds = client.txn_timeout_seconds if grace is None else grace
 
-    def run_once(self) -> list[CleanResult]:
+    def run_once(self, table: str | TableName | None = None) -> list[CleanResult]:
         """Clean all that may be cleaned now.
+
+        Args:
+            table: Only this one.
 
         Raises:
             MetastoreError: The metastore cannot be asked. What goes wrong with one table is in its result.
@@ -90,18 +100,20 @@ class Cleaner:
         min_open = self._client.find_min_open_txn_id_for_cleaner()
         results: list[CleanResult] = []
         seen: set[int] = set()
-        while ready := [info for info in self._ready(min_open) if info.id not in seen]:
+        while ready := [info for info in self._ready(table, min_open) if info.id not in seen]:
             reach("after_find_ready_to_clean")
             seen.update(info.id for info in ready)
             results += [self._clean(info, min_open) for info in ready]
-        aborts = self._client.find_ready_to_clean_aborts(aborted_threshold=self._settings.aborted_threshold)
+        aborts = self._client.find_ready_to_clean_aborts(
+            aborted_threshold=self._settings.aborted_threshold, table=table
+        )
         results += [result for info in aborts if (result := self._clean_aborts(info)) is not None]
         return results
 
-    def _ready(self, min_open: TxnId) -> list[CompactionInfo]:
+    def _ready(self, table: str | TableName | None, min_open: TxnId) -> list[CompactionInfo]:
         """At most one of each table or partition, so that a second one is found once the first is done."""
         return self._client.find_ready_to_clean(
-            min_open_txn_id=min_open, retention_seconds=self._settings.retention_seconds
+            min_open_txn_id=min_open, retention_seconds=self._settings.retention_seconds, table=table
         )
 
     # -- compactions -------------------------------------------------------------------------------
@@ -125,10 +137,7 @@ class Cleaner:
         return CleanResult(info, CompactionState.SUCCEEDED, removed)
 
     def _remove_obsolete(self, info: CompactionInfo, target: Target, min_open: TxnId) -> tuple[Location, ...]:
-        up_to = info.highest_write_id
-        components = self._ended_long_ago(
-            self._client.get_aborted_components(info.table, info.partition_name, up_to=up_to)
-        )
+        components = self._aborted_components(info, up_to=info.highest_write_id)
         obsolete = obsolete_leftovers(self._client, target, info, min_open)
         aborted = aborted_leftovers(target.location, components)
         removed = self._remove(target, [*obsolete, *aborted.folders])
@@ -139,7 +148,7 @@ class Cleaner:
     # -- aborted transactions ----------------------------------------------------------------------
 
     def _clean_aborts(self, info: CompactionInfo) -> CleanResult | None:
-        components = self._ended_long_ago(self._client.get_aborted_components(info.table, info.partition_name))
+        components = self._aborted_components(info)
         if not components:
             return None
         try:
@@ -173,14 +182,11 @@ class Cleaner:
             return None
         return target, aborted_leftovers(target.location, components)
 
-    def _ended_long_ago(self, components: Iterable[AbortedComponent]) -> list[AbortedComponent]:
-        """Without transactions whose writers may still be publishing."""
-        found = list(components)
-        if not found or self._grace_seconds <= 0:
-            return found
-        beats = {info.id: info.last_heartbeat_ms for info in self._client.get_open_txns_info().transactions}
-        latest_ms = (time.time() - self._grace_seconds) * 1000
-        return [each for each in found if beats.get(each.txn_id, 0) <= latest_ms]
+    def _aborted_components(self, info: CompactionInfo, *, up_to: WriteId | None = None) -> list[AbortedComponent]:
+        """Without those of transactions whose writers may still be publishing."""
+        return self._client.get_aborted_components(
+            info.table, info.partition_name, up_to=up_to, silent_seconds=self._grace_seconds
+        )
 
     # -- removal -----------------------------------------------------------------------------------
 
