@@ -14,6 +14,7 @@ from hive_ingest.transactions.repair import check_write_ids, refuse_unknown_writ
 from hive_ingest.transactions.staging import (
     STAGING_FOLDER,
     StagedFile,
+    hidden_copies,
     list_staging,
     new_staging,
     remove_leftovers,
@@ -36,6 +37,7 @@ __all__ = [
     "TransactionOpener",
     "check_write_ids",
     "describe_locks",
+    "hidden_copies",
     "list_registered",
     "list_staging",
     "lock_timeout",

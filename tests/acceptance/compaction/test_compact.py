@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from hive_ingest.compaction import compact
-from hive_ingest.errors import ConfigurationError, NoSuchObject
+from hive_ingest.errors import ConfigurationError, InvalidTable, NoSuchObject
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
-from hive_ingest.model import CompactionState
+from hive_ingest.model import CompactionState, TableName
 from hive_ingest.testing import faults
 from tests.support.compactions import MAJOR, MINOR, Compacted
 
@@ -88,6 +89,35 @@ def test_a_request_that_is_in_the_queue_already_is_not_made_twice(table: Compact
 def test_an_unknown_kind_of_compaction_is_refused(ms: EmbeddedMetastoreClient, table: Compacted) -> None:
     with pytest.raises(ConfigurationError, match="'minor' or 'major'"):
         compact(ms, table.name, kind="tiny")
+
+
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_waiting_ends_when_the_table_is_gone(table: Compacted, is_renamed: bool) -> None:
+    """Dropped or renamed between the request and the work."""
+    table.inserts(1, 2)
+
+    def change(point: str) -> None:
+        if point == "after_find_next_compact":
+            if is_renamed:
+                found = table.client.get_table(table.name)
+                table.client.alter_table(table.name, replace(found, name=TableName.of("web.renamed")))
+            else:
+                table.client.drop_table(table.name)
+
+    with faults(observe=change):
+        (outcome,) = compact(table.client, table.name, wait=True, timeout_seconds=20)
+    assert outcome.state is CompactionState.REFUSED
+    assert "dropped or renamed" in outcome.message
+
+
+@pytest.mark.parametrize("properties", [{"transactional": "false"}, {"transactional_properties": "insert_only"}])
+def test_a_table_that_is_not_full_acid_is_refused_at_once(
+    ms: EmbeddedMetastoreClient, properties: dict[str, str]
+) -> None:
+    table = Compacted(ms, properties=properties)
+    with pytest.raises(InvalidTable, match="only full ACID tables are compacted"):
+        compact(ms, table.name)
+    assert table.history() == []
 
 
 def test_rows_of_bucketed_tables_stay_in_their_buckets(ms: EmbeddedMetastoreClient) -> None:
