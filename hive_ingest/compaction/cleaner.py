@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from hive_ingest.acid import parse_folder_name
 from hive_ingest.compaction.leftovers import Leftovers, aborted_leftovers, obsolete_leftovers
 from hive_ingest.compaction.policy import has_no_cleanup
-from hive_ingest.compaction.target import Target, find_target
+from hive_ingest.compaction.target import Target, find_target, refuse_restored
 from hive_ingest.errors import NoSuchCompaction, NoSuchObject, StreamingError, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.faults import reach
 from hive_ingest.metastore_client import MetastoreClient
@@ -128,6 +128,7 @@ class Cleaner:
         if has_no_cleanup(target.table.properties) or has_no_cleanup(target.properties):
             return self._refused(info, target)
         try:
+            refuse_restored(self._client, target)
             self._client.mark_cleaner_start(info)
             removed = self._remove_obsolete(info, target, min_open)
         except NoSuchCompaction as error:
@@ -180,6 +181,7 @@ class Cleaner:
             return None, nothing
         if has_no_cleanup(target.table.properties) or has_no_cleanup(target.properties):
             return None
+        refuse_restored(self._client, target)
         return target, aborted_leftovers(target.location, components)
 
     def _aborted_components(self, info: CompactionInfo, *, up_to: WriteId | None = None) -> list[AbortedComponent]:

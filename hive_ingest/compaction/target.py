@@ -10,6 +10,7 @@ from hive_ingest.errors import ConfigurationError, NoSuchObject
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table, TableName
 from hive_ingest.storage import Location
+from hive_ingest.transactions import list_registered, refuse_unknown_compactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,17 @@ def find_target(
     values = found[0].values
     keys = [key.name for key in table.partition_keys]
     return Target(table, partition_name(keys, values), values, Location.of(found[0].location), found[0].properties)
+
+
+def refuse_restored(client: MetastoreClient, target: Target) -> None:
+    """Refuse to merge or remove anything beside a compaction that the metastore does not know.
+
+    Raises:
+        InvalidTable: The metastore was restored from an older copy.
+        PathNotFound: The folder is missing.
+    """
+    names = [entry.name for entry in list_registered(target.location) if entry.is_folder]
+    refuse_unknown_compactions(client, [target.location / name for name in names])
 
 
 def partition_names_of(client: MetastoreClient, table: Table, partition: str | None) -> list[str | None]:

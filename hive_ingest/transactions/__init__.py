@@ -10,7 +10,12 @@ from hive_ingest.transactions.owner import Owner
 from hive_ingest.transactions.read_transaction import ReadTransaction
 from hive_ingest.transactions.reaper import Guard
 from hive_ingest.transactions.registered_folders import list_registered
-from hive_ingest.transactions.repair import check_write_ids, refuse_unknown_write_ids, repair_write_ids
+from hive_ingest.transactions.repair import (
+    check_write_ids,
+    refuse_unknown_compactions,
+    refuse_unknown_write_ids,
+    repair_write_ids,
+)
 from hive_ingest.transactions.staging import (
     STAGING_FOLDER,
     StagedFile,
@@ -44,6 +49,7 @@ __all__ = [
     "log_failure",
     "new_staging",
     "newest_overwrite",
+    "refuse_unknown_compactions",
     "refuse_unknown_write_ids",
     "remove_leftovers",
     "remove_staging",
