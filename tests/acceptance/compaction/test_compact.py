@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
+import hive_ingest as hi
 from hive_ingest.compaction import compact
 from hive_ingest.errors import ConfigurationError, InvalidTable, NoSuchObject
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
@@ -76,6 +79,25 @@ def test_one_partition_can_be_named(parts: Compacted) -> None:
         compact(parts.client, parts.name, partition="part=c")
     with pytest.raises(ConfigurationError, match="no partition key"):
         compact(parts.client, parts.name, partition="day=c")
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "key", "name"),
+    [
+        ("int", 1, "01", "1"),
+        ("string", None, "__HIVE_DEFAULT_PARTITION__", "__HIVE_DEFAULT_PARTITION__"),
+        ("string", "a:b c%", "a%3Ab c%25", "a%3Ab c%25"),
+        ("char(4)", "ab", "ab", "ab  "),
+    ],
+)
+def test_a_partition_is_found_by_any_text_of_its_value(
+    ms: EmbeddedMetastoreClient, type_: str, value: Any, key: str, name: str
+) -> None:
+    table = Compacted(ms, partition_keys={"part": type_})
+    for i in range(2):
+        hi.append(ms, table.name, pa.record_batch({"id": pa.array([i], pa.int32()), "text": [""], "part": [value]}))
+    (outcome,) = compact(ms, table.name, partition=f"part={key}", wait=True)
+    assert (outcome.partition_name, outcome.state) == (f"part={name}", CompactionState.READY_FOR_CLEANING)
 
 
 def test_a_request_that_is_in_the_queue_already_is_not_made_twice(table: Compacted) -> None:
