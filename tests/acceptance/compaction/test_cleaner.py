@@ -19,6 +19,7 @@ from hive_ingest.storage import LocalStore
 from hive_ingest.testing import CrashPoint, FaultError, faults
 from tests.support.compactions import MAJOR, MINOR, NO_GRACE, Compacted
 from tests.support.fronts import Front
+from tests.support.metastores import housekeeping
 
 pytestmark = [
     pytest.mark.only_on(["sqlite", "postgres"], because="a real metastore has Hive's own cleaner"),
@@ -484,6 +485,21 @@ def test_the_time_since_an_abort_is_that_of_the_metastores_clock(
     table.client.clock_offset_seconds = offset_seconds
     table.clean(CleanerSettings())
     assert table.short_folders() == (["delta_1_1"] if is_removed else ["delta_1_1", "delta_3_3"])
+
+
+def test_a_clock_that_was_set_back_does_not_keep_replaced_files(table: Compacted) -> None:
+    table.client.clock_offset_seconds = 86_400
+    table.inserts(1, 2)
+    table.aborted_insert(3)
+    table.compact()
+    table.client.clock_offset_seconds = 0
+    housekeeping(table.client)
+    settings = CleanerSettings(retention_seconds=60)
+    table.clean(settings)
+    assert len(table.folders()) == 4
+    table.client.clock_offset_seconds = 301
+    table.clean(settings)
+    assert table.short_folders() == ["delta_1_2_v"]
 
 
 def test_aborted_rows_beside_rows_of_others_are_remembered(table: Compacted) -> None:
