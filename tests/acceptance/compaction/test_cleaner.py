@@ -527,6 +527,20 @@ def test_compaction_hwm_is_honored_with_min_open_write_id_set_and_aborted_iow(ta
 # -- beyond Hive's cases -----------------------------------------------------------------------------
 
 
+def test_a_reader_through_two_compactions_meets_no_missing_file(table: Compacted) -> None:
+    table.inserts(1, 2)
+    table.compact(MINOR)
+    with hi.scan(table.client, table.name) as reader:
+        table.inserts(3, 4)
+        table.compact(MINOR)
+        assert [result.info.highest_write_id for result in table.clean()] == [2]
+        assert sum(batch.num_rows for batch in reader) == 2
+    table.clean()
+    assert table.short_folders() == ["delta_1_4_v"]
+    assert set(states(table)) == {SUCCEEDED}
+    assert table.ids() == [1, 2, 3, 4]
+
+
 def test_what_aborted_transactions_left_is_removed_without_a_compaction(table: Compacted) -> None:
     table.insert(1)
     table.aborted_insert(2)
