@@ -2,8 +2,7 @@
 
 Nothing but the local file system has been run; the tests drive this class over pyarrow's local one. Object
 stores (s3a, abfs, gs) can be listed and read. They have no atomic rename, so publishing a transaction there
-could show half of it: writing is refused. HDFS has one; its files cannot be synced one by one from here
-(`close` hands them to the datanodes).
+could show half of it: writing is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import pyarrow.fs as pafs
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, OutputFile, io_errors
 
-_WITH_ATOMIC_RENAME = frozenset({"hdfs", "local"})
+_WITH_ATOMIC_RENAME = frozenset({"local"})
 
 
 class ArrowOutputFile(OutputFile):
@@ -103,7 +102,7 @@ class ArrowStore(FileStore):
         return missing[::-1]
 
     def sync_folders(self, paths: Iterable[str]) -> None:
-        """Nothing to do: HDFS's namenode journals every name before it responds."""
+        """Nothing to do: what can be written here has no folders to sync."""
 
     def list(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> list[FileEntry]:
         if not missing_ok and not self.exists(path):

@@ -121,7 +121,14 @@ class OutputFile(ABC):
 
 
 class FileStore(ABC):
-    """One file system. All methods are safe from several threads, and raise StreamingIOFailure."""
+    """One file system. All methods are safe from several threads, and raise StreamingIOFailure.
+
+    Attributes:
+        parallel_files: So many files are finished at a time, because finishing one takes long. 1: it takes no time
+            worth a thread.
+    """
+
+    parallel_files: int = 1
 
     @abstractmethod
     def create(self, path: str, *, sync: bool) -> OutputFile:
