@@ -7,7 +7,8 @@ could show half of it: writing is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -65,8 +66,18 @@ class ArrowOutputFile(OutputFile):
 class ArrowStore(FileStore):
     """Paths are those of the pyarrow file system (`bucket/key` on an object store)."""
 
-    def __init__(self, filesystem: pafs.FileSystem) -> None:
-        self._filesystem = filesystem
+    has_folders = False
+
+    def __init__(self, open_filesystem: Callable[[], pafs.FileSystem]) -> None:
+        """
+        Args:
+            open_filesystem: Called at the first use, because that of S3 asks the network for the bucket's region.
+        """
+        self._open_filesystem = open_filesystem
+
+    @functools.cached_property
+    def _filesystem(self) -> pafs.FileSystem:
+        return self._open_filesystem()
 
     def create(self, path: str, *, sync: bool) -> OutputFile:
         self.require_atomic_rename("write", path)
@@ -133,6 +144,12 @@ class ArrowStore(FileStore):
         with io_errors("delete folder", path):
             if self.exists(path):
                 self._filesystem.delete_dir(path)
+
+    def delete_empty_folder(self, path: str) -> bool:
+        if self.list(path, missing_ok=True):
+            return False
+        self.delete_folder(path)
+        return True
 
     def require_atomic_rename(self, action: str, path: str) -> None:
         kind = self._filesystem.type_name

@@ -256,5 +256,14 @@ class HdfsStore(FileStore):
     def delete_file(self, path: str) -> None:
         self._client.call("delete", path, lambda hdfs: hdfs.delete(path, False))
 
+    def delete_empty_folder(self, path: str) -> bool:
+        try:
+            self._client.call("delete folder", path, lambda hdfs: hdfs.delete(path, False))
+        except StreamingIOFailure:
+            if self.list(path, missing_ok=True):
+                return False
+            raise
+        return True
+
     def delete_folder(self, path: str) -> None:
         self._client.call("delete folder", path, lambda hdfs: hdfs.delete(path, True))

@@ -80,7 +80,7 @@ class Location:
         if scheme not in _SCHEMES:
             known = ", ".join(["file", *_SCHEMES])
             raise ConfigurationError(f"{uri!r} has the unknown scheme {scheme!r}: use a path, or one of {known}")
-        store, root = _arrow_store(_SCHEMES[scheme], authority)
+        store, root = _store(_SCHEMES[scheme], authority)
         return cls(store, f"{root.rstrip('/')}{path}" or "/", f"{uri[: parsed.start(3)]}{path}")
 
     @classmethod
@@ -177,15 +177,22 @@ def _not_local(uri: str) -> ConfigurationError:
 
 
 @functools.lru_cache(maxsize=64)
-def _arrow_store(scheme: str, authority: str) -> tuple[FileStore, str]:
+def _store(scheme: str, authority: str) -> tuple[FileStore, str]:
     """The store of one authority, and the path of its root. Opened once for each process."""
     uri = f"{scheme}://{authority}/"
     if scheme in _HDFS:
         return HdfsStore(uri), ""
+    if scheme == "s3":
+        return ArrowStore(lambda: _open(uri)[0]), authority
+    filesystem, root = _open(uri)
+    return ArrowStore(lambda: filesystem), root
+
+
+def _open(uri: str) -> tuple[pafs.FileSystem, str]:
     # Only the authority goes through pyarrow: it would percent-decode the path.
     with io_errors("open the file system", uri):
         try:
             filesystem, root = pafs.FileSystem.from_uri(uri)
         except (ValueError, pa.ArrowInvalid) as error:
             raise ConfigurationError(f"{uri!r} cannot be opened: {error}") from error
-    return ArrowStore(filesystem), root
+    return filesystem, root

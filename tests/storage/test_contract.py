@@ -256,8 +256,18 @@ def test_a_folder_is_listed_while_others_write_to_it(root: Location) -> None:
 def test_a_file_is_copied(root: Location) -> None:
     put(root / "a", b"data")
     copy_file(root / "a", root / "b", sync=True)
-    root.store.link_or_copy((root / "a").path, (root / "c").path, sync=True)
-    assert content(root / "b") == content(root / "c") == b"data"
+    assert content(root / "b") == b"data"
+
+
+def test_files_of_one_content_are_created_together(root: Location) -> None:
+    paths = [(root / f"{number:02d}").path for number in range(20)]
+    root.store.create_all(paths, b"2", sync=True)
+    assert names(root) == [f"{number:02d}" for number in range(20)]
+    assert all(content(root / name) == b"2" for name in names(root))
+    put(root / "there", b"mine")
+    with pytest.raises(PathExists):
+        root.store.create_all([(root / "new").path, (root / "there").path], b"2", sync=True)
+    assert content(root / "there") == b"mine"
 
 
 def test_locations_are_values_that_processes_exchange(root: Location) -> None:

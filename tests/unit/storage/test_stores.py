@@ -16,7 +16,7 @@ import pytest
 from hive_ingest.errors import ConfigurationError, PathExists, PathNotFound, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.storage import ArrowStore, FileStore, LocalStore, Location
 
-STORES: list[Callable[[], FileStore]] = [LocalStore, lambda: ArrowStore(pafs.LocalFileSystem())]
+STORES: list[Callable[[], FileStore]] = [LocalStore, lambda: ArrowStore(pafs.LocalFileSystem)]
 
 
 @pytest.fixture(params=STORES, ids=["local", "arrow"])
