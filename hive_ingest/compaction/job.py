@@ -12,6 +12,7 @@ from hive_ingest.compaction.folder_state import FolderState
 from hive_ingest.compaction.merge import MergeProgress, MergeSettings, merge
 from hive_ingest.compaction.plan import MergePlan, plan_major, plan_minor
 from hive_ingest.compaction.target import Target, find_target
+from hive_ingest.compaction.worker_ids import agent_info_of
 from hive_ingest.errors import (
     CommitOutcomeUnknown,
     InvalidTable,
@@ -50,7 +51,6 @@ from hive_ingest.transactions import (
 )
 
 _log = logging.getLogger(__name__)
-_AGENT = "hive-ingest compactor"
 NOTHING_TO_MERGE = "None of the compaction thresholds met: there are no two folders to merge"
 
 
@@ -93,6 +93,7 @@ class CompactionJob:
         self.info = info
         self._settings = settings
         self._is_stopped = is_stopped
+        self._agent_info = agent_info_of(info)
         self._deadline = time.monotonic() + settings.timeout_seconds
         self._heartbeater = Heartbeater(client, name="hive-ingest-compaction-heartbeat")
         self._txn_id = TxnId(0)
@@ -108,7 +109,7 @@ class CompactionJob:
             CommitOutcomeUnknown: The metastore cannot be reached; it will find out what became of the transaction.
             StreamingError: It failed. Nothing is visible, and the transaction is aborted.
         """
-        (self._txn_id,) = self._client.open_txns(1, agent_info=_AGENT, txn_type=TxnType.COMPACTION)
+        (self._txn_id,) = self._client.open_txns(1, agent_info=self._agent_info, txn_type=TxnType.COMPACTION)
         try:
             reach("after_compaction_txn")
             self._heartbeater.watch([self._txn_id])
@@ -152,7 +153,7 @@ class CompactionJob:
             partition,
             operation_type=DataOperationType.SELECT,
         )
-        answer = self._client.lock(LockRequest((component,), self._txn_id, this_user(), this_host(), _AGENT))
+        answer = self._client.lock(LockRequest((component,), self._txn_id, this_user(), this_host(), self._agent_info))
         wait = LockWait(self._client, [name], self._settings.lock_wait_seconds)
         if not wait.acquires(answer):
             raise lock_timeout(
