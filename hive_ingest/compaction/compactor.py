@@ -175,10 +175,10 @@ class Compactor:
         return made.run_once
 
     def _initiator(self, client: MetastoreClient) -> Initiator:
-        return Initiator(client, self._settings.policy, version=self._version)
+        return Initiator(client, self._settings.policy, version=self._version, is_stopped=self._stop.is_set)
 
     def _worker(self, client: MetastoreClient) -> Worker:
         return Worker(client, self._settings.job, version=self._version, is_stopped=self._stop.is_set)
 
     def _cleaner(self, client: MetastoreClient) -> Cleaner:
-        return Cleaner(client, self._settings.cleaner)
+        return Cleaner(client, self._settings.cleaner, is_stopped=self._stop.is_set)

@@ -154,7 +154,7 @@ class CompactionJob:
             operation_type=DataOperationType.SELECT,
         )
         answer = self._client.lock(LockRequest((component,), self._txn_id, this_user(), this_host(), self._agent_info))
-        wait = LockWait(self._client, [name], self._settings.lock_wait_seconds)
+        wait = LockWait(self._client, [name], self._settings.lock_wait_seconds, lambda _: self._raise_if_stopped())
         if not wait.acquires(answer):
             raise lock_timeout(
                 name, wait.blockers(answer.lock_id), self._settings.lock_wait_seconds, wanted="read lock"
@@ -223,13 +223,16 @@ class CompactionJob:
     def _check(self, progress: MergeProgress) -> None:
         """Ends the merge where going on is of no use."""
         self._heartbeater.raise_if_lost(self._txn_id)
-        if self._is_stopped():
-            raise JobStopped(f"compaction {self.info.id} was stopped")
+        self._raise_if_stopped()
         if time.monotonic() > self._deadline:
             raise StreamingIOFailure(
                 f"the compaction took longer than {self._settings.timeout_seconds:g} s, after {progress.files_read} "
                 "files: raise the timeout, or compact more often"
             )
+
+    def _raise_if_stopped(self) -> None:
+        if self._is_stopped():
+            raise JobStopped(f"compaction {self.info.id} was stopped")
 
     # -- the end -----------------------------------------------------------------------------------
 

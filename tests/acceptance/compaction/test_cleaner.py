@@ -507,6 +507,17 @@ def test_a_missing_folder_is_not_taken_for_a_cleaned_one(based: Compacted) -> No
     assert "missing" in result.message
 
 
+def test_a_cleaner_that_is_stopped_leaves_the_other_partitions_to_the_next(parts: Compacted) -> None:
+    for part in ("a", "b"):
+        parts.insert(1, part=part)
+        parts.insert(2, part=part)
+        parts.compact(MAJOR, part=part)
+    answers = iter((False, False, True, True, True))
+    (result,) = Cleaner(parts.client, NO_GRACE, is_stopped=lambda: next(answers)).run_once()
+    assert result.state is SUCCEEDED
+    assert sorted(states(parts), key=str) == sorted([READY, SUCCEEDED], key=str)
+
+
 # -- what is ported ----------------------------------------------------------------------------------
 
 

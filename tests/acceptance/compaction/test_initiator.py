@@ -335,6 +335,12 @@ def test_nothing_is_requested_for_a_while_after_repeated_failures(table: Compact
     assert requested(table) == [(None, MAJOR)]
 
 
+def test_an_initiator_that_is_stopped_looks_at_no_other_folder(table: Compacted) -> None:
+    table.inserts(1, 12)
+    assert initiate(table, is_stopped=lambda: True) == []
+    assert table.history() == []
+
+
 # -- what is ported ----------------------------------------------------------------------------------
 
 
