@@ -120,6 +120,7 @@ def test_sorted_partition(based_part: Compacted) -> None:
     check_sorted(based_part, "today")
 
 
+@pytest.mark.on_both
 def test_minor_table_with_base(based: Compacted) -> None:
     before = based.rows()
     assert based.compact(MINOR).state is READY
@@ -128,6 +129,7 @@ def test_minor_table_with_base(based: Compacted) -> None:
     assert based.rows() == before
 
 
+@pytest.mark.on_both
 def test_minor_with_open_in_middle(table: Compacted) -> None:
     table.inserts(1, 3)
     table.begin()
@@ -227,6 +229,7 @@ def test_major_with_open_in_middle(based: Compacted) -> None:
     assert based.rows() == before
 
 
+@pytest.mark.on_both
 def test_major_with_aborted(table: Compacted) -> None:
     table.insert(1, overwrite=True)
     table.insert(2)
@@ -338,6 +341,7 @@ def is_taken_up_again(table: Compacted) -> bool:
     return table.history()[0].state is INITIATED
 
 
+@pytest.mark.on_both
 def test_exception_when_txn_commit_and_mark_failed(table: Compacted) -> None:
     table.inserts(1, 2)
     before = table.rows()
@@ -391,6 +395,7 @@ def test_worker_not_enough_to_compact(table: Compacted) -> None:
     assert "None of the compaction thresholds met" in result.message
 
 
+@pytest.mark.on_both
 def test_worker_not_enough_to_compact_needs_cleaning(table: Compacted) -> None:
     table.inserts(1, 2)
     table.insert(3, overwrite=True)
@@ -404,6 +409,7 @@ def test_worker_not_enough_to_compact_needs_cleaning(table: Compacted) -> None:
 # -- beyond Hive's cases -----------------------------------------------------------------------------
 
 
+@pytest.mark.on_both
 @pytest.mark.parametrize(
     "point",
     ["after_compaction_txn", "after_update_compactor_state", "after_merge", "after_publish", "after_mark_compacted"],
@@ -435,6 +441,7 @@ def test_a_lost_answer_to_the_commit_is_asked_for_again(based: Compacted) -> Non
     assert based.rows() == before
 
 
+@pytest.mark.on_both
 def test_a_stopped_worker_puts_its_compaction_back(based: Compacted) -> None:
     before, folders = based.rows(), based.folders()
     based.request(MAJOR)
