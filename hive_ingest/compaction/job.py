@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from hive_ingest.compaction.folder_state import FolderState
 from hive_ingest.compaction.merge import MergeProgress, MergeSettings, merge
+from hive_ingest.compaction.overrides import with_overrides
 from hive_ingest.compaction.plan import MergePlan, plan_major, plan_minor
 from hive_ingest.compaction.target import Target, find_target
 from hive_ingest.compaction.worker_ids import agent_info_of
@@ -51,6 +52,8 @@ from hive_ingest.transactions import (
 )
 
 _log = logging.getLogger(__name__)
+#: A job is known by its transaction, which the names of its hidden files begin with.
+_JOB_PREFIX = "hive-ingest-txn-"
 NOTHING_TO_MERGE = "None of the compaction thresholds met: there are no two folders to merge"
 
 
@@ -177,6 +180,7 @@ class CompactionJob:
         self.info = replace(self.info, highest_write_id=compactor.high_water_mark, run_as=this_user())
         # Before the first byte: from now on the transaction is remembered until a cleaner has removed what it wrote.
         self._client.update_compactor_state(self.info, self._txn_id)
+        self._client.set_hadoop_job_id(self.info.id, f"{_JOB_PREFIX}{self._txn_id}")
         reach("after_update_compactor_state")
         plan_of = plan_major if self.info.type is CompactionType.MAJOR else plan_minor
         plan = plan_of(target.location, compactor, valid_txns, txn_id=self._txn_id)
@@ -188,7 +192,7 @@ class CompactionJob:
         staging = new_staging(target.table, self._txn_id, self._client.metastore_id)
         merged = merge(
             plan,
-            target.table,
+            with_overrides(target.table, self.info.properties),
             partition=target.values,
             staging=staging,
             settings=self._settings.merge,
