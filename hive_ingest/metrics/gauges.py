@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from hive_ingest.connection import ConnectionActivity, open_connections
 from hive_ingest.metrics.backlog import Backlog, TableBacklog
+from hive_ingest.metrics.metastore import MetastoreState, MetastoreWatch
 
 if TYPE_CHECKING:
     from hive_ingest.streaming.kafka import KafkaIngestStats, KafkaPartitionStats
@@ -27,6 +28,7 @@ class Gauges(Collector):
         backlog: Backlog,
         kafka: Callable[[], list[KafkaIngestStats]],
         on_table: Callable[[str, str], tuple[str, str]],
+        metastore: MetastoreWatch | None,
         *,
         partition_labels: bool,
     ) -> None:
@@ -37,12 +39,14 @@ class Gauges(Collector):
             backlog: What initiators have seen.
             kafka: The ingests that are watched.
             on_table: Called with the table and sink of each open connection; returns their labels.
+            metastore: The metastore that is asked now and then, if any.
             partition_labels: Whether each partition of a table has a series of its own.
         """
         self._version = version
         self._backlog = backlog
         self._kafka = kafka
         self._on_table = on_table
+        self._metastore = metastore
         self._partition_labels = partition_labels
 
     def describe(self) -> list[Metric]:
@@ -64,6 +68,8 @@ class Gauges(Collector):
         yield from self._of_backlog(backlog)
         yield from _of_partitions([(stats.group_id, each) for stats in kafka for each in stats.partitions])
         yield from _of_ingests(kafka)
+        if self._metastore is not None:
+            yield from _of_metastore(self._metastore.state, self._metastore.error)
 
     def _of_connections(self, connections: list[ConnectionActivity]) -> Iterator[Metric]:
         by_table: dict[tuple[str, str], list[ConnectionActivity]] = {}
@@ -184,6 +190,44 @@ def _of_ingests(kafka: list[KafkaIngestStats]) -> Iterator[Metric]:
         "Messages skipped or sent to the dead letters, in committed transactions.",
         ("topic", *_TABLE),
         (((each.topic, each.table, each.sink), each.bad_messages) for stats in kafka for each in stats.routes),
+    )
+
+
+def _of_metastore(state: MetastoreState | None, error: str | None) -> Iterator[Metric]:
+    is_up = None if state is None and error is None else int(error is None)
+    yield _gauge("metastore_up", "1 if the metastore answered the latest call.", (), [((), is_up)])
+    yield _gauge(
+        "compaction_queue",
+        "Compactions in the queue of the metastore.",
+        ("state",),
+        (((name,), count) for name, count in (state.queue.items() if state is not None else ())),
+    )
+
+    def single(name: str, text: str, value: Callable[[MetastoreState], float]) -> GaugeMetricFamily:
+        return _gauge(name, text, (), [((), None if state is None else value(state))])
+
+    yield single(
+        "compaction_oldest_request_age_seconds",
+        "How long the oldest request has waited for a worker.",
+        lambda found: found.oldest_request_seconds,
+    )
+    yield single(
+        "compaction_failing_partitions",
+        "Partitions whose latest compaction has failed.",
+        lambda found: found.failing_partitions,
+    )
+    yield single(
+        "metastore_open_transactions", "Open transactions of all clients.", lambda found: found.open_transactions
+    )
+    yield single(
+        "metastore_oldest_transaction_age_seconds",
+        "Age of the oldest open transaction, which keeps cleaners from removing files.",
+        lambda found: found.oldest_transaction_seconds,
+    )
+    yield single(
+        "metastore_aborted_transactions",
+        "Aborted transactions that are remembered until their files are removed.",
+        lambda found: found.aborted_transactions,
     )
 
 

@@ -42,7 +42,7 @@ class Problem:
     """Why a process is not healthy.
 
     Attributes:
-        check: `heartbeat_age`, `commit_age`, `poll_age`, `not_consuming` or `kafka_stats`.
+        check: `heartbeat_age`, `commit_age`, `poll_age`, `not_consuming`, `kafka_stats` or `metastore`.
         subject: The table, with its sink in parentheses; or the consumer group.
         message: What is wrong, with the limit.
     """

@@ -20,9 +20,11 @@ from hive_ingest.metrics.backlog import Backlog
 from hive_ingest.metrics.counters import MAX_TABLES, Counters
 from hive_ingest.metrics.gauges import Gauges
 from hive_ingest.metrics.health import Health, HealthChecks, HealthLimits, Problem
+from hive_ingest.metrics.metastore import MetastoreWatch
 from hive_ingest.metrics.server import MetricsServer
 
 if TYPE_CHECKING:
+    from hive_ingest.metastore_client import MetastoreClient
     from hive_ingest.streaming.kafka import KafkaIngestStats
 
 _log = logging.getLogger(__name__)
@@ -50,6 +52,7 @@ class Metrics:
         self,
         registry: CollectorRegistry | None = None,
         *,
+        metastore: MetastoreClient | str | None = None,
         limits: HealthLimits | None = None,
         partition_labels: bool = False,
     ) -> None:
@@ -58,12 +61,16 @@ class Metrics:
         Args:
             registry: Where they are registered. None: prometheus_client's default, which also has those of the
                 process and the application.
+            metastore: Also show the compaction queue and the open transactions of this metastore; a client, which is
+                cloned, or a URI. A thread asks it every 15 s. One process for each metastore is enough, such as its
+                compactor.
             limits: When `health` reports a problem.
             partition_labels: Whether each partition of a table has a series with its deltas. A table may have very
                 many.
 
         Raises:
             ConfigurationError: The registry has these metrics already.
+            MetastoreError: The metastore cannot be reached.
         """
         self._registry = REGISTRY if registry is None else registry
         self._pid = os.getpid()
@@ -81,11 +88,17 @@ class Metrics:
             raise ConfigurationError(
                 "this registry has the metrics of hive-ingest already: use the Metrics that made them, or close() it"
             ) from error
+        try:
+            self._metastore = MetastoreWatch(metastore) if metastore is not None else None
+        except BaseException:
+            self._counters.unregister()
+            raise
         self._gauges = Gauges(
             hive_ingest.__version__,
             backlog,
             self._kafka_stats,
             self._counters.labels,
+            self._metastore,
             partition_labels=partition_labels,
         )
         self._registry.register(self._gauges)
@@ -134,6 +147,8 @@ class Metrics:
     def health(self) -> Health:
         """Whether heartbeats, commits and consumers are within the limits."""
         kafka, errors = self._ask_kafka()
+        if self._metastore is not None and self._metastore.error is not None:
+            errors.append(Problem("metastore", "metastore", f"it gave no answer: {self._metastore.error}"))
         now = time.monotonic()
         with self._lock:
             ages = {key: now - at for key, at in self._commits.items()}
@@ -166,6 +181,8 @@ class Metrics:
         stop_listening(self._on_event)
         for server in servers:
             server.close()
+        if self._metastore is not None:
+            self._metastore.close()
         self._unregister()
         _open.discard(self)
 

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 import hive_ingest as hi
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.metrics import Metrics
+from hive_ingest.model import CompactionType
 from hive_ingest.testing import CrashPoint, FaultError, faults
 from tests.support.connections import connect
 from tests.support.tables import create_table
@@ -201,3 +202,39 @@ def test_maintenance_shows_the_backlog_and_its_compactions(ms: MetastoreClient, 
 
 
 TYPES = ("minor", "major")
+
+
+def test_the_queue_and_the_transactions_of_a_metastore_are_shown(ms: MetastoreClient) -> None:
+    registry = CollectorRegistry()
+    with connect(ms) as connection:
+        connection.begin_transaction()
+        ms.compact("web.t", compaction_type=CompactionType.MAJOR)
+        with Metrics(registry, metastore=ms):
+            wait_until(lambda: metastore_value(registry, "metastore_up") == 1)
+            assert metastore_value(registry, "metastore_open_transactions") == 1
+            assert metastore_value(registry, "metastore_oldest_transaction_age_seconds") is not None
+            queue = registry.get_sample_value("hive_ingest_compaction_queue", {"state": "initiated"})
+            assert queue is not None
+    assert not [*registry.collect()]
+
+
+def test_a_metastore_that_gives_no_answer_is_down_and_a_problem() -> None:
+    class Unreachable:
+        def clone(self) -> Unreachable:
+            return self
+
+        def show_compactions(self) -> None:
+            raise hi.MetastoreUnavailable("no route to host")
+
+        def close(self) -> None:
+            pass
+
+    registry = CollectorRegistry()
+    with Metrics(registry, metastore=Unreachable()) as metrics:  # type: ignore[arg-type]
+        wait_until(lambda: metastore_value(registry, "metastore_up") == 0)
+        [problem] = metrics.health().problems
+        assert (problem.check, problem.message) == ("metastore", "it gave no answer: no route to host")
+
+
+def metastore_value(registry: CollectorRegistry, name: str) -> float | None:
+    return registry.get_sample_value(f"hive_ingest_{name}")
