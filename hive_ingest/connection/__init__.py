@@ -1,6 +1,7 @@
 """The Streaming V2 API: connections, their transactions, heartbeats and the progress of sinks."""
 
 from hive_ingest.config import StreamingSettings
+from hive_ingest.connection.activity import ConnectionActivity, open_connections
 from hive_ingest.connection.checks import check_streamable, existing_table
 from hive_ingest.connection.joined_transaction import JoinedTransaction, PreparedWrite, SharedTransaction
 from hive_ingest.connection.open_transaction import CommitInfo
@@ -20,6 +21,7 @@ __all__ = [
     "PROGRESS_COLUMNS",
     "PROGRESS_TABLE_SUFFIX",
     "CommitInfo",
+    "ConnectionActivity",
     "ConnectionStats",
     "JoinedTransaction",
     "PreparedWrite",
@@ -30,6 +32,7 @@ __all__ = [
     "TransactionState",
     "check_streamable",
     "existing_table",
+    "open_connections",
     "progress_rows",
     "progress_table_name",
     "with_source_names",
