@@ -13,6 +13,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
 from hive_ingest.config import StreamingSettings
+from hive_ingest.connection.bad_records import BadRecordTarget, SkippedRecords
 from hive_ingest.connection.bound_table import (
     BoundTable,
     check_record_writer,
@@ -73,6 +74,7 @@ class StreamingConnection:
         transaction_batch_size: int,
         on_commit: Callable[[CommitInfo], None] | None,
         overwrite: bool,
+        skipped: SkippedRecords,
     ) -> None:
         client, name = target.client, target.table.name
         self._client = client
@@ -87,6 +89,7 @@ class StreamingConnection:
             target.settings,
             transaction_batch_size,
             target.progress,
+            skipped,
             is_overwrite=overwrite,
             owns_client=target.owns_client,
         )
@@ -117,6 +120,9 @@ class StreamingConnection:
         sources: Iterable[str] = (),
         on_commit: Callable[[CommitInfo], None] | None = None,
         overwrite: bool = False,
+        bad_records: BadRecordTarget | None = None,
+        max_bad_records: int | None = None,
+        max_bad_record_share: float | None = None,
     ) -> Self:
         """Check everything that can be checked, and connect.
 
@@ -128,11 +134,16 @@ class StreamingConnection:
         transaction replaces the existing rows, like Hive's INSERT OVERWRITE: those of the whole table, or of the
         partitions that it writes. Readers and other writers wait meanwhile.
 
+        What a record writer with `on_error="skip"` skips goes to `bad_records`, a handler or a function, before the
+        commit. More than `max_bad_records` since connect (in committed transactions and the open one), or a larger
+        share of one transaction than `max_bad_record_share`, fail the transaction with TooManyBadRecords.
+
         Raises InvalidTable, StreamingConnectionError, UnsupportedFeature, ConfigurationError.
         """
         if not isinstance(transaction_batch_size, int) or transaction_batch_size < 1:
             raise ConfigurationError(f"transaction_batch_size={transaction_batch_size!r}: give 1 or more")
         check_record_writer(record_writer)
+        skipped = SkippedRecords(bad_records, max_bad_records, max_bad_record_share)
         target = connect_table(
             metastore,
             TableName.of(table, database),
@@ -149,6 +160,7 @@ class StreamingConnection:
                 transaction_batch_size=transaction_batch_size,
                 on_commit=on_commit,
                 overwrite=overwrite,
+                skipped=skipped,
             )
         except BaseException:
             target.close()
@@ -246,16 +258,12 @@ class StreamingConnection:
         if it returns none, nothing is changed.
         """
         self.begin_transaction()
-        try:
+        with self._transactions.aborting():
             chosen = positions(self.progress) if callable(positions) else positions
             if chosen:
                 self._commit((), None, None, chosen, (), is_seek=True)
             else:
                 self.abort_transaction()
-        except BaseException as error:
-            if self._transactions.is_under_way:
-                self._transactions.abort_after(error)
-            raise
 
     def _commit(
         self,
@@ -287,20 +295,10 @@ class StreamingConnection:
     def transaction(self) -> Iterator[Self]:
         """`with conn.transaction(): …` begins, and commits at the end, or aborts on an error."""
         self.begin_transaction()
-        try:
+        with self._transactions.aborting():
             yield self
-        except BaseException as error:
-            if self._transactions.is_under_way:
-                self._transactions.abort_after(error)
-            raise
-        if self.state is not TransactionState.OPEN:
-            return  # committed or aborted inside
-        try:
-            self.commit_transaction()
-        except BaseException as error:
-            if self._transactions.is_under_way:
-                self._transactions.abort_after(error)
-            raise
+            if self.state is TransactionState.OPEN:  # neither committed nor aborted inside
+                self.commit_transaction()
 
     # -- helpers of the above ----------------------------------------------------------------------
 
