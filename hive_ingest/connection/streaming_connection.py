@@ -143,7 +143,7 @@ class StreamingConnection:
         if not isinstance(transaction_batch_size, int) or transaction_batch_size < 1:
             raise ConfigurationError(f"transaction_batch_size={transaction_batch_size!r}: give 1 or more")
         check_record_writer(record_writer)
-        skipped = SkippedRecords(bad_records, max_bad_records, max_bad_record_share)
+        skipped = SkippedRecords(record_writer, bad_records, max_bad_records, max_bad_record_share)
         target = connect_table(
             metastore,
             TableName.of(table, database),

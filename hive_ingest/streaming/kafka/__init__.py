@@ -1,5 +1,14 @@
 """Kafka topics into Hive tables, exactly once (`pip install 'hive-ingest[kafka]'`)."""
 
+from hive_ingest.streaming.kafka.message_writer import MessageWriter
+from hive_ingest.streaming.kafka.messages import KafkaMessage, MessageColumns
 from hive_ingest.streaming.kafka.stats import KafkaIngestStats, KafkaPartitionStats, KafkaRouteStats
 
-__all__ = ["KafkaIngestStats", "KafkaPartitionStats", "KafkaRouteStats"]
+__all__ = [
+    "KafkaIngestStats",
+    "KafkaMessage",
+    "KafkaPartitionStats",
+    "KafkaRouteStats",
+    "MessageColumns",
+    "MessageWriter",
+]

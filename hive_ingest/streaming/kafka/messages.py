@@ -65,16 +65,18 @@ class MessageColumns:
 
     The column's type decides the form. A partition column may be named too.
 
+    A message whose metadata does not fit its column (a key that is not UTF-8, a timestamp after the year 2262) is bad.
+
     Args:
-        topic: A string, varchar or char column.
+        topic: A string column.
         partition: An int or bigint column.
         offset: A bigint column.
         timestamp: A timestamp column (wall clock in UTC), date (the day in UTC) or bigint (milliseconds since 1970).
-        timestamp_type: An int column (0: set by the producer, 1: by the broker), or a string ("CreateTime",
+        timestamp_type: An int column (0: set by the producer, 1: by the broker), or a string one ("CreateTime",
             "LogAppendTime").
         key: A binary column, or a string one, for keys that are UTF-8.
-        headers: `array<struct<key:string,value:binary>>`, which keeps all of them in order, or
-            `map<string,binary>`, which keeps the last of equal keys; values may be string where they are UTF-8.
+        headers: `array<struct<key:string,value:binary>>`, which keeps all of them in order, or `map<string,binary>`,
+            which keeps the last one of a name; the values may be string, if they are UTF-8.
     """
 
     topic: str | None = None
