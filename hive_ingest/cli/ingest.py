@@ -149,16 +149,10 @@ def ingest(
 
     The exit code is 3 if all is committed, but bad records were skipped.
     """
-    from hive_ingest.errors import ConfigurationError
     from hive_ingest.model import TableName
     from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
     from hive_ingest.streaming import ingest_files
 
-    skipping = (bad_records, max_bad_records, max_bad_record_share)
-    if on_error is OnError.FAIL and any(option is not None for option in skipping):
-        raise ConfigurationError(
-            "--bad-records and the limits of bad records have no effect with on_error=fail: pass --on-error skip too"
-        )
     writer: RecordWriter
     if format is Format.JSON:
         writer = StrictJsonWriter(

@@ -144,7 +144,7 @@ class StreamingConnection:
         Raises InvalidTable, StreamingConnectionError, UnsupportedFeature, ConfigurationError.
         """
         check_record_writer(record_writer)
-        skipped = SkippedRecords(bad_records, max_bad_records, max_bad_record_share)
+        skipped = SkippedRecords(record_writer, bad_records, max_bad_records, max_bad_record_share)
         target = connect_table(
             metastore,
             TableName.of(table, database),
