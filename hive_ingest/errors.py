@@ -18,6 +18,7 @@
     │   ├── SinkConflict                   the sink's progress does not fit what the caller owns
     │   └── CommitOutcomeUnknown           the response was lost, the outcome is unknown
     ├── SerializationError                 a record that its table cannot hold
+    │   └── TooManyBadRecords              more bad records were skipped than the limits allow
     ├── PartitionCreationFailed            new partitions could not be registered
     ├── StreamingIOFailure                 the file system refused the operation
     │   ├── PathNotFound                   a file or folder that should be there is not
@@ -128,6 +129,10 @@ class SerializationError(StreamingError):
         super().__init__(message)
         self.record = record
         self.byte_offset = byte_offset
+
+
+class TooManyBadRecords(SerializationError):
+    """More bad records were skipped than `max_bad_records` or `max_bad_record_share` allows."""
 
 
 class PartitionCreationFailed(StreamingError):

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from hive_ingest.config import StreamingSettings
+from hive_ingest.connection.bad_records import SkippedRecords
 from hive_ingest.connection.progress import SinkProgress
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client import MetastoreClient
@@ -29,6 +30,7 @@ class ConnectionContext:
         settings: StreamingSettings,
         ahead: int,
         progress: SinkProgress | None,
+        skipped: SkippedRecords,
         *,
         is_overwrite: bool,
         owns_client: bool,
@@ -39,6 +41,7 @@ class ConnectionContext:
         self._owns_client = owns_client
         self.settings = settings
         self.progress = progress
+        self.skipped = skipped
         self.is_overwrite = is_overwrite
         self.current: OpenTransaction | None = None
         #: Held by each call of the owner, so that another thread closes the connection between two of them.

@@ -13,6 +13,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
 from hive_ingest.config import StreamingSettings
+from hive_ingest.connection.bad_records import BadRecordTarget, SkippedRecords
 from hive_ingest.connection.bound_table import (
     BoundTable,
     check_record_writer,
@@ -74,6 +75,7 @@ class StreamingConnection:
         on_commit: Callable[[CommitInfo], None] | None,
         on_blocked: Callable[[list[LockInfo]], None] | None,
         overwrite: bool,
+        skipped: SkippedRecords,
     ) -> None:
         client, name = target.client, target.table.name
         self._client = client
@@ -88,6 +90,7 @@ class StreamingConnection:
             target.settings,
             transaction_batch_size,
             target.progress,
+            skipped,
             is_overwrite=overwrite,
             owns_client=target.owns_client,
         )
@@ -119,6 +122,9 @@ class StreamingConnection:
         on_commit: Callable[[CommitInfo], None] | None = None,
         on_blocked: Callable[[list[LockInfo]], None] | None = None,
         overwrite: bool = False,
+        bad_records: BadRecordTarget | None = None,
+        max_bad_records: int | None = None,
+        max_bad_record_share: float | None = None,
     ) -> Self:
         """Check everything that can be checked, and connect.
 
@@ -131,9 +137,14 @@ class StreamingConnection:
         partitions that it writes. Readers and other writers wait meanwhile. `on_blocked` is called with the locks in
         the way, each time before a lock that was not granted is checked again; an error that it raises ends the wait.
 
+        What a record writer with `on_error="skip"` skips goes to `bad_records`, a handler or a function, before the
+        commit. More than `max_bad_records` since connect (in committed transactions and the open one), or a larger
+        share of one transaction than `max_bad_record_share`, fail the transaction with TooManyBadRecords.
+
         Raises InvalidTable, StreamingConnectionError, UnsupportedFeature, ConfigurationError.
         """
         check_record_writer(record_writer)
+        skipped = SkippedRecords(record_writer, bad_records, max_bad_records, max_bad_record_share)
         target = connect_table(
             metastore,
             TableName.of(table, database),
@@ -151,6 +162,7 @@ class StreamingConnection:
                 on_commit=on_commit,
                 on_blocked=on_blocked,
                 overwrite=overwrite,
+                skipped=skipped,
             )
         except BaseException:
             target.close()
@@ -248,16 +260,12 @@ class StreamingConnection:
         if it returns none, nothing is changed.
         """
         self.begin_transaction()
-        try:
+        with self._transactions.aborting():
             chosen = positions(self.progress) if callable(positions) else positions
             if chosen:
                 self._commit((), None, None, chosen, (), is_seek=True)
             else:
                 self.abort_transaction()
-        except BaseException as error:
-            if self._transactions.is_under_way:
-                self._transactions.abort_after(error)
-            raise
 
     def _commit(
         self,
@@ -289,20 +297,10 @@ class StreamingConnection:
     def transaction(self) -> Iterator[Self]:
         """`with conn.transaction(): …` begins, and commits at the end, or aborts on an error."""
         self.begin_transaction()
-        try:
+        with self._transactions.aborting():
             yield self
-        except BaseException as error:
-            if self._transactions.is_under_way:
-                self._transactions.abort_after(error)
-            raise
-        if self.state is not TransactionState.OPEN:
-            return  # committed or aborted inside
-        try:
-            self.commit_transaction()
-        except BaseException as error:
-            if self._transactions.is_under_way:
-                self._transactions.abort_after(error)
-            raise
+            if self.state is TransactionState.OPEN:  # neither committed nor aborted inside
+                self.commit_transaction()
 
     # -- helpers of the above ----------------------------------------------------------------------
 

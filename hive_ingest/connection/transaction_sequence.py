@@ -120,6 +120,16 @@ class TransactionSequence:
             self.fail()
             raise
 
+    @contextmanager
+    def aborting(self) -> Iterator[None]:
+        """An error inside aborts the transaction, unless it has ended."""
+        try:
+            yield
+        except BaseException as error:
+            if self.is_under_way:
+                self.abort_after(error)
+            raise
+
     def check_arguments(self, positions: Mapping[str, Any], prepared: Sequence[PreparedWrite]) -> None:
         """Check what was passed to a commit. An invalid argument leaves the transaction open; a bad record fails it.
 
@@ -167,6 +177,7 @@ class TransactionSequence:
 
     def _committed(self, current: OpenTransaction, info: CommitInfo) -> None:
         self.stats.add(current.counts, info)
+        self._context.skipped.committed(current.counts)
         self.partitions = info.partitions
         self._table.warn_of_unmatched_columns(current.counts)
         self._forget_current(at_once=False)
