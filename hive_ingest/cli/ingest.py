@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from hive_ingest.streaming import IngestProgress, IngestResult
 
 INTERRUPTED = 130
+#: All is committed, but bad records were skipped.
+RECORDS_SKIPPED = 3
 
 
 class Format(enum.StrEnum):
@@ -119,11 +121,33 @@ def ingest(
         MaintenanceMode,
         typer.Option("--maintenance", help="Compact meanwhile: not at all, by requests only, or in this process."),
     ] = MaintenanceMode.OFF,
+    bad_records: Annotated[
+        Path | None,
+        typer.Option(
+            "--bad-records", metavar="FILE", help="With --on-error skip: append the bad records to it, as JSON lines."
+        ),
+    ] = None,
+    max_bad_records: Annotated[
+        int | None,
+        typer.Option("--max-bad-records", metavar="N", min=0, help="With --on-error skip: stop after more than these."),
+    ] = None,
+    max_bad_record_share: Annotated[
+        float | None,
+        typer.Option(
+            "--max-bad-record-share",
+            metavar="SHARE",
+            min=0,
+            max=1,
+            help="With --on-error skip: stop at a larger share of bad records in one transaction, such as 0.01.",
+        ),
+    ] = None,
 ) -> None:
     """Stream files into a table, exactly once.
 
     After a crash, run the same command again: it resumes after the last committed record. A file is identified by
     its name: it may be moved, and lines that were appended to it are ingested by the next run.
+
+    The exit code is 3 if all is committed, but bad records were skipped.
     """
     from hive_ingest.model import TableName
     from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
@@ -159,8 +183,13 @@ def ingest(
             header_lines=header_lines,
             on_progress=on_progress,
             maintenance=maintenance.value,
+            bad_records=bad_records,
+            max_bad_records=max_bad_records,
+            max_bad_record_share=max_bad_record_share,
         )
     typer.echo(f"{name}: {_summary(result)}")
+    if result.stats.records_skipped:
+        raise typer.Exit(RECORDS_SKIPPED)
 
 
 @contextmanager

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection.activity import closed, opened, report_aborted
+from hive_ingest.connection.bad_records import SkippedRecords
 from hive_ingest.connection.progress import SinkProgress
+from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.transactions import Heartbeater, LockPlan, TransactionOpener, log_failure
 
@@ -29,16 +31,20 @@ class ConnectionContext:
         settings: StreamingSettings,
         ahead: int,
         progress: SinkProgress | None,
+        skipped: SkippedRecords,
         *,
         is_overwrite: bool,
         owns_client: bool,
     ) -> None:
+        if not isinstance(ahead, int) or ahead < 1:
+            raise ConfigurationError(f"transaction_batch_size={ahead!r}: give 1 or more")
         self.client = client
         self.table = plan.tables[0]
         self.sink = progress.sink if progress is not None else ""
         self._owns_client = owns_client
         self.settings = settings
         self.progress = progress
+        self.skipped = skipped
         self.is_overwrite = is_overwrite
         self.current: OpenTransaction | None = None
         #: Held by each call of the owner, so that another thread closes the connection between two of them.

@@ -125,6 +125,16 @@ class TransactionSequence:
             self.fail()
             raise
 
+    @contextmanager
+    def aborting(self) -> Iterator[None]:
+        """An error inside aborts the transaction, unless it has ended."""
+        try:
+            yield
+        except BaseException as error:
+            if self.is_under_way:
+                self.abort_after(error)
+            raise
+
     def check_arguments(self, positions: Mapping[str, Any], prepared: Sequence[PreparedWrite]) -> None:
         """Check what was passed to a commit. An invalid argument leaves the transaction open; a bad record fails it.
 
@@ -175,6 +185,7 @@ class TransactionSequence:
     def _committed(self, current: OpenTransaction, info: CommitInfo, seconds: float) -> None:
         self.stats.add(current.counts, info)
         report_committed(self._context, info, current.counts, begin_seconds=self._begin_seconds, commit_seconds=seconds)
+        self._context.skipped.committed(current.counts)
         self.partitions = info.partitions
         self._table.warn_of_unmatched_columns(current.counts)
         self._forget_current(at_once=False)

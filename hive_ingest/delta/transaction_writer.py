@@ -54,7 +54,9 @@ class TransactionWriter:
         target: DeltaTarget,
         settings: StreamingSettings,
         pool: Callable[[], ThreadPoolExecutor],
+        on_skipped: Callable[[Parsed, WriteCounts], None] | None = None,
     ) -> None:
+        """`on_skipped` is called on the owner's thread for each block of which records were skipped, in order."""
         records.discard()
         self.counts = WriteCounts()
         self._records = records
@@ -63,6 +65,7 @@ class TransactionWriter:
         self._delta = DeltaWriter(target, settings)
         self._schema = target.schema
         self._pool = pool
+        self._on_skipped = on_skipped
         self._parsing: deque[tuple[int, Future[tuple[Parsed, RoutedBatch]]]] = deque()
         self._parsing_bytes = 0
         self._encoding: dict[Future[AcidFile], int] = {}
@@ -124,6 +127,8 @@ class TransactionWriter:
 
     def _accept(self, parsed: Parsed, routed: RoutedBatch) -> None:
         self.counts.add(parsed)
+        if parsed.skipped and self._on_skipped is not None:
+            self._on_skipped(parsed, self.counts)
         if not routed.keys:
             return
         touched = self._buffer.add(routed)

@@ -1,0 +1,274 @@
+"""`hive-ingest kafka`."""
+
+from __future__ import annotations
+
+import enum
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hive_ingest.cli.ingest import MaintenanceMode, MissingFields, OnError, UnknownFields
+from hive_ingest.cli.kafka_options import KafkaOptionOption, kafka_options_of
+from hive_ingest.cli.options import WarehouseOption, connected, pairs
+from hive_ingest.cli.record_writers import MessageFormat, new_record_writer, writer_options
+
+if TYPE_CHECKING:
+    from hive_ingest.streaming.kafka import KafkaIngest, KafkaRoute
+
+#: Options of one route: in a file, each route has its own.
+_ROUTE_OPTIONS = ("topic", "table", "sink", "format", "message_columns")
+
+
+class OnOffsetLoss(enum.StrEnum):
+    """What happens when a topic does not continue where the table's position is."""
+
+    FAIL = "fail"
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class AutoOffsetReset(enum.StrEnum):
+    """Where a topic begins for a table without a position in it."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class IsolationLevel(enum.StrEnum):
+    """Whether messages of transactions that are not committed are read."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+def kafka(
+    context: typer.Context,
+    metastore: Annotated[
+        str | None,
+        typer.Option(
+            "--metastore",
+            metavar="URI",
+            envvar="HIVE_INGEST_METASTORE",
+            show_default=False,
+            help="URI of the metastore, such as thrift://metastore:9083.",
+        ),
+    ] = None,
+    warehouse: WarehouseOption = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", show_default=False, help="TOML file with these options and several routes."
+        ),
+    ] = None,
+    bootstrap_servers: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-servers", metavar="HOST:PORT,…", show_default=False, help="Brokers to connect to first."
+        ),
+    ] = None,
+    group_id: Annotated[
+        str | None,
+        typer.Option(
+            "--group-id",
+            metavar="NAME",
+            show_default=False,
+            help="Consumer group. Instances with the same one share the partitions.",
+        ),
+    ] = None,
+    topic: Annotated[str | None, typer.Option("--topic", metavar="NAME", show_default=False, help="The topic.")] = None,
+    table: Annotated[
+        str | None, typer.Option("--table", metavar="DB.TABLE", show_default=False, help="Its table.")
+    ] = None,
+    sink: Annotated[
+        str | None,
+        typer.Option("--sink", metavar="NAME", help="Name under which positions are kept. Default: the table's name."),
+    ] = None,
+    format: Annotated[MessageFormat, typer.Option("--format", help="Format of the messages.")] = MessageFormat.JSON,
+    message_columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--message-column",
+            metavar="PART=COLUMN",
+            help="A column for the topic, partition, offset, timestamp, timestamp_type, key or headers; repeat it.",
+        ),
+    ] = None,
+    until_end: Annotated[
+        bool, typer.Option("--until-end", help="Exit when all messages are committed that are there now.")
+    ] = False,
+    max_rows: Annotated[
+        int, typer.Option("--max-rows", metavar="N", min=1, help="Messages of one transaction.")
+    ] = 500_000,
+    max_bytes: Annotated[
+        int, typer.Option("--max-bytes", metavar="N", min=1, help="Bytes of messages of one transaction.")
+    ] = 256 << 20,
+    max_seconds: Annotated[
+        float, typer.Option("--max-seconds", metavar="N", help="Time from a transaction's first message to its commit.")
+    ] = 10.0,
+    auto_offset_reset: Annotated[
+        AutoOffsetReset, typer.Option("--auto-offset-reset", help="Where a topic begins that has no position yet.")
+    ] = AutoOffsetReset.EARLIEST,
+    on_offset_loss: Annotated[
+        OnOffsetLoss,
+        typer.Option("--on-offset-loss", help="If the messages after a position are gone: stop, or continue there."),
+    ] = OnOffsetLoss.FAIL,
+    isolation_level: Annotated[
+        IsolationLevel, typer.Option("--isolation-level", help="Whether to wait for transactions of producers.")
+    ] = IsolationLevel.READ_COMMITTED,
+    kafka_options: KafkaOptionOption = None,
+    on_error: Annotated[
+        OnError, typer.Option("--on-error", help="Stop at a bad message, or skip and count it.")
+    ] = OnError.FAIL,
+    unknown_fields: Annotated[
+        UnknownFields, typer.Option("--unknown-fields", help="JSON: keys that match no column.")
+    ] = UnknownFields.IGNORE,
+    missing_partition_keys: Annotated[
+        MissingFields,
+        typer.Option(
+            "--missing-partition-keys",
+            help="JSON: a message without a partition key is bad, or goes to the default partition.",
+        ),
+    ] = MissingFields.FAIL,
+    field_delimiter: Annotated[
+        str,
+        typer.Option(
+            "--field-delimiter", metavar="CHAR", help="Delimited: the character between fields; \\t is a tab."
+        ),
+    ] = ",",
+    null_format: Annotated[
+        str, typer.Option("--null-format", metavar="TEXT", help="Delimited: the text of a null field.")
+    ] = "\\N",
+    escape: Annotated[
+        str | None, typer.Option("--escape", metavar="CHAR", help="Delimited: escapes a delimiter that is data.")
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", metavar="NAME,…", help="Delimited: the columns in the order of the fields."),
+    ] = None,
+    missing_fields: Annotated[
+        MissingFields,
+        typer.Option(
+            "--missing-fields", help="Delimited: a message with fewer fields is bad, or has nulls at its end."
+        ),
+    ] = MissingFields.FAIL,
+    maintenance: Annotated[
+        MaintenanceMode,
+        typer.Option("--maintenance", help="Compact meanwhile: not at all, by requests only, or in this process."),
+    ] = MaintenanceMode.OFF,
+) -> None:
+    """Write the messages of topics into tables, each exactly once, until SIGTERM or Ctrl-C.
+
+    The first signal commits what was read, and the exit code is 0; a second one ends the process at once. After a
+    crash, run the same command again.
+    """
+    from hive_ingest.streaming.kafka import KafkaIngest
+
+    arguments = _arguments(context.params, _given(context))
+    metastore_uri, folder = arguments.pop("metastore"), arguments.pop("warehouse", None)
+    with connected(metastore_uri, folder) as client:
+        running = KafkaIngest(metastore=client, **arguments)
+        for route in arguments["routes"]:
+            typer.echo(f"topic {route.topic} to {route.table}, group {arguments['group_id']}", err=True)
+        with _stopped_by_signals(running):
+            running.run(until_end=until_end)
+
+
+# -- arguments -----------------------------------------------------------------------------------------
+
+
+def _given(context: typer.Context) -> set[str]:
+    """The options on the command line: these override a file. One from the environment is a default."""
+    return {
+        name
+        for name in context.params
+        if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE"
+    }
+
+
+def _arguments(values: Mapping[str, Any], given: set[str]) -> dict[str, Any]:
+    """The arguments of `KafkaIngest`, and `warehouse`."""
+    own = {name: getattr(value, "value", value) for name, value in values.items()}
+    options = _ingest_options(own)
+    if values["config"] is None:
+        options |= {"routes": [_route(own)], "kafka_options": {}}
+    else:
+        from hive_ingest.cli.kafka_config import read_config
+
+        _refuse_route_options(given)
+        file = read_config(values["config"])
+        options = options | file | {name: options[name] for name in given & options.keys()}
+    options["kafka_options"] = options["kafka_options"] | kafka_options_of(own["kafka_options"])
+    for name in ("metastore", "bootstrap_servers", "group_id"):
+        if not options.get(name):
+            raise typer.BadParameter("is missing", param_hint=f"--{name.replace('_', '-')}")
+    return options
+
+
+def _ingest_options(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that hold for every route."""
+    of_records = {name for format in MessageFormat for name in writer_options(format)}
+    others = {*of_records, *_ROUTE_OPTIONS, "config", "until_end", "kafka_options"}
+    return {name: value for name, value in values.items() if name not in others}
+
+
+def _route(values: Mapping[str, Any]) -> KafkaRoute:
+    from hive_ingest.streaming.kafka import KafkaRoute
+
+    for name in ("topic", "table"):
+        if not values[name]:
+            raise typer.BadParameter("is missing; or give --config", param_hint=f"--{name}")
+    options = {name: values[name] for name in writer_options(values["format"]) if name in values}
+    if "field_delimiter" in options:
+        options["field_delimiter"] = options["field_delimiter"].replace("\\t", "\t")
+    if options.get("columns") is not None:
+        options["columns"] = [name.strip() for name in options["columns"].split(",")]
+    extra: dict[str, Any] = {}
+    if values["message_columns"]:
+        from hive_ingest.streaming.kafka.messages import MessageColumns
+
+        extra["columns"] = MessageColumns(**pairs(values["message_columns"], "=", "--message-column"))
+    return KafkaRoute(
+        topic=values["topic"],
+        table=values["table"],
+        sink=values["sink"],
+        record_writer=new_record_writer(values["format"], options),
+        **extra,
+    )
+
+
+def _refuse_route_options(given: set[str]) -> None:
+    of_records = {name for format in MessageFormat for name in writer_options(format)}
+    misplaced = sorted(given & {*_ROUTE_OPTIONS, *of_records})
+    if misplaced:
+        raise typer.BadParameter(
+            "belongs in the file's [[routes]] when --config is given", param_hint=f"--{misplaced[0].replace('_', '-')}"
+        )
+
+
+# -- signals -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _stopped_by_signals(running: KafkaIngest) -> Iterator[None]:
+    """The first signal ends the ingest after a commit; the second has its ordinary effect."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)} if is_main else {}
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+        typer.echo(f"{signal.Signals(number).name}: committing what was read", err=True)
+        running.stop()
+
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
