@@ -126,7 +126,9 @@ STAGES = (
     Stage(
         "kafka",
         (_python("-m", "tests.services.fetch", "kafka", "spark-kafka"), _python("-m", "tests.services.spark_versions")),
-        runs=(("tests/kafka/test_kafka_to_hive.py", "tests/kafka/test_security.py"),),
+        runs=(
+            ("tests/kafka/test_kafka_to_hive.py", "tests/kafka/test_security.py", "tests/kafka/test_dead_letters.py"),
+        ),
         beside=True,
     ),
     Stage(
