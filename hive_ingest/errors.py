@@ -25,6 +25,8 @@
     │   ├── PathExists                     a file or folder that should be new already exists
     │   ├── CorruptFile                    a damaged file, or one that is not what its name says
     │   └── IncompatibleStripes            files that cannot be joined by copying their stripes
+    ├── KafkaFailure                       Kafka refused the call, or cannot be reached
+    │   └── OffsetLoss                     a topic does not continue where the table's position is
     ├── UnsupportedFeature                 legal in Hive, not (yet) possible here
     └── MetastoreError                     the catalog refused the call (Java: MetaException)
         ├── NoSuchObject                   no such database, table or partition
@@ -155,6 +157,14 @@ class CorruptFile(StreamingIOFailure):
 
 class IncompatibleStripes(StreamingIOFailure):
     """Files that cannot be joined by copying their stripes; the message says what differs."""
+
+
+class KafkaFailure(StreamingError):
+    """Kafka refused the call, or cannot be reached; the message says which of the two, and where."""
+
+
+class OffsetLoss(KafkaFailure):
+    """The messages that follow on a table's position are not in the topic; the message says what has happened."""
 
 
 class UnsupportedFeature(StreamingError):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection.bad_records import SkippedRecords
 from hive_ingest.connection.progress import SinkProgress
+from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.transactions import Heartbeater, LockPlan, TransactionOpener, log_failure
 
@@ -34,6 +35,8 @@ class ConnectionContext:
         is_overwrite: bool,
         owns_client: bool,
     ) -> None:
+        if not isinstance(ahead, int) or ahead < 1:
+            raise ConfigurationError(f"transaction_batch_size={ahead!r}: give 1 or more")
         self.client = client
         self._owns_client = owns_client
         self.settings = settings

@@ -32,7 +32,7 @@ from hive_ingest.connection.transaction import Action, TransactionState
 from hive_ingest.connection.transaction_sequence import TransactionSequence
 from hive_ingest.errors import ConfigurationError, ConnectionMisuse, StreamingError
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.model import Table, TableName, TxnId, WriteId
+from hive_ingest.model import LockInfo, Table, TableName, TxnId, WriteId
 from hive_ingest.record_writer import RecordWriter
 from hive_ingest.transactions import Guard
 
@@ -73,6 +73,7 @@ class StreamingConnection:
         agent_info: str,
         transaction_batch_size: int,
         on_commit: Callable[[CommitInfo], None] | None,
+        on_blocked: Callable[[list[LockInfo]], None] | None,
         overwrite: bool,
         skipped: SkippedRecords,
     ) -> None:
@@ -82,7 +83,7 @@ class StreamingConnection:
         self._is_writing = False
         self._owner = ThreadAffinity(f"the connection to {name}")
         self._bound = BoundTable(client, target.table, record_writer, target.static_values)
-        plan = plan_locks(target.table, target.progress, target.settings, agent_info, is_overwrite=overwrite)
+        plan = plan_locks(target, agent_info, is_overwrite=overwrite, on_blocked=on_blocked)
         self._context = ConnectionContext(
             client,
             plan,
@@ -119,6 +120,7 @@ class StreamingConnection:
         sink: str | None = None,
         sources: Iterable[str] = (),
         on_commit: Callable[[CommitInfo], None] | None = None,
+        on_blocked: Callable[[list[LockInfo]], None] | None = None,
         overwrite: bool = False,
         bad_records: BadRecordTarget | None = None,
         max_bad_records: int | None = None,
@@ -132,7 +134,8 @@ class StreamingConnection:
         `transaction_batch_size` transactions are opened at a time. With `sink` and `sources`, the progress of
         those sources commits with the data (see `progress` and `commit_transaction`). With `overwrite`, each
         transaction replaces the existing rows, like Hive's INSERT OVERWRITE: those of the whole table, or of the
-        partitions that it writes. Readers and other writers wait meanwhile.
+        partitions that it writes. Readers and other writers wait meanwhile. `on_blocked` is called with the locks in
+        the way, each time before a lock that was not granted is checked again; an error that it raises ends the wait.
 
         What a record writer with `on_error="skip"` skips goes to `bad_records`, a handler or a function, before the
         commit. More than `max_bad_records` since connect (in committed transactions and the open one), or a larger
@@ -140,8 +143,6 @@ class StreamingConnection:
 
         Raises InvalidTable, StreamingConnectionError, UnsupportedFeature, ConfigurationError.
         """
-        if not isinstance(transaction_batch_size, int) or transaction_batch_size < 1:
-            raise ConfigurationError(f"transaction_batch_size={transaction_batch_size!r}: give 1 or more")
         check_record_writer(record_writer)
         skipped = SkippedRecords(record_writer, bad_records, max_bad_records, max_bad_record_share)
         target = connect_table(
@@ -159,6 +160,7 @@ class StreamingConnection:
                 agent_info=agent_info or f"hive-ingest pid={os.getpid()}",
                 transaction_batch_size=transaction_batch_size,
                 on_commit=on_commit,
+                on_blocked=on_blocked,
                 overwrite=overwrite,
                 skipped=skipped,
             )
