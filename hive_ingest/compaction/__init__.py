@@ -16,6 +16,7 @@ from hive_ingest.compaction.requests import (
     compact,
 )
 from hive_ingest.compaction.worker import Worker, WorkResult
+from hive_ingest.compaction.worker_ids import worker_name
 
 __all__ = [
     "NO_WORKER_SECONDS",
@@ -52,4 +53,5 @@ __all__ = [
     "plan_minor",
     "purge",
     "sizes_of",
+    "worker_name",
 ]

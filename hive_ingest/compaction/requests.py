@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hive_ingest.compaction.housekeeping import Housekeeper
 from hive_ingest.compaction.job import NOTHING_TO_MERGE, JobSettings
+from hive_ingest.compaction.overrides import check_overrides
 from hive_ingest.compaction.target import partition_names_of
 from hive_ingest.compaction.worker import Worker
 from hive_ingest.errors import ConfigurationError, InvalidTable
@@ -59,6 +60,7 @@ def compact(
     *,
     partition: str | None = None,
     kind: str = "major",
+    properties: Mapping[str, str] | None = None,
     wait: bool = False,
     timeout_seconds: float | None = None,
     settings: JobSettings | None = None,
@@ -70,6 +72,8 @@ def compact(
         table: `"database.table"`.
         partition: `"k=v/…"`; with leading keys only, all partitions below. None: every partition.
         kind: `"minor"` merges deltas, `"major"` writes a new base without deleted rows.
+        properties: Stored with the request. Those named `tblprops.<name>` override the table's property for this
+            compaction, such as `tblprops.orc.compress`; Hive's workers know others too.
         wait: Until they have ended. On an embedded metastore the caller works as a worker meanwhile, so that none has
             to run elsewhere; on a real one Hive's workers, or `hive-ingest compactor`, take them.
         timeout_seconds: The longest wait. None: any time.
@@ -81,7 +85,7 @@ def compact(
     Raises:
         NoSuchObject: There is no such table or partition.
         InvalidTable: The table is not one that is compacted.
-        ConfigurationError: `kind` or `partition` is not valid for the table.
+        ConfigurationError: `kind`, `partition` or a property is not valid for the table.
         MetastoreError: The metastore refused.
     """
     name = TableName.of(table)
@@ -89,9 +93,12 @@ def compact(
     with opened_metastore(metastore) as client:
         found = client.get_table(name)
         _check_table(client, found)
+        check_overrides(found, properties or {})
         outcomes = []
         for each in partition_names_of(client, found, partition):
-            response = client.compact(name, partition_name=each, compaction_type=type_, initiator_id="manual")
+            response = client.compact(
+                name, partition_name=each, compaction_type=type_, properties=properties, initiator_id="manual"
+            )
             outcomes.append(CompactionOutcome(name, each, type_, response.id, response.accepted, response.state))
         return _Wait(client, name, timeout_seconds, settings).until_ended(outcomes) if wait else outcomes
 

@@ -88,6 +88,7 @@ def test_nothing(table: Compacted) -> None:
     assert table.history() == []
 
 
+@pytest.mark.on_both
 def test_recover_failed_local_workers(table: Compacted) -> None:
     """A worker that is interrupted gives its compaction back itself."""
     table.inserts(1, 2)
@@ -98,6 +99,7 @@ def test_recover_failed_local_workers(table: Compacted) -> None:
     assert requested(table) == [(None, MINOR)]
 
 
+@pytest.mark.on_both
 def test_recover_failed_remote_workers(table: Compacted) -> None:
     table.inserts(1, 2)
     table.request()
@@ -114,6 +116,7 @@ def test_major_compact_on_table_too_many_aborts(table: Compacted) -> None:
     assert "aborted" in found.decision.reason
 
 
+@pytest.mark.on_both
 def test_major_compact_on_partition_too_many_aborts(parts: Compacted) -> None:
     parts.insert(1, part="today")
     abort(parts, 4, "today")
@@ -129,6 +132,7 @@ def test_no_compact_on_many_different_partition_aborts(parts: Compacted) -> None
     assert requested(parts) == []
 
 
+@pytest.mark.on_both
 def test_compact_expired_aborted_txns(table: Compacted) -> None:
     table.insert(1)
     abort(table, 1)
@@ -232,6 +236,7 @@ def test_enough_deltas_no_base(table: Compacted) -> None:
     assert found.decision.reason == "11 deltas (> 10), and there is no base"
 
 
+@pytest.mark.on_both
 def test_two_txns_on_same_partition_generate_one_compaction_request(parts: Compacted) -> None:
     parts.insert(1, part="today", overwrite=True)
     parts.insert(*range(50), part="today")
@@ -319,6 +324,7 @@ def test_meta_cache(ms: EmbeddedMetastoreClient) -> None:
 # -- beyond Hive's cases -----------------------------------------------------------------------------
 
 
+@pytest.mark.on_both
 def test_nothing_is_requested_for_a_while_after_repeated_failures(table: Compacted) -> None:
     table.inserts(1, 11)
     for _ in range(2):
@@ -400,6 +406,12 @@ def test_an_invalid_property_of_one_table_keeps_no_other_out(ms: EmbeddedMetasto
     found = {each.table: each for each in initiate(table)}
     assert "nan" in str(found[wrong.name].error)
     assert requested(table) == [(None, MAJOR)]
+
+
+def test_an_initiator_that_is_stopped_looks_at_no_other_folder(table: Compacted) -> None:
+    table.inserts(1, 12)
+    assert initiate(table, is_stopped=lambda: True) == []
+    assert table.history() == []
 
 
 # -- what is ported ----------------------------------------------------------------------------------
