@@ -113,12 +113,12 @@ class Cleaner:
         min_open = self._client.find_min_open_txn_id_for_cleaner()
         results: list[CleanResult] = []
         seen: set[int] = set()
-        while ready := [info for info in self._ready(table, min_open) if info.id not in seen]:
+        while not self._is_stopped() and (
+            ready := [info for info in self._ready(table, min_open) if info.id not in seen]
+        ):
             reach("after_find_ready_to_clean")
             seen.update(info.id for info in ready)
             results += [self._clean(info, min_open) for info in self._until_stopped(ready)]
-            if self._is_stopped():
-                return results
         aborts = self._client.find_ready_to_clean_aborts(
             aborted_threshold=self._settings.aborted_threshold, table=table
         )
