@@ -11,7 +11,7 @@ import typer
 
 from hive_ingest.cli.logs import say
 from hive_ingest.cli.metrics_server import MetricsHostOption, MetricsPortOption, served_metrics
-from hive_ingest.cli.options import MetastoreOption, TableArgument, WarehouseOption, connected
+from hive_ingest.cli.options import MetastoreOption, TableArgument, WarehouseOption, connected, pairs
 
 if TYPE_CHECKING:
     from hive_ingest.compaction import CompactionOutcome, Compactor
@@ -47,6 +47,12 @@ def compact(
     kind: Annotated[Kind, typer.Argument(help="minor: merge deltas. major: a new base, without deleted rows.")],
     metastore: MetastoreOption,
     partition: PartitionOption = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--property", metavar="NAME=VALUE", help="Stored with the request, such as tblprops.orc.compress=ZLIB."
+        ),
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Until it has ended; on an embedded metastore this process does it.")
     ] = False,
@@ -56,7 +62,14 @@ def compact(
     from hive_ingest import compaction
 
     with connected(metastore, warehouse) as client:
-        outcomes = compaction.compact(client, table, partition=partition, kind=kind.value, wait=wait)
+        outcomes = compaction.compact(
+            client,
+            table,
+            partition=partition,
+            kind=kind.value,
+            properties=pairs(properties or [], "=", "--property"),
+            wait=wait,
+        )
     for outcome in outcomes:
         typer.echo(_line(outcome))
     if any(outcome.state.text in ("failed", "refused") for outcome in outcomes if wait):

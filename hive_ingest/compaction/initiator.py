@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -52,6 +52,7 @@ class Initiator:
         version: str = "",
         check_interval_seconds: float | None = None,
         threads: int = 2,
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         """Does nothing yet.
 
@@ -62,12 +63,14 @@ class Initiator:
             check_interval_seconds: Look only at what was written within this time; None for all that was written since
                 its last compaction.
             threads: Folders are looked at in so many threads.
+            is_stopped: Asked before each folder; True ends the round.
         """
         self._client = client
         self._policy = policy or CompactionPolicy()
         self._version = version
         self._interval = check_interval_seconds
         self._threads = threads
+        self._is_stopped = is_stopped
         self._id = f"{this_host()}-initiator"
 
     def run_once(self) -> list[Initiated]:
@@ -119,6 +122,8 @@ class Initiator:
     def _initiate(
         self, candidate: CompactionCandidate, table: Table | None, known: list[CompactionInfo]
     ) -> Initiated | None:
+        if self._is_stopped():
+            return None
         if table is None or table.is_partitioned != bool(candidate.partition_name):
             return None  # dropped, or a transaction that ended before it named its partitions
         try:
