@@ -16,6 +16,9 @@ import typer
 
 from hive_ingest.cli.ingest import RECORDS_SKIPPED, MaintenanceMode
 from hive_ingest.cli.kafka_options import KafkaOptionOption, kafka_options_of
+from hive_ingest.cli.live_line import live_line
+from hive_ingest.cli.logs import say
+from hive_ingest.cli.metrics_server import MaxCommitAgeOption, MetricsHostOption, MetricsPortOption, served_metrics
 from hive_ingest.cli.options import WarehouseOption, connected, pairs
 from hive_ingest.cli.record_options import (
     BadRecordsOption,
@@ -42,6 +45,7 @@ from hive_ingest.cli.record_options import (
 if TYPE_CHECKING:
     from hive_ingest.streaming.kafka import KafkaIngest, KafkaIngestStats, KafkaRoute
 
+_METRICS_OPTIONS = ("metrics_port", "metrics_host", "max_commit_age_seconds")
 #: Options of one route: in a file, each route has its own.
 _ROUTE_OPTIONS = (
     *("topic", "table", "sink", "format", "message_columns", "tombstones"),
@@ -172,6 +176,9 @@ def kafka(
         MaintenanceMode,
         typer.Option("--maintenance", help="Compact meanwhile: not at all, by requests only, or in this process."),
     ] = MaintenanceMode.OFF,
+    metrics_port: MetricsPortOption = None,
+    metrics_host: MetricsHostOption = "127.0.0.1",
+    max_commit_age_seconds: MaxCommitAgeOption = None,
 ) -> None:
     """Write the messages of topics into tables, each exactly once, until SIGTERM or Ctrl-C.
 
@@ -180,6 +187,7 @@ def kafka(
 
     With --until-end the exit code is 3 if all is committed, but bad messages were skipped.
     """
+    from hive_ingest.metrics import HealthLimits
     from hive_ingest.streaming.kafka import KafkaIngest
 
     arguments = _arguments(context.params, _given(context))
@@ -187,8 +195,16 @@ def kafka(
     with connected(metastore_uri, folder) as client:
         running = KafkaIngest(metastore=client, **arguments)
         for route in arguments["routes"]:
-            typer.echo(f"topic {route.topic} to {route.table}, group {arguments['group_id']}", err=True)
-        with _stopped_by_signals(running):
+            say(f"topic {route.topic} to {route.table}, group {arguments['group_id']}")
+        limits = HealthLimits(max_commit_age_seconds=max_commit_age_seconds)
+        compacted = client if arguments["maintenance"] == "inline" else None
+        with (
+            served_metrics(metrics_port, metrics_host, limits, metastore=compacted) as metrics,
+            live_line(running.stats),
+            _stopped_by_signals(running),
+        ):
+            if metrics is not None:
+                metrics.watch(running)
             running.run(until_end=until_end)
     stats = running.stats()
     typer.echo(_summary(stats))
@@ -237,7 +253,7 @@ def _arguments(values: Mapping[str, Any], given: set[str]) -> dict[str, Any]:
 def _ingest_options(values: Mapping[str, Any]) -> dict[str, Any]:
     """Those that hold for every route."""
     of_records = {name for format in Format for name in writer_options(format)}
-    others = {*of_records, *_ROUTE_OPTIONS, "config", "until_end", "kafka_options"}
+    others = {*of_records, *_ROUTE_OPTIONS, "config", "until_end", "kafka_options", *_METRICS_OPTIONS}
     return {name: value for name, value in values.items() if name not in others}
 
 
@@ -286,7 +302,7 @@ def _stopped_by_signals(running: KafkaIngest) -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         for each, handler in before.items():
             signal.signal(each, handler)
-        typer.echo(f"{signal.Signals(number).name}: committing what was read", err=True)
+        say(f"{signal.Signals(number).name}: committing what was read")
         running.stop()
 
     for number in before:
