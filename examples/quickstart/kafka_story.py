@@ -36,7 +36,7 @@ class KafkaJob:
     what_it_does: str = f"two instances share the {PARTITIONS} partitions of a topic"
     caption: str = "A Kafka topic into a Hive ACID table; one of two instances is killed"
     after_the_kill: str = "The other instance goes on."
-    seconds_between: float = 0.4
+    seconds_between: float = 0.3
 
     def prepare(self, source: pa.Table, demo: Path) -> tuple[str, Arrivals]:
         servers = places.broker_address(demo).read_text()

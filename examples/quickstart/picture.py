@@ -71,7 +71,7 @@ class _Panel:
         share = rows / self._timeline.rows
         self._axes.annotate(
             f"{self._says}\nafter {self._back - self._killed:.0f} s",
-            (self._killed, (0.04 if share > 0.3 else share + 0.04) * self._timeline.rows),
+            (self._killed, (0.04 if share > 0.25 else share + 0.04) * self._timeline.rows),
             (6, 0),
             textcoords="offset points",
             color=_KILL,
