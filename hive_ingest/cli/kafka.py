@@ -16,6 +16,7 @@ import typer
 
 from hive_ingest.cli.ingest import RECORDS_SKIPPED, MaintenanceMode
 from hive_ingest.cli.kafka_options import KafkaOptionOption, kafka_options_of
+from hive_ingest.cli.kafka_routes import ConfiguredRoute, opened
 from hive_ingest.cli.live_line import live_line
 from hive_ingest.cli.logs import say
 from hive_ingest.cli.metrics_server import MaxCommitAgeOption, MetricsHostOption, MetricsPortOption, served_metrics
@@ -43,13 +44,13 @@ from hive_ingest.cli.record_options import (
 )
 
 if TYPE_CHECKING:
-    from hive_ingest.streaming.kafka import KafkaIngest, KafkaIngestStats, KafkaRoute
+    from hive_ingest.streaming.kafka import KafkaIngest, KafkaIngestStats
 
 _METRICS_OPTIONS = ("metrics_port", "metrics_host", "max_commit_age_seconds")
 #: Options of one route: in a file, each route has its own.
 _ROUTE_OPTIONS = (
     *("topic", "table", "sink", "format", "message_columns", "tombstones"),
-    *("bad_records", "max_bad_records", "max_bad_record_share"),
+    *("bad_records", "dead_letter_topic", "max_bad_records", "max_bad_record_share"),
 )
 
 
@@ -170,6 +171,12 @@ def kafka(
     missing_fields: MissingFieldsOption = MissingFields.FAIL,
     max_record_bytes: MaxRecordBytesOption = 16 << 20,
     bad_records: BadRecordsOption = None,
+    dead_letter_topic: Annotated[
+        str | None,
+        typer.Option(
+            "--dead-letter-topic", metavar="NAME", help="With --on-error skip: send the bad messages to this topic."
+        ),
+    ] = None,
     max_bad_records: MaxBadRecordsOption = None,
     max_bad_record_share: MaxBadRecordShareOption = None,
     maintenance: Annotated[
@@ -192,9 +199,10 @@ def kafka(
 
     arguments = _arguments(context.params, _given(context))
     metastore_uri, folder = arguments.pop("metastore"), arguments.pop("warehouse", None)
-    with connected(metastore_uri, folder) as client:
-        running = KafkaIngest(metastore=client, **arguments)
-        for route in arguments["routes"]:
+    configured, where = arguments.pop("routes"), (arguments["bootstrap_servers"], arguments["kafka_options"])
+    with connected(metastore_uri, folder) as client, opened(configured, *where) as routes:
+        running = KafkaIngest(metastore=client, routes=routes, **arguments)
+        for route in routes:
             say(f"topic {route.topic} to {route.table}, group {arguments['group_id']}")
         limits = HealthLimits(max_commit_age_seconds=max_commit_age_seconds)
         compacted = client if arguments["maintenance"] == "inline" else None
@@ -257,8 +265,7 @@ def _ingest_options(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in others}
 
 
-def _route(values: Mapping[str, Any]) -> KafkaRoute:
-    from hive_ingest.streaming import BadRecordFile
+def _route(values: Mapping[str, Any]) -> ConfiguredRoute:
     from hive_ingest.streaming.kafka import KafkaRoute, MessageColumns
 
     for name in ("topic", "table"):
@@ -268,17 +275,20 @@ def _route(values: Mapping[str, Any]) -> KafkaRoute:
     unknown = sorted(columns.keys() - {field.name for field in dataclasses.fields(MessageColumns)})
     if unknown:
         raise typer.BadParameter(f"{unknown[0]!r} is not a part of a message", param_hint="--message-column")
-    return KafkaRoute(
+    if values["bad_records"] and values["dead_letter_topic"]:
+        raise typer.BadParameter("give one of --bad-records and --dead-letter-topic", param_hint="--dead-letter-topic")
+    route = KafkaRoute(
         topic=values["topic"],
         table=values["table"],
         sink=values["sink"],
         record_writer=writer_from_options(values),
         columns=MessageColumns(**columns),
         tombstones=values["tombstones"],
-        bad_records=BadRecordFile(values["bad_records"]) if values["bad_records"] else None,
         max_bad_records=values["max_bad_records"],
         max_bad_record_share=values["max_bad_record_share"],
     )
+    file = values["bad_records"]
+    return ConfiguredRoute(route, str(file) if file else None, values["dead_letter_topic"])
 
 
 def _refuse_route_options(given: set[str]) -> None:

@@ -12,8 +12,8 @@ from hive_ingest.cli.record_options import Format, new_record_writer, writer_opt
 from hive_ingest.cli.toml_file import TomlSection, read_toml
 
 if TYPE_CHECKING:
+    from hive_ingest.cli.kafka_routes import ConfiguredRoute
     from hive_ingest.record_writer import RecordWriter
-    from hive_ingest.streaming.kafka import KafkaRoute
 
 #: Keys of the file besides the options of `KafkaIngest` that limit something.
 _INGEST_KEYS = (
@@ -77,21 +77,23 @@ def _kafka_options(root: TomlSection) -> dict[str, Any]:
     return section.values
 
 
-def _route(section: TomlSection) -> KafkaRoute:
-    from hive_ingest.streaming import BadRecordFile
+def _route(section: TomlSection) -> ConfiguredRoute:
+    from hive_ingest.cli.kafka_routes import ConfiguredRoute
     from hive_ingest.streaming.kafka import KafkaRoute
 
-    section.check_keys(field.name for field in dataclasses.fields(KafkaRoute))
+    section.check_keys((*(field.name for field in dataclasses.fields(KafkaRoute)), "dead_letter_topic"))
+    if {"bad_records", "dead_letter_topic"} <= section.values.keys():
+        raise section.error("dead_letter_topic", "give one of bad_records and dead_letter_topic")
     for key in ("topic", "table"):
         section.required(key)
     arguments = section.values | {"record_writer": _record_writer(section.section("record_writer"))}
     if "columns" in section.values:
         arguments["columns"] = _columns(section.section("columns"))
-    if "bad_records" in section.values:
-        arguments["bad_records"] = _checked(
-            section, "bad_records", lambda: BadRecordFile(section.values["bad_records"])
-        )
-    return _checked(section, "topic", lambda: KafkaRoute(**arguments))
+    targets = {key: arguments.pop(key) for key in ("bad_records", "dead_letter_topic") if key in arguments}
+    for key, value in targets.items():
+        if not isinstance(value, str):
+            raise section.error(key, f"{key}={value!r}: give a name")
+    return ConfiguredRoute(_checked(section, "topic", lambda: KafkaRoute(**arguments)), **targets)
 
 
 def _columns(section: TomlSection) -> Any:

@@ -42,6 +42,7 @@ table = "web.clicks"
 sink = "clicks_by_kafka"
 tombstones = "skip"
 max_bad_records = 10
+bad_records = "/var/log/bad.jsonl"
 record_writer = { format = "delimited", field_delimiter = ";", on_error = "skip" }
 columns = { offset = "kafka_offset", partition = "kafka_partition" }
 """
@@ -55,7 +56,9 @@ def config(folder: Path, text: str) -> Path:
 def test_a_file_has_the_arguments_of_the_ingest_and_its_routes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_METASTORE", "postgresql://u:secret@host/hive")
     found = read_config(config(tmp_path, WHOLE))
-    events, clicks = found.pop("routes")
+    first, second = found.pop("routes")
+    events, clicks = first.route, second.route
+    assert (first.bad_records, second.bad_records) == (None, "/var/log/bad.jsonl")
     assert found.pop("kafka_options")["sasl_plain_password"] == "file:/run/secrets/kafka"
     assert found == {
         "metastore": "postgresql://u:secret@host/hive",
@@ -84,10 +87,11 @@ def test_a_file_has_the_arguments_of_the_ingest_and_its_routes(tmp_path: Path, m
         ('"file:/run/secrets/kafka"', '"hunter2"', "line 17: sasl_plain_password is a secret: write env:NAME or file:"),
         ("[[routes]]\ntopic", "[[route]]\ntopic", "line 19: unknown key 'route'; did you mean 'routes'?"),
         ('table = "web.events"', "", "line 19: 'table' is missing"),
-        ("field_delimiter", "field_delim", "line 29: unknown key 'field_delim'; did you mean 'field_delimiter'?"),
-        ('"delimited"', '"csv"', "line 29: format='csv': give one of json, delimited"),
-        ('"skip" }', '"ignore" }', "line 29: .*on_error"),
-        ("kafka_partition", "kafka_offset", "line 30: .*one column is named twice"),
+        ("field_delimiter", "field_delim", "line 30: unknown key 'field_delim'; did you mean 'field_delimiter'?"),
+        ('"delimited"', '"csv"', "line 30: format='csv': give one of json, delimited"),
+        ('"skip" }', '"ignore" }', "line 30: .*on_error"),
+        ("kafka_partition", "kafka_offset", "line 31: .*one column is named twice"),
+        ("[[routes]]\ntopic", '[[routes]]\ndead_letter_topic = "a"\nbad_records = "b"\ntopic', "line 20: give one of"),
         ("max_seconds = 5", "max_seconds = 0", "line 6: max_seconds"),
         ("max_seconds = 5", 'max_seconds = "soon"', "line 6: max_seconds"),
         ('on_offset_loss = "earliest"', 'on_offset_loss = "first"', "line 7: on_offset_loss"),
