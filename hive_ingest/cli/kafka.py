@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import signal
 import threading
@@ -13,20 +14,43 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hive_ingest.cli.ingest import MaintenanceMode, MissingFields, OnError, UnknownFields
+from hive_ingest.cli.ingest import RECORDS_SKIPPED, MaintenanceMode
 from hive_ingest.cli.kafka_options import KafkaOptionOption, kafka_options_of
 from hive_ingest.cli.live_line import live_line
 from hive_ingest.cli.logs import say
 from hive_ingest.cli.metrics_server import MaxCommitAgeOption, MetricsHostOption, MetricsPortOption, served_metrics
 from hive_ingest.cli.options import WarehouseOption, connected, pairs
-from hive_ingest.cli.record_writers import MessageFormat, new_record_writer, writer_options
+from hive_ingest.cli.record_options import (
+    BadRecordsOption,
+    ColumnsOption,
+    EscapeOption,
+    FieldDelimiterOption,
+    Format,
+    FormatOption,
+    MaxBadRecordShareOption,
+    MaxBadRecordsOption,
+    MaxRecordBytesOption,
+    MissingFields,
+    MissingFieldsOption,
+    MissingPartitionKeysOption,
+    NullFormatOption,
+    OnError,
+    OnErrorOption,
+    UnknownFields,
+    UnknownFieldsOption,
+    writer_from_options,
+    writer_options,
+)
 
 if TYPE_CHECKING:
-    from hive_ingest.streaming.kafka import KafkaIngest, KafkaRoute
+    from hive_ingest.streaming.kafka import KafkaIngest, KafkaIngestStats, KafkaRoute
 
 _METRICS_OPTIONS = ("metrics_port", "metrics_host", "max_commit_age_seconds")
 #: Options of one route: in a file, each route has its own.
-_ROUTE_OPTIONS = ("topic", "table", "sink", "format", "message_columns")
+_ROUTE_OPTIONS = (
+    *("topic", "table", "sink", "format", "message_columns", "tombstones"),
+    *("bad_records", "max_bad_records", "max_bad_record_share"),
+)
 
 
 class OnOffsetLoss(enum.StrEnum):
@@ -35,6 +59,14 @@ class OnOffsetLoss(enum.StrEnum):
     FAIL = "fail"
     EARLIEST = "earliest"
     LATEST = "latest"
+
+
+class Tombstones(enum.StrEnum):
+    """What becomes of messages without a value."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    RECORD = "record"
 
 
 class AutoOffsetReset(enum.StrEnum):
@@ -93,7 +125,7 @@ def kafka(
         str | None,
         typer.Option("--sink", metavar="NAME", help="Name under which positions are kept. Default: the table's name."),
     ] = None,
-    format: Annotated[MessageFormat, typer.Option("--format", help="Format of the messages.")] = MessageFormat.JSON,
+    format: FormatOption = Format.JSON,
     message_columns: Annotated[
         list[str] | None,
         typer.Option(
@@ -125,41 +157,21 @@ def kafka(
         IsolationLevel, typer.Option("--isolation-level", help="Whether to wait for transactions of producers.")
     ] = IsolationLevel.READ_COMMITTED,
     kafka_options: KafkaOptionOption = None,
-    on_error: Annotated[
-        OnError, typer.Option("--on-error", help="Stop at a bad message, or skip and count it.")
-    ] = OnError.FAIL,
-    unknown_fields: Annotated[
-        UnknownFields, typer.Option("--unknown-fields", help="JSON: keys that match no column.")
-    ] = UnknownFields.IGNORE,
-    missing_partition_keys: Annotated[
-        MissingFields,
-        typer.Option(
-            "--missing-partition-keys",
-            help="JSON: a message without a partition key is bad, or goes to the default partition.",
-        ),
-    ] = MissingFields.FAIL,
-    field_delimiter: Annotated[
-        str,
-        typer.Option(
-            "--field-delimiter", metavar="CHAR", help="Delimited: the character between fields; \\t is a tab."
-        ),
-    ] = ",",
-    null_format: Annotated[
-        str, typer.Option("--null-format", metavar="TEXT", help="Delimited: the text of a null field.")
-    ] = "\\N",
-    escape: Annotated[
-        str | None, typer.Option("--escape", metavar="CHAR", help="Delimited: escapes a delimiter that is data.")
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option("--columns", metavar="NAME,…", help="Delimited: the columns in the order of the fields."),
-    ] = None,
-    missing_fields: Annotated[
-        MissingFields,
-        typer.Option(
-            "--missing-fields", help="Delimited: a message with fewer fields is bad, or has nulls at its end."
-        ),
-    ] = MissingFields.FAIL,
+    tombstones: Annotated[
+        Tombstones, typer.Option("--tombstones", help="A message without a value is bad, left out, or a record.")
+    ] = Tombstones.FAIL,
+    on_error: OnErrorOption = OnError.FAIL,
+    unknown_fields: UnknownFieldsOption = UnknownFields.IGNORE,
+    missing_partition_keys: MissingPartitionKeysOption = MissingFields.FAIL,
+    field_delimiter: FieldDelimiterOption = ",",
+    null_format: NullFormatOption = "\\N",
+    escape: EscapeOption = None,
+    columns: ColumnsOption = None,
+    missing_fields: MissingFieldsOption = MissingFields.FAIL,
+    max_record_bytes: MaxRecordBytesOption = 16 << 20,
+    bad_records: BadRecordsOption = None,
+    max_bad_records: MaxBadRecordsOption = None,
+    max_bad_record_share: MaxBadRecordShareOption = None,
     maintenance: Annotated[
         MaintenanceMode,
         typer.Option("--maintenance", help="Compact meanwhile: not at all, by requests only, or in this process."),
@@ -172,6 +184,8 @@ def kafka(
 
     The first signal commits what was read, and the exit code is 0; a second one ends the process at once. After a
     crash, run the same command again.
+
+    With --until-end the exit code is 3 if all is committed, but bad messages were skipped.
     """
     from hive_ingest.metrics import HealthLimits
     from hive_ingest.streaming.kafka import KafkaIngest
@@ -192,6 +206,17 @@ def kafka(
             if metrics is not None:
                 metrics.watch(running)
             running.run(until_end=until_end)
+    stats = running.stats()
+    typer.echo(_summary(stats))
+    if until_end and stats.bad_messages:
+        raise typer.Exit(RECORDS_SKIPPED)
+
+
+def _summary(stats: KafkaIngestStats) -> str:
+    from hive_ingest.cli.rows import counted
+
+    text = f"{counted(stats.rows, 'row')} in {counted(stats.commits, 'transaction')}"
+    return text + f"; {counted(stats.bad_messages, 'bad message')} skipped" * bool(stats.bad_messages)
 
 
 # -- arguments -----------------------------------------------------------------------------------------
@@ -227,38 +252,37 @@ def _arguments(values: Mapping[str, Any], given: set[str]) -> dict[str, Any]:
 
 def _ingest_options(values: Mapping[str, Any]) -> dict[str, Any]:
     """Those that hold for every route."""
-    of_records = {name for format in MessageFormat for name in writer_options(format)}
+    of_records = {name for format in Format for name in writer_options(format)}
     others = {*of_records, *_ROUTE_OPTIONS, "config", "until_end", "kafka_options", *_METRICS_OPTIONS}
     return {name: value for name, value in values.items() if name not in others}
 
 
 def _route(values: Mapping[str, Any]) -> KafkaRoute:
-    from hive_ingest.streaming.kafka import KafkaRoute
+    from hive_ingest.streaming import BadRecordFile
+    from hive_ingest.streaming.kafka import KafkaRoute, MessageColumns
 
     for name in ("topic", "table"):
         if not values[name]:
             raise typer.BadParameter("is missing; or give --config", param_hint=f"--{name}")
-    options = {name: values[name] for name in writer_options(values["format"]) if name in values}
-    if "field_delimiter" in options:
-        options["field_delimiter"] = options["field_delimiter"].replace("\\t", "\t")
-    if options.get("columns") is not None:
-        options["columns"] = [name.strip() for name in options["columns"].split(",")]
-    extra: dict[str, Any] = {}
-    if values["message_columns"]:
-        from hive_ingest.streaming.kafka.messages import MessageColumns
-
-        extra["columns"] = MessageColumns(**pairs(values["message_columns"], "=", "--message-column"))
+    columns = pairs(values["message_columns"] or [], "=", "--message-column")
+    unknown = sorted(columns.keys() - {field.name for field in dataclasses.fields(MessageColumns)})
+    if unknown:
+        raise typer.BadParameter(f"{unknown[0]!r} is not a part of a message", param_hint="--message-column")
     return KafkaRoute(
         topic=values["topic"],
         table=values["table"],
         sink=values["sink"],
-        record_writer=new_record_writer(values["format"], options),
-        **extra,
+        record_writer=writer_from_options(values),
+        columns=MessageColumns(**columns),
+        tombstones=values["tombstones"],
+        bad_records=BadRecordFile(values["bad_records"]) if values["bad_records"] else None,
+        max_bad_records=values["max_bad_records"],
+        max_bad_record_share=values["max_bad_record_share"],
     )
 
 
 def _refuse_route_options(given: set[str]) -> None:
-    of_records = {name for format in MessageFormat for name in writer_options(format)}
+    of_records = {name for format in Format for name in writer_options(format)}
     misplaced = sorted(given & {*_ROUTE_OPTIONS, *of_records})
     if misplaced:
         raise typer.BadParameter(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hive_ingest.cli.kafka_options import is_plain_secret
-from hive_ingest.cli.record_writers import MessageFormat, new_record_writer, writer_options
+from hive_ingest.cli.record_options import Format, new_record_writer, writer_options
 from hive_ingest.cli.toml_file import TomlSection, read_toml
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def _kafka_options(root: TomlSection) -> dict[str, Any]:
 
 
 def _route(section: TomlSection) -> KafkaRoute:
+    from hive_ingest.streaming import BadRecordFile
     from hive_ingest.streaming.kafka import KafkaRoute
 
     section.check_keys(field.name for field in dataclasses.fields(KafkaRoute))
@@ -86,21 +87,25 @@ def _route(section: TomlSection) -> KafkaRoute:
     arguments = section.values | {"record_writer": _record_writer(section.section("record_writer"))}
     if "columns" in section.values:
         arguments["columns"] = _columns(section.section("columns"))
-    return KafkaRoute(**arguments)
+    if "bad_records" in section.values:
+        arguments["bad_records"] = _checked(
+            section, "bad_records", lambda: BadRecordFile(section.values["bad_records"])
+        )
+    return _checked(section, "topic", lambda: KafkaRoute(**arguments))
 
 
 def _columns(section: TomlSection) -> Any:
     from hive_ingest.streaming.kafka.messages import MessageColumns
 
     section.check_keys(field.name for field in dataclasses.fields(MessageColumns))
-    return MessageColumns(**section.values)
+    return _checked(section, "", lambda: MessageColumns(**section.values))
 
 
 def _record_writer(section: TomlSection) -> RecordWriter:
     options = dict(section.values)
-    format = options.pop("format", MessageFormat.JSON.value)
-    if format not in list(MessageFormat):
-        raise section.error("format", f"format={format!r}: give one of {', '.join(MessageFormat)}")
+    format = options.pop("format", Format.JSON.value)
+    if format not in list(Format):
+        raise section.error("format", f"format={format!r}: give one of {', '.join(Format)}")
     section.check_keys(("format", *writer_options(format)))
     return _checked(section, "format", lambda: new_record_writer(format, options))
 

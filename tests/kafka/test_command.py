@@ -19,6 +19,8 @@ from tests.acceptance.cli.shell import Shell
 from tests.services.kafka import KafkaBroker
 from tests.support.waiting import wait_until
 
+#: The other suites here run on every metastore.
+pytestmark = pytest.mark.one_embedded
 ROOT = Path(__file__).parents[2]
 
 
@@ -100,7 +102,8 @@ def test_a_file_sends_several_topics_to_several_tables(
         table = "web.clicks"
         record_writer = {{ format = "delimited", field_delimiter = ";", on_error = "skip" }}
     """)
-    shell.done("kafka", "--config", config, "--until-end")
+    outcome = shell("kafka", "--config", config, "--until-end")
+    assert (outcome.code, outcome.out) == (3, "12 rows in 2 transactions; 1 bad message skipped\n"), outcome
     rows = hi.read_table(client, "web.events").to_pylist()
     assert sorted((row["id"], row["place"]) for row in rows) == [(number, number) for number in range(10)]
     assert ids(client, "clicks") == [100, 101]

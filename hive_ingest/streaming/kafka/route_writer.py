@@ -28,8 +28,8 @@ from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.streaming.kafka.inbox import (
     Assignment,
     AssignmentChanged,
-    RouteCommitted,
     Finished,
+    RouteCommitted,
     RouteEnded,
     RouteEvent,
     RouteInbox,

@@ -13,6 +13,7 @@ from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
 from hive_ingest.record_writer import ArrowWriter
+from hive_ingest.streaming.kafka.client import topic_id
 from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
 from hive_ingest.streaming.kafka.clients import new_consumer
 from hive_ingest.streaming.kafka.positions import TopicPosition, source_name
@@ -127,8 +128,7 @@ class _Topic:
             raise ConfigurationError(f"topic {topic!r} has no partition {missing[0]}: it has 0 to {max(known)}")
         self.partitions = [TopicPartition(topic, number) for number in chosen]
         self.count = len(known)
-        found = consumer._cluster.topic_id(topic)  # the public API has names only
-        self.topic_id = None if found is None or not found.int else str(found)
+        self.topic_id = topic_id(consumer, topic)
         self.earliest: dict[Any, int] = consumer.beginning_offsets(self.partitions)
         self.latest: dict[Any, int] = consumer.end_offsets(self.partitions)
 
