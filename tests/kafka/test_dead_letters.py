@@ -12,7 +12,7 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 from hive_ingest.connection import StreamingConnection
-from hive_ingest.errors import ConfigurationError, StreamingIOFailure
+from hive_ingest.errors import ConfigurationError, KafkaFailure
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.record_writer import BadRecord, StrictJsonWriter
 from hive_ingest.streaming.kafka import DeadLetterTopic, KafkaMessage, MessageColumns, MessageWriter
@@ -84,7 +84,7 @@ def test_a_message_that_the_topic_does_not_accept_fails_the_transaction(
     ):
         conn.begin_transaction()
         conn.write([message(10, b'{"id": 1}'), message(11, b"x" * (2 << 20))])
-        with pytest.raises(StreamingIOFailure, match=r"could not be written: .*max\.message\.bytes"):
+        with pytest.raises(KafkaFailure, match=r"could not be written: .*max\.message\.bytes"):
             conn.commit_transaction()
         conn.abort_transaction()
         assert ids(ms, "web.t") == []
@@ -101,7 +101,7 @@ def test_each_thread_waits_for_its_own_messages(kafka_broker: KafkaBroker) -> No
             letters.handle([BadRecord(0, "why", message(2, b"x" * (2 << 20)))])
             sent.wait()
             letters.flush()
-        except StreamingIOFailure as error:
+        except KafkaFailure as error:
             errors.append(error)
 
     topic, sent = kafka_broker.new_topic(), threading.Event()
@@ -117,7 +117,7 @@ def test_each_thread_waits_for_its_own_messages(kafka_broker: KafkaBroker) -> No
 
 
 def test_a_topic_that_is_missing_is_an_error_at_once(kafka_broker: KafkaBroker) -> None:
-    with pytest.raises(StreamingIOFailure, match=r"'missing', could not be found within 1 s: .*Create it"):
+    with pytest.raises(KafkaFailure, match=r"'missing', could not be found within 1 s: .*Create it"):
         DeadLetterTopic(kafka_broker.bootstrap_servers, "missing", timeout_seconds=1)
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
-from hive_ingest.errors import ConfigurationError, StreamingIOFailure
+from hive_ingest.errors import ConfigurationError, KafkaFailure
 from hive_ingest.record_writer import BadRecord
 from hive_ingest.streaming.bad_record_file import BadRecordFile, data_as_json
 from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
@@ -68,7 +68,7 @@ class DeadLetterTopic:
     Raises:
         ConfigurationError: An option is not valid, or kafka-python is not installed.
         StreamingConnectionError: No broker could be reached, or none accepted the client.
-        StreamingIOFailure: The topic does not exist, or cannot be described.
+        KafkaFailure: The topic does not exist, or cannot be described.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class DeadLetterTopic:
             raise
 
     def handle(self, records: Sequence[BadRecord]) -> None:
-        """Send the messages, without waiting for them. Raises StreamingIOFailure, ConfigurationError."""
+        """Send the messages, without waiting for them. Raises KafkaFailure, ConfigurationError."""
         for record in records:
             with self._failing("be written"):
                 self._pending.append(self._send(record.data, record.reason))
@@ -112,7 +112,7 @@ class DeadLetterTopic:
                 self.flush()
 
     def flush(self) -> None:
-        """Wait until all that this thread has sent is acknowledged. Raises StreamingIOFailure."""
+        """Wait until all that this thread has sent is acknowledged. Raises KafkaFailure."""
         sent, self._sent.futures = self._pending, []
         if not sent:
             return
@@ -151,12 +151,12 @@ class DeadLetterTopic:
         try:
             yield
         except KafkaTimeoutError as error:
-            raise StreamingIOFailure(
+            raise KafkaFailure(
                 f"the topic of the dead letters, {self.topic!r}, could not {what} within {self._timeout_seconds:g} s: "
                 f"{error}. Create it if it does not exist, and check that its brokers can be reached"
             ) from error
         except KafkaError as error:
-            raise StreamingIOFailure(
+            raise KafkaFailure(
                 f"the topic of the dead letters, {self.topic!r}, could not {what}: {error}. Check the permissions, and "
                 "max.message.bytes of the topic, which also counts the headers"
             ) from error
