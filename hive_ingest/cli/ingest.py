@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hive_ingest.cli.logs import is_for_people, say
 from hive_ingest.cli.options import MetastoreOption, TableArgument, WarehouseOption, connected
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ def _report_interruption() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        typer.echo("interrupted: what was committed is kept; run the same command again to continue", err=True)
+        say("interrupted: what was committed is kept; run the same command again to continue")
         raise typer.Exit(INTERRUPTED) from error
 
 
@@ -216,7 +217,8 @@ def _progress_bar() -> Iterator[Callable[[IngestProgress], None]]:
         TextColumn("{task.description}", markup=False),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    is_shown = console.is_terminal and is_for_people()
+    with Progress(*columns, console=console, transient=True, disable=not is_shown) as bar:
         task = bar.add_task("", total=None)
 
         def show(progress: IngestProgress) -> None:

@@ -1,6 +1,7 @@
 """The Streaming V2 API: connections, their transactions, heartbeats and the progress of sinks."""
 
 from hive_ingest.config import StreamingSettings
+from hive_ingest.connection.activity import ConnectionActivity, open_connections
 from hive_ingest.connection.bad_records import BadRecordHandler, BadRecordTarget, bad_record_handler
 from hive_ingest.connection.checks import check_streamable, existing_table
 from hive_ingest.connection.joined_transaction import JoinedTransaction, PreparedWrite, SharedTransaction
@@ -23,6 +24,7 @@ __all__ = [
     "BadRecordHandler",
     "BadRecordTarget",
     "CommitInfo",
+    "ConnectionActivity",
     "ConnectionStats",
     "JoinedTransaction",
     "PreparedWrite",
@@ -34,6 +36,7 @@ __all__ = [
     "bad_record_handler",
     "check_streamable",
     "existing_table",
+    "open_connections",
     "progress_rows",
     "progress_table_name",
     "with_source_names",

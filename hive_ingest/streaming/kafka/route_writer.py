@@ -145,6 +145,9 @@ class RouteWriter:
     def _wait_to_retry(self, error: Exception) -> None:
         now = time.monotonic()
         self._failing_since = self._failing_since or now
+        if self.inbox.is_finishing and isinstance(error, TxnAborted | NoSuchTxn):
+            _log.warning("topic %s: the last transaction was not committed: %s", self.route.topic, error)
+            raise Finished  # the next start, or the partitions' new owner, writes its messages again
         if self.inbox.is_finishing or isinstance(error, SinkInUse):
             raise error
         if now - self._failing_since > self._options.retry_seconds:
