@@ -133,7 +133,10 @@ STAGES = (
     ),
     Stage(
         "kafka",
-        (_python("-m", "tests.services.fetch", "kafka", "spark-kafka"), _python("-m", "tests.services.spark_versions")),
+        (
+            _python("-m", "tests.services.fetch", "kafka", "spark-kafka", "schema-registry"),
+            _python("-m", "tests.services.spark_versions"),
+        ),
         runs=(tuple(_modules("tests/kafka", first=(), without=("services",))),),
         beside=True,
     ),
