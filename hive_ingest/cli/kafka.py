@@ -26,11 +26,10 @@ from hive_ingest.cli.record_options import (
     ColumnsOption,
     EscapeOption,
     FieldDelimiterOption,
-    Format,
-    FormatOption,
     MaxBadRecordShareOption,
     MaxBadRecordsOption,
     MaxRecordBytesOption,
+    MessageFormat,
     MissingFields,
     MissingFieldsOption,
     MissingPartitionKeysOption,
@@ -126,7 +125,13 @@ def kafka(
         str | None,
         typer.Option("--sink", metavar="NAME", help="Name under which positions are kept. Default: the table's name."),
     ] = None,
-    format: FormatOption = Format.JSON,
+    format: Annotated[MessageFormat, typer.Option("--format", help="Format of the messages.")] = MessageFormat.JSON,
+    schema_registry: Annotated[
+        str | None,
+        typer.Option(
+            "--schema-registry", metavar="URL", help="Avro: the registry. One that wants a password needs --config."
+        ),
+    ] = None,
     message_columns: Annotated[
         list[str] | None,
         typer.Option(
@@ -147,6 +152,10 @@ def kafka(
     max_seconds: Annotated[
         float, typer.Option("--max-seconds", metavar="N", help="Time from a transaction's first message to its commit.")
     ] = 10.0,
+    queue_max_bytes: Annotated[
+        int,
+        typer.Option("--queue-max-bytes", metavar="N", min=1, help="Bytes of messages that wait to be written."),
+    ] = 64 << 20,
     auto_offset_reset: Annotated[
         AutoOffsetReset, typer.Option("--auto-offset-reset", help="Where a topic begins that has no position yet.")
     ] = AutoOffsetReset.EARLIEST,
@@ -157,6 +166,18 @@ def kafka(
     isolation_level: Annotated[
         IsolationLevel, typer.Option("--isolation-level", help="Whether to wait for transactions of producers.")
     ] = IsolationLevel.READ_COMMITTED,
+    takeover_grace_seconds: Annotated[
+        float,
+        typer.Option(
+            "--takeover-grace-seconds",
+            metavar="N",
+            min=0,
+            help="How long a previous owner of a partition may keep its lock.",
+        ),
+    ] = 10.0,
+    retry_seconds: Annotated[
+        float, typer.Option("--retry-seconds", metavar="N", min=0, help="How long to retry when a server fails.")
+    ] = 600.0,
     kafka_options: KafkaOptionOption = None,
     tombstones: Annotated[
         Tombstones, typer.Option("--tombstones", help="A message without a value is bad, left out, or a record.")
@@ -260,7 +281,7 @@ def _arguments(values: Mapping[str, Any], given: set[str]) -> dict[str, Any]:
 
 def _ingest_options(values: Mapping[str, Any]) -> dict[str, Any]:
     """Those that hold for every route."""
-    of_records = {name for format in Format for name in writer_options(format)}
+    of_records = {name for format in MessageFormat for name in writer_options(format)}
     others = {*of_records, *_ROUTE_OPTIONS, "config", "until_end", "kafka_options", *_METRICS_OPTIONS}
     return {name: value for name, value in values.items() if name not in others}
 
@@ -275,6 +296,8 @@ def _route(values: Mapping[str, Any]) -> ConfiguredRoute:
     unknown = sorted(columns.keys() - {field.name for field in dataclasses.fields(MessageColumns)})
     if unknown:
         raise typer.BadParameter(f"{unknown[0]!r} is not a part of a message", param_hint="--message-column")
+    if values["format"] == MessageFormat.AVRO and not values["schema_registry"]:
+        raise typer.BadParameter("is missing", param_hint="--schema-registry")
     if values["bad_records"] and values["dead_letter_topic"]:
         raise typer.BadParameter("give one of --bad-records and --dead-letter-topic", param_hint="--dead-letter-topic")
     route = KafkaRoute(
@@ -292,7 +315,7 @@ def _route(values: Mapping[str, Any]) -> ConfiguredRoute:
 
 
 def _refuse_route_options(given: set[str]) -> None:
-    of_records = {name for format in Format for name in writer_options(format)}
+    of_records = {name for format in MessageFormat for name in writer_options(format)}
     misplaced = sorted(given & {*_ROUTE_OPTIONS, *of_records})
     if misplaced:
         raise typer.BadParameter(

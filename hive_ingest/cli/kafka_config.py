@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hive_ingest.cli.kafka_options import is_plain_secret
-from hive_ingest.cli.record_options import Format, new_record_writer, writer_options
+from hive_ingest.cli.record_options import MessageFormat, new_record_writer, writer_options
 from hive_ingest.cli.toml_file import TomlSection, read_toml
 
 if TYPE_CHECKING:
@@ -105,11 +106,27 @@ def _columns(section: TomlSection) -> Any:
 
 def _record_writer(section: TomlSection) -> RecordWriter:
     options = dict(section.values)
-    format = options.pop("format", Format.JSON.value)
-    if format not in list(Format):
-        raise section.error("format", f"format={format!r}: give one of {', '.join(Format)}")
+    format = options.pop("format", MessageFormat.JSON.value)
+    if format not in list(MessageFormat):
+        raise section.error("format", f"format={format!r}: give one of {', '.join(MessageFormat)}")
     section.check_keys(("format", *writer_options(format)))
+    if format == MessageFormat.AVRO:
+        _check_registry(section)
     return _checked(section, "format", lambda: new_record_writer(format, options))
+
+
+def _check_registry(section: TomlSection) -> None:
+    from hive_ingest.streaming.kafka import SchemaRegistry
+    from hive_ingest.streaming.kafka.secrets import is_reference
+
+    if isinstance(section.required("schema_registry"), str):
+        return
+    registry = section.section("schema_registry")
+    registry.check_keys(name for name in inspect.signature(SchemaRegistry).parameters if name != "clock")
+    registry.required("url")
+    for name in {"password", "token"} & registry.values.keys():
+        if not is_reference(str(registry.values[name])):
+            raise registry.error(name, f"{name} is a secret: write env:NAME or file:/path, so that the file holds none")
 
 
 def _secret(section: TomlSection, key: str) -> str:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from hive_ingest.cli.app import make_app
 from hive_ingest.cli.kafka_config import read_config
 from hive_ingest.errors import ConfigurationError
-from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
+from hive_ingest.record_writer import AvroWriter, StrictDelimitedInputWriter, StrictJsonWriter
 from hive_ingest.streaming.kafka import KafkaRoute, MessageColumns
 
 WHOLE = """
@@ -88,7 +88,7 @@ def test_a_file_has_the_arguments_of_the_ingest_and_its_routes(tmp_path: Path, m
         ("[[routes]]\ntopic", "[[route]]\ntopic", "line 19: unknown key 'route'; did you mean 'routes'?"),
         ('table = "web.events"', "", "line 19: 'table' is missing"),
         ("field_delimiter", "field_delim", "line 30: unknown key 'field_delim'; did you mean 'field_delimiter'?"),
-        ('"delimited"', '"csv"', "line 30: format='csv': give one of json, delimited"),
+        ('"delimited"', '"csv"', "line 30: format='csv': give one of json, delimited, avro"),
         ('"skip" }', '"ignore" }', "line 30: .*on_error"),
         ("kafka_partition", "kafka_offset", "line 31: .*one column is named twice"),
         ("[[routes]]\ntopic", '[[routes]]\ndead_letter_topic = "a"\nbad_records = "b"\ntopic', "line 20: give one of"),
@@ -109,6 +109,31 @@ def test_an_error_names_the_line(
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("registry", "message"),
+    [
+        ('"https://registry"', None),
+        ('{ url = "https://registry", username = "u", password = "env:P" }', None),
+        ('{ url = "https://registry", username = "u", password = "hunter2" }', "line 23: password is a secret"),
+        ('{ uri = "https://registry" }', "line 23: unknown key 'uri'; did you mean 'url'?"),
+        ('{ username = "u", password = "env:P" }', "line 23: 'url' is missing"),
+        ('"registry"', "line 23: .*registry"),
+    ],
+)
+def test_avro_names_its_registry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registry: str, message: str | None
+) -> None:
+    monkeypatch.setenv("TEST_METASTORE", "sqlite:///m.db")
+    line = f'record_writer = {{ format = "avro", schema_registry = {registry} }}\n'
+    text = WHOLE.replace('table = "web.events"\n', 'table = "web.events"\n\n' + line)
+    if message is None:
+        assert isinstance(read_config(config(tmp_path, text))["routes"][0].route.record_writer, AvroWriter)
+        return
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        read_config(config(tmp_path, text))
+    assert "hunter2" not in str(caught.value)
+
+
 def test_a_file_without_routes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=re.escape("there is no [[routes]]")):
         read_config(config(tmp_path, 'group_id = "g"'))
@@ -119,6 +144,7 @@ def test_a_file_without_routes_is_refused(tmp_path: Path) -> None:
     [
         (["--group-id", "g", "--table", "a.b"], "--topic"),
         (["--topic", "t", "--table", "a.b", "--group-id", "g"], "--bootstrap-servers"),
+        (["--topic", "t", "--table", "a.b", "--format", "avro"], "--schema-registry"),
         (["--config", "ingest.toml", "--on-error", "skip"], "--on-error"),
         (["--config", "ingest.toml", "--topic", "t"], "--topic"),
         (["--topic", "t", "--table", "a.b", "--message-column", "offsets=o"], "'offsets' is not a part of a message"),

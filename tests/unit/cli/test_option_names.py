@@ -23,7 +23,7 @@ _ONLY_HERE = {
     "create-table": {"create_database"},
     "ingest": {"files", "format"},
     "kafka": {
-        *("config", "dead_letter_topic", "format", "message_columns"),
+        *("config", "dead_letter_topic", "format", "message_columns", "schema_registry"),
         *("metrics_port", "metrics_host", "max_commit_age_seconds"),
     },
     "read": {"limit", "output", "null_format"},
