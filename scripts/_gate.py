@@ -110,7 +110,10 @@ _CRASHES_ON_REAL_METASTORES = (
 _KAFKA = (
     *(
         f"tests/kafka/test_{name}.py"
-        for name in ("trouble", "rebalances", "kafka_to_hive", "security", "offset_loss", "positions", "ingest")
+        for name in (
+            *("trouble", "rebalances", "quickstart", "kafka_to_hive", "security", "offset_loss", "positions", "ingest"),
+            *("command", "readme", "formats", "dead_letters", "operation"),
+        )
     ),
     *(
         f"tests/kafka/test_kill.py::test_killed_at_any_step_and_restarted_every_message_is_there_once[sqlite-{point}]"
