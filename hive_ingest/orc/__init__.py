@@ -11,6 +11,7 @@ from hive_ingest.orc.merge import MergeOptions, merge_rows
 from hive_ingest.orc.merge_events import merge_delete_events, read_delete_events
 from hive_ingest.orc.merge_rows import RowConversion
 from hive_ingest.orc.normalise import unreadable_row, unwritable_values
+from hive_ingest.orc.original_rows import OriginalRows, count_rows
 from hive_ingest.orc.stripe_copy import join
 from hive_ingest.orc.stripe_encoder import StripeEncoder
 
@@ -32,12 +33,14 @@ __all__ = [
     "MergeOptions",
     "OrcColumn",
     "OrcKind",
+    "OriginalRows",
     "RowConversion",
     "RowIds",
     "StripeEncoder",
     "StripeRows",
     "arrow_compression",
     "check_timestamps",
+    "count_rows",
     "join",
     "kinds_of",
     "merge_delete_events",

@@ -1,5 +1,6 @@
 """One file in Hive's ACID schema (see `acid_schema`), read stripe by stripe.
 
+A file without the ACID columns is read as if it had them, with the ids that Hive gives its rows (`original_rows`).
 Files need no `hive.acid.*` metadata: Hive 4.0.1's own merge compactor leaves it out.
 """
 
@@ -30,6 +31,7 @@ from hive_ingest.orc.checksums import VerifiedFile, verified_input
 from hive_ingest.orc.column_statistics import int_range
 from hive_ingest.orc.columns import OrcColumn, check_columns, column_tree
 from hive_ingest.orc.delete_events import RowIds
+from hive_ingest.orc.original_rows import OriginalRows
 from hive_ingest.orc.protobuf import WireError
 from hive_ingest.orc.stripe_footer import check_stripe_footer
 from hive_ingest.orc.tail import OrcTail, read_tail
@@ -45,7 +47,7 @@ class FileToRead:
 
     `length_bytes` is its committed length, None for all of `size_bytes`. With `check_write_ids` it may hold
     rows of write ids that the snapshot must not see. `write_ids` are the lowest and highest write id that its folder
-    is named for, None if the name does not say.
+    is named for, None if the name does not say. `original` has the ids of the rows of a file without the ACID columns.
     """
 
     path: str
@@ -53,6 +55,7 @@ class FileToRead:
     check_write_ids: bool
     size_bytes: int
     write_ids: tuple[int, int] | None = None
+    original: OriginalRows | None = None
 
 
 class AcidFileReader:
@@ -71,6 +74,7 @@ class AcidFileReader:
             StreamingIOFailure: It cannot be read.
         """
         self.path = file.path
+        self._original = file.original
         self._source = _open(store, file)
         self._verified: VerifiedFile | None = None
         try:
@@ -81,14 +85,15 @@ class AcidFileReader:
             self._orc = self._open_orc(self._content)
             schema = self._orc.schema
             self._check_schema(schema)
-            _check_write_ids(file, tail)
+            if file.original is None:
+                _check_write_ids(file, tail)
         except BaseException:
             self._source.close()
             raise
         self.calendar = tail.footer.calendar
         self.num_stripes = len(tail.footer.stripes)
         #: The table's columns as Arrow has them.
-        self.row_type: pa.StructType = schema.field(ROW).type
+        self.row_type: pa.StructType = pa.struct(list(schema)) if self._original else schema.field(ROW).type
 
     def read(self, stripe: int, acid: Sequence[str], row: Sequence[str]) -> StripeRows:
         """Read the named ACID columns and children of `row` of one stripe.
@@ -107,8 +112,7 @@ class AcidFileReader:
         if self._is_unverified:
             check_stripe_footer(self._source, self._tail, stripe, self.path)
         try:
-            batch = self._orc.read_stripe(stripe, columns=names)
-            batch.validate()
+            batch = self._read_original(stripe, names) if self._original else self._read_columns(stripe, names)
             return StripeRows(batch)
         except (pa.ArrowException, OSError) as error:
             self._raise_failure(error)
@@ -116,10 +120,30 @@ class AcidFileReader:
                 f"stripe {stripe} of {self.path!r} cannot be read: {error}. Restore the file from a copy"
             ) from error
 
+    def _read_columns(self, stripe: int, names: list[str] | None) -> pa.RecordBatch:
+        batch = self._orc.read_stripe(stripe, columns=names)
+        batch.validate()
+        return batch
+
+    def _read_original(self, stripe: int, names: list[str] | None) -> pa.RecordBatch:
+        """The file's columns are the children of `row`; the ACID columns are made."""
+        assert self._original is not None
+        names = [*ACID_COLUMNS] if names is None else names
+        prefix = f"{ROW}."
+        children = None if ROW in names else [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+        rows = [each.rows for each in self._tail.footer.stripes]
+        acid = [name for name in names if name in ACID_COLUMNS]
+        columns = self._original.acid_columns(acid, sum(rows[:stripe]), rows[stripe])
+        if children is None or children:
+            found = self._read_columns(stripe, children)
+            columns[ROW] = pa.StructArray.from_arrays(found.columns, fields=list(found.schema))
+        return pa.RecordBatch.from_pydict(columns)
+
     @cached_property
     def row(self) -> OrcColumn:
         """The table's columns as ORC has them."""
-        return column_tree(self._tail, self.path).children[-1]
+        root = column_tree(self._tail, self.path)
+        return root if self._original else root.children[-1]
 
     @property
     def tail(self) -> OrcTail:
@@ -165,6 +189,13 @@ class AcidFileReader:
             raise CorruptFile(f"{self.path!r} is not an ORC file: {error}. Restore it from a copy") from error
 
     def _check_schema(self, schema: pa.Schema) -> None:
+        if self._original is not None:
+            if tuple(schema.names) == ACID_COLUMNS:
+                raise CorruptFile(
+                    f"{self.path!r} has the ACID columns, but the name of a file without them: it was renamed, or "
+                    "copied from another table. Let Hive write its rows again"
+                )
+            return
         if tuple(schema.names) != ACID_COLUMNS or not pa.types.is_struct(schema.field(ROW).type):
             raise CorruptFile(
                 f"{self.path!r} is not a file of an ACID table: its columns are {', '.join(schema.names)}, expected "

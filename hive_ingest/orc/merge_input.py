@@ -135,7 +135,9 @@ def stripes_of(source: MergeInput, reader: AcidFileReader, sizes: RowSizes) -> l
     """The stripes with rows, in the order of the file. Raises CorruptFile, StreamingIOFailure."""
     tail = source.tail
     row_bytes = sizes.of(tail)
-    bounds = _bounds_by_index(tail) or _bounds_by_statistics(tail) or _bounds_by_rows(reader)
+    bounds = (
+        _bounds_by_position(source) or _bounds_by_index(tail) or _bounds_by_statistics(tail) or _bounds_by_rows(reader)
+    )
     return [
         InputStripe(source, number, *found, max(stripe.length, int(stripe.rows * row_bytes)))
         for number, (found, stripe) in enumerate(zip(bounds, tail.footer.stripes, strict=True))
@@ -144,6 +146,12 @@ def stripes_of(source: MergeInput, reader: AcidFileReader, sizes: RowSizes) -> l
 
 
 _Bounds = tuple[Key, Key, bool]
+
+
+def _bounds_by_position(source: MergeInput) -> list[_Bounds] | None:
+    """Of a file without the ACID columns. Its stripes lack these, so they are never copied: no last key is given."""
+    original = source.file.original
+    return None if original is None else [(*bounds, False) for bounds in original.bounds(source.tail)]
 
 
 def _bounds_by_index(tail: OrcTail) -> list[_Bounds] | None:
