@@ -13,6 +13,7 @@ from hive_ingest.connection import StreamingConnection
 from hive_ingest.metastore_client import MetastoreClient
 from tests.interop.agreement import BOTH_MODES, assert_agreement, ids
 from tests.interop.hive import RealHive
+from tests.interop.original_files import converted, loaded
 
 #: Compressed so that 3.1.3 can read what we append.
 ACID = "stored as orc tblproperties ('transactional'='true', 'orc.compress'='ZLIB')"
@@ -146,30 +147,6 @@ def test_a_non_ascii_partition_is_lost_when_hive_4_compacts_it_and_left_unchange
 
 
 # -- files without the ACID columns --------------------------------------------------------------------
-
-
-def converted(hive: RealHive, database: str) -> str:
-    """Files from before the table was transactional."""
-    name = f"{database}.converted"
-    location = f"{hive.metastore.home}/outside/{name}"
-    hive.sql(f"create external table {name} (id int, s string) stored as orc location 'file:{location}'")
-    hive.sql(f"insert into {name} values (1, 'a'), (2, 'b')")
-    hive.sql(f"insert into {name} values (5, 'c'), (6, 'd')")
-    acid = "'EXTERNAL'='FALSE', 'transactional'='true', 'orc.compress'='ZLIB'"
-    hive.sql(f"alter table {name} set tblproperties ({acid})")
-    return name
-
-
-def loaded(hive: RealHive, database: str) -> str:
-    """A file that LOAD DATA has put into a delta."""
-    name, source = f"{database}.loaded", f"{database}.source"
-    location = f"{hive.metastore.home}/outside/{source}"
-    hive.sql(f"create external table {source} (id int, s string) stored as orc location 'file:{location}'")
-    hive.sql(f"insert into {source} values (1, 'a'), (2, 'b')")
-    hive.sql(f"insert into {source} values (5, 'c'), (6, 'd')")
-    hive.sql(f"create table {name} (id int, s string) {ACID}")
-    hive.sql(f"load data local inpath '{location}' into table {name}")
-    return name
 
 
 @pytest.mark.parametrize("made", [converted, loaded])
