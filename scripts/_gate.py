@@ -126,9 +126,15 @@ STAGES = (
     Stage("acceptance", runs=((*_THREE_AT_A_TIME, "tests/acceptance", "tests/crash", "tests/property"),)),
     Stage("packaging", runs=(("tests/packaging",),), beside=True),
     Stage(
+        "storage",
+        (_python("-m", "tests.services.fetch", "compiler", "hdfs"),),
+        runs=(("tests/storage",),),
+        beside=True,
+    ),
+    Stage(
         "kafka",
         (_python("-m", "tests.services.fetch", "kafka", "spark-kafka"), _python("-m", "tests.services.spark_versions")),
-        runs=(("tests/kafka/test_kafka_to_hive.py",),),
+        runs=(("tests/kafka/test_kafka_to_hive.py", "tests/kafka/test_security.py"),),
         beside=True,
     ),
     Stage(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hive_ingest.cli.logs import say
+from hive_ingest.cli.metrics_server import MetricsHostOption, MetricsPortOption, served_metrics
 from hive_ingest.cli.options import MetastoreOption, TableArgument, WarehouseOption, connected, pairs
 
 if TYPE_CHECKING:
@@ -115,6 +117,8 @@ def compactor(
         float,
         typer.Option("--retention-seconds", metavar="N", min=0, help="Keep replaced files for so long."),
     ] = 0.0,
+    metrics_port: MetricsPortOption = None,
+    metrics_host: MetricsHostOption = "127.0.0.1",
     warehouse: WarehouseOption = None,
 ) -> None:
     """Compact and clean tables as they need it, until Ctrl-C or SIGTERM. Several may run."""
@@ -127,7 +131,8 @@ def compactor(
         found = Compactor(client, roles=names, workers=workers, settings=settings, version=__version__)
         if once:
             _run_once(found)
-        else:
+            return
+        with served_metrics(metrics_port, metrics_host, metastore=client):
             _run(found)
 
 
@@ -155,7 +160,7 @@ def _run(compactor: Compactor) -> None:
     is_main = threading.current_thread() is threading.main_thread()
     numbers = (signal.SIGTERM, signal.SIGINT) if is_main else ()
     before = {number: signal.signal(number, lambda *_: compactor.stop()) for number in numbers}
-    typer.echo("compacting until Ctrl-C", err=True)
+    say("compacting until Ctrl-C")
     try:
         compactor.run()
     finally:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hive_ingest.cli.logs import is_for_people, say
 from hive_ingest.cli.options import MetastoreOption, TableArgument, WarehouseOption, connected
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from hive_ingest.streaming import IngestProgress, IngestResult
 
 INTERRUPTED = 130
+#: All is committed, but bad records were skipped.
+RECORDS_SKIPPED = 3
 
 
 class Format(enum.StrEnum):
@@ -118,16 +121,44 @@ def ingest(
         MaintenanceMode,
         typer.Option("--maintenance", help="Compact meanwhile: not at all, by requests only, or in this process."),
     ] = MaintenanceMode.OFF,
+    bad_records: Annotated[
+        Path | None,
+        typer.Option(
+            "--bad-records", metavar="FILE", help="With --on-error skip: append the bad records to it, as JSON lines."
+        ),
+    ] = None,
+    max_bad_records: Annotated[
+        int | None,
+        typer.Option("--max-bad-records", metavar="N", min=0, help="With --on-error skip: stop after more than these."),
+    ] = None,
+    max_bad_record_share: Annotated[
+        float | None,
+        typer.Option(
+            "--max-bad-record-share",
+            metavar="SHARE",
+            min=0,
+            max=1,
+            help="With --on-error skip: stop at a larger share of bad records in one transaction, such as 0.01.",
+        ),
+    ] = None,
 ) -> None:
     """Stream files into a table, exactly once.
 
     After a crash, run the same command again: it resumes after the last committed record. A file is identified by
     its name: it may be moved, and lines that were appended to it are ingested by the next run.
+
+    The exit code is 3 if all is committed, but bad records were skipped.
     """
+    from hive_ingest.errors import ConfigurationError
     from hive_ingest.model import TableName
     from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
     from hive_ingest.streaming import ingest_files
 
+    skipping = (bad_records, max_bad_records, max_bad_record_share)
+    if on_error is OnError.FAIL and any(option is not None for option in skipping):
+        raise ConfigurationError(
+            "--bad-records and the limits of bad records have no effect with on_error=fail: pass --on-error skip too"
+        )
     writer: RecordWriter
     if format is Format.JSON:
         writer = StrictJsonWriter(
@@ -158,8 +189,13 @@ def ingest(
             header_lines=header_lines,
             on_progress=on_progress,
             maintenance=maintenance.value,
+            bad_records=bad_records,
+            max_bad_records=max_bad_records,
+            max_bad_record_share=max_bad_record_share,
         )
     typer.echo(f"{name}: {_summary(result)}")
+    if result.stats.records_skipped:
+        raise typer.Exit(RECORDS_SKIPPED)
 
 
 @contextmanager
@@ -167,7 +203,7 @@ def _report_interruption() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        typer.echo("interrupted: what was committed is kept; run the same command again to continue", err=True)
+        say("interrupted: what was committed is kept; run the same command again to continue")
         raise typer.Exit(INTERRUPTED) from error
 
 
@@ -187,7 +223,8 @@ def _progress_bar() -> Iterator[Callable[[IngestProgress], None]]:
         TextColumn("{task.description}", markup=False),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    is_shown = console.is_terminal and is_for_people()
+    with Progress(*columns, console=console, transient=True, disable=not is_shown) as bar:
         task = bar.add_task("", total=None)
 
         def show(progress: IngestProgress) -> None:

@@ -12,6 +12,7 @@ from hive_ingest.compaction.folder_state import FolderState
 from hive_ingest.compaction.policy import CompactionPolicy, Decision, has_no_auto_compaction
 from hive_ingest.compaction.target import Target, find_target
 from hive_ingest.errors import NoSuchObject, PathNotFound, StreamingError
+from hive_ingest.events import PartitionExamined, report
 from hive_ingest.identity import this_host
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import (
@@ -170,6 +171,15 @@ class Initiator:
         valid_txns = self._client.get_valid_txns()
         (snapshot,) = self._client.get_valid_write_ids([target.table.name], valid_txns)
         state = FolderState.read(target.location, snapshot.for_compactor(), valid_txns)
+        report(
+            PartitionExamined(
+                str(candidate.table),
+                candidate.partition_name or "",
+                deltas=state.delta_count,
+                delta_bytes=state.delta_bytes,
+                base_bytes=state.base_bytes,
+            )
+        )
         last = [info.end_ms or info.commit_time_ms or 0 for info in known if info.state in _DONE]
         since = time.time() - max(last) / 1000 if last else None
         return self._policy.decide(state, target.table.properties, seconds_since_last=since)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from hive_ingest.compaction.job import CompactionJob, JobResult, JobSettings, JobStopped, RefusedCompaction
 from hive_ingest.compaction.worker_ids import new_worker_id
 from hive_ingest.errors import MetastoreUnavailable, NoSuchObject, StreamingError, UnsupportedFeature
+from hive_ingest.events import CompactionEnded, report
 from hive_ingest.faults import reach
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import CompactionInfo, CompactionState
@@ -82,6 +84,12 @@ class Worker:
         if info is None:
             return None
         reach("after_find_next_compact")
+        started = time.monotonic()
+        result = self._carry_out(info)
+        self._report(result, time.monotonic() - started)
+        return result
+
+    def _carry_out(self, info: CompactionInfo) -> WorkResult:
         job = CompactionJob(self._client, info, self._settings, self._is_stopped)
         try:
             made = job.run()
@@ -103,6 +111,20 @@ class Worker:
             self._put_back(job.info, "interrupted")
             raise
         return WorkResult(job.info, CompactionState.READY_FOR_CLEANING, made=made)
+
+    @staticmethod
+    def _report(result: WorkResult, seconds: float) -> None:
+        is_done = result.state is CompactionState.READY_FOR_CLEANING
+        report(
+            CompactionEnded(
+                str(result.info.table),
+                result.info.partition_name or "",
+                type=result.info.type.name.lower(),
+                state="succeeded" if is_done else result.state.text,
+                file_bytes=sum(file.size_bytes for file in result.made.files),
+                seconds=seconds,
+            )
+        )
 
     def _refused(self, info: CompactionInfo, message: str) -> WorkResult:
         info = replace(info, error_message=message)

@@ -112,9 +112,14 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         return None if batch is None else Parsed(batch, block.records, matched_columns=self._matched, is_checked=True)
 
     def _parse_records(self, block: TextBlock) -> Parsed:
-        batch = parse_records(block, self._records.row, self._arrow_schema, self._bad_records)
+        batch, skipped = parse_records(block, self._records.row, self._arrow_schema, self._bad_records)
         return Parsed(
-            batch, block.records, block.records - batch.num_rows, matched_columns=self._matched, is_checked=True
+            batch,
+            block.records,
+            len(skipped),
+            matched_columns=self._matched,
+            is_checked=True,
+            bad_records=skipped,
         )
 
     def _field_order(self, columns: list[TypedColumn]) -> list[str]:

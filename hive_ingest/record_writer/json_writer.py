@@ -153,17 +153,17 @@ class StrictJsonWriter(TextRecordWriter):
         def row(record: bytes) -> tuple[Any, ...]:
             return self._static.checked_row(records.row(record))
 
-        batch = parse_records(block, row, self._arrow_schema, self._bad_records)
+        batch, skipped = parse_records(block, row, self._arrow_schema, self._bad_records)
         unknown = frozenset(records.seen.unknown)
         self._name_unknown(unknown)
-        skipped = block.records - batch.num_rows
         return Parsed(
             batch,
             block.records,
-            skipped,
+            len(skipped),
             unknown,
             frozenset(records.seen.columns) - self._static.names,
             is_checked=True,
+            bad_records=skipped,
         )
 
     def _name_unknown(self, fields: frozenset[str]) -> None:
