@@ -134,7 +134,7 @@ STAGES = (
     Stage(
         "kafka",
         (_python("-m", "tests.services.fetch", "kafka", "spark-kafka"), _python("-m", "tests.services.spark_versions")),
-        runs=(("tests/kafka/test_kafka_to_hive.py", "tests/kafka/test_security.py"),),
+        runs=(tuple(_modules("tests/kafka", first=(), without=("services",))),),
         beside=True,
     ),
     Stage(

@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from hive_ingest.delta import WriteCounts
 from hive_ingest.errors import ConfigurationError, TooManyBadRecords
-from hive_ingest.record_writer import BadRecord, Parsed
+from hive_ingest.record_writer import BadRecord, Parsed, RecordWriter
 
 
 @runtime_checkable
@@ -64,15 +64,23 @@ class SkippedRecords:
     """The records that a connection skips.
 
     Args:
+        record_writer: Skips them.
         target: Where the bad records go, or None.
         max_records: How many may be skipped in the committed transactions and the open one.
         max_share: Which share of a transaction's records may be skipped.
 
     Raises:
-        ConfigurationError: An argument is not valid.
+        ConfigurationError: An argument is not valid, or has no effect with this record writer.
     """
 
-    def __init__(self, target: BadRecordTarget | None, max_records: int | None, max_share: float | None) -> None:
+    def __init__(
+        self,
+        record_writer: RecordWriter,
+        target: BadRecordTarget | None,
+        max_records: int | None,
+        max_share: float | None,
+    ) -> None:
+        _check_effect(record_writer, bad_records=target, max_bad_records=max_records, max_bad_record_share=max_share)
         if max_records is not None and (not isinstance(max_records, int) or max_records < 0):
             raise ConfigurationError(f"max_bad_records={max_records!r} is not valid: use 0 or more")
         if max_share is not None and not 0 <= max_share <= 1:
@@ -137,4 +145,12 @@ class SkippedRecords:
             "raise the limit",
             record=last.record if last else None,
             byte_offset=last.byte_offset if last else None,
+        )
+
+
+def _check_effect(record_writer: RecordWriter, **options: object) -> None:
+    given = [name for name, value in options.items() if value is not None]
+    if given and getattr(record_writer, "on_error", None) == "fail":
+        raise ConfigurationError(
+            f"{given[0]} has no effect, because the record writer fails at a bad record: give it on_error='skip'"
         )

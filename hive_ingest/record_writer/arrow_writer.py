@@ -107,6 +107,11 @@ class ArrowWriter:
         self._plan: tuple[pa.Schema, ArrowPlan] | None = None
         self.discard()
 
+    @property
+    def on_error(self) -> OnError:
+        """What happens to a bad record."""
+        return self._bad_records.on_error
+
     def bind(self, schema: RecordSchema) -> None:
         """Prepare for a table's schema.
 

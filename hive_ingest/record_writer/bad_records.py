@@ -73,7 +73,7 @@ class BadRecords:
 
     def __init__(self, on_error: OnError) -> None:
         check_choice("on_error", on_error, ("fail", "skip"))
-        self._skips = on_error == "skip"
+        self.on_error: OnError = on_error
         self._logged = 0
 
     def skip(self, bad: BadValue, record: int, byte_offset: int | None, data: Any) -> BadRecord:
@@ -91,7 +91,7 @@ class BadRecords:
         Raises:
             SerializationError: The writer does not skip bad records.
         """
-        if not self._skips:
+        if self.on_error == "fail":
             raise SerializationError(
                 f"{_place(record, byte_offset)}: {bad}. Correct the record and write the transaction again, "
                 "or set on_error='skip' to skip bad records",

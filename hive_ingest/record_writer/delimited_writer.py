@@ -69,6 +69,11 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         self._bad_records = BadRecords(on_error)
         self._schema: RecordSchema | None = None
 
+    @property
+    def on_error(self) -> OnError:
+        """What happens to a bad record."""
+        return self._bad_records.on_error
+
     def bind(self, schema: RecordSchema) -> None:
         """Prepare for a table's schema.
 

@@ -83,6 +83,11 @@ class StrictJsonWriter(TextRecordWriter):
         self._named: set[str] = set()
         self._schema: RecordSchema | None = None
 
+    @property
+    def on_error(self) -> OnError:
+        """What happens to a bad record."""
+        return self._bad_records.on_error
+
     def bind(self, schema: RecordSchema) -> None:
         """Prepare for a table's schema.
 

@@ -90,6 +90,11 @@ class RecordListWriter(ABC):
             raise not_bound(self)
         return self._schema
 
+    @property
+    def on_error(self) -> OnError:
+        """What happens to a bad record."""
+        return self._bad_records.on_error
+
     def bind(self, schema: RecordSchema) -> None:
         """Prepare for a table's schema.
 

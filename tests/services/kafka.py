@@ -46,6 +46,8 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 share.coordinator.state.topic.num.partitions=1
 group.initial.rebalance.delay.ms=0
+# Tests wait for members that were killed.
+group.min.session.timeout.ms=500
 log.cleaner.dedupe.buffer.size=2097152
 """
 

@@ -1,60 +1,32 @@
-"""The Kafka client: loaded when it is needed, and the few things of it that are not public."""
+"""The consumer of the ingest, and the few things of the Kafka client that are not public."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+import importlib.util
+import logging
+from collections.abc import Sequence
 from typing import Any
 
-from hive_ingest.errors import ConfigurationError, KafkaFailure
+from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
+from hive_ingest.streaming.kafka.clients import new_consumer
 from hive_ingest.streaming.kafka.options import MAX_POLL_RECORDS, KafkaOptions
 
-#: What the ingest sets itself: another value would break a promise.
-RESERVED_OPTIONS = frozenset(
-    {
-        "auto_offset_reset",
-        "bootstrap_servers",
-        "enable_auto_commit",
-        "group_id",
-        "isolation_level",
-        "key_deserializer",
-        "value_deserializer",
-    }
-)
+_log = logging.getLogger(__name__)
 
 
-def load_kafka() -> Any:
-    """The package `kafka`. Raises ConfigurationError where it is not installed."""
-    for name in ("kafka", "crc32c"):
-        try:
-            importlib.import_module(name)
-        except ImportError as error:
-            raise ConfigurationError(
-                f"the package {error.name or name} is missing: pip install 'hive-ingest[kafka]'"
-            ) from error
-    return importlib.import_module("kafka")
-
-
-def check_kafka_options(options: Mapping[str, Any]) -> None:
-    """Raises ConfigurationError for an option that the ingest sets itself, or that the client does not know."""
-    kafka = load_kafka()
-    for name in options:
-        if name in RESERVED_OPTIONS:
-            raise ConfigurationError(
-                f"kafka_options[{name!r}] is set by the ingest: use its argument of that name, if there is one"
-            )
-        if name not in kafka.KafkaConsumer.DEFAULT_CONFIG:
-            raise ConfigurationError(f"kafka_options[{name!r}] is not an option of kafka.KafkaConsumer")
-
-
-def new_consumer(
-    bootstrap_servers: str | list[str], group_id: str, options: KafkaOptions, kafka_options: Mapping[str, Any]
+def group_consumer(
+    bootstrap_servers: str | Sequence[str], group_id: str, options: KafkaOptions, client_options: KafkaClientOptions
 ) -> Any:
-    """A consumer that stores nothing in Kafka by itself, and never decides where to continue."""
-    kafka = load_kafka()
+    """A consumer that stores nothing in Kafka by itself, and never decides where to continue.
+
+    Raises:
+        ConfigurationError, StreamingConnectionError: See `new_consumer`.
+    """
+    if importlib.util.find_spec("crc32c") is None:
+        _log.warning("the package crc32c is missing, without which Kafka is read four times slower: pip install crc32c")
     assignors = importlib.import_module("kafka.coordinator.assignors.cooperative_sticky")
     defaults = {
-        "allow_auto_create_topics": False,
         "client_id": "hive-ingest",
         "max_poll_records": MAX_POLL_RECORDS,
         # A topic that was deleted and created again is noticed this early.
@@ -62,17 +34,15 @@ def new_consumer(
         "metrics_enabled": False,
         "partition_assignment_strategy": [assignors.CooperativeStickyAssignor],
     }
-    try:
-        return kafka.KafkaConsumer(
-            **{**defaults, **kafka_options},
-            bootstrap_servers=bootstrap_servers,
-            group_id=group_id,
-            auto_offset_reset="none",
-            enable_auto_commit=False,
-            isolation_level=options.isolation_level,
-        )
-    except kafka.errors.KafkaError as error:
-        raise KafkaFailure(f"cannot connect to Kafka at {bootstrap_servers}: {describe(error)}") from error
+    own = {
+        "allow_auto_create_topics": False,
+        "auto_offset_reset": "none",
+        "enable_auto_commit": False,
+        "group_id": group_id,
+        "isolation_level": options.isolation_level,
+        **{name: value for name, value in defaults.items() if name not in client_options},
+    }
+    return new_consumer(bootstrap_servers, client_options, own)
 
 
 def topic_id(consumer: Any, topic: str) -> str | None:
@@ -82,7 +52,6 @@ def topic_id(consumer: Any, topic: str) -> str | None:
 
 
 def describe(error: BaseException) -> str:
-    """An error of the Kafka client in one line, by its name."""
-    text = str(error)
-    name = type(error).__name__
-    return text if text.startswith(name) or name in text else f"{name}: {text}"
+    """An error of the Kafka client in one line, with its name."""
+    text, name = str(error), type(error).__name__
+    return text if name in text else f"{name}: {text}"

@@ -10,8 +10,9 @@ from typing import Any
 
 from hive_ingest.errors import ConfigurationError, KafkaFailure
 from hive_ingest.faults import reach
-from hive_ingest.streaming.kafka.client import describe, load_kafka, topic_id
-from hive_ingest.streaming.kafka.inbox import Batch, Committed, RouteEnded, RouteEvent, Start, StartRequest
+from hive_ingest.streaming.kafka.client import describe, topic_id
+from hive_ingest.streaming.kafka.client_options import kafka_module
+from hive_ingest.streaming.kafka.inbox import Batch, RouteCommitted, RouteEnded, RouteEvent, Start, StartRequest
 from hive_ingest.streaming.kafka.options import POLL_SECONDS, KafkaOptions
 from hive_ingest.streaming.kafka.positions import OffsetMetadata
 from hive_ingest.streaming.kafka.rebalances import Rebalances
@@ -41,7 +42,7 @@ class MessageConsumer:
         *,
         until_end: bool,
     ) -> None:
-        self._kafka = load_kafka()
+        self._kafka = kafka_module()
         self._consumer = consumer
         self._routes = routes
         self._events = events
@@ -61,7 +62,9 @@ class MessageConsumer:
         self._looked_at = 0.0
         #: When the last poll ended, by the monotonic clock.
         self.polled_at: float | None = None
+        #: Of each partition that was assigned, where it ended when that was last seen.
         self.log_ends: dict[tuple[str, int], int] = {}
+        self.max_poll_interval_seconds: float = consumer.config["max_poll_interval_ms"] / 1000
 
     @property
     def rebalances(self) -> int:
@@ -88,7 +91,7 @@ class MessageConsumer:
         """Once the routes have ended, tell Kafka of the last commits. Raises what a route could not commit."""
         while not self._events.empty():
             event = self._events.get_nowait()
-            if isinstance(event, Committed):
+            if isinstance(event, RouteCommitted):
                 self._commit_offsets(event, at_once=True)
             elif isinstance(event, RouteEnded) and event.error is not None:
                 raise event.error
@@ -113,7 +116,7 @@ class MessageConsumer:
             event = self._events.get_nowait()
             if isinstance(event, StartRequest):
                 self._start(event)
-            elif isinstance(event, Committed):
+            elif isinstance(event, RouteCommitted):
                 self._commit_offsets(event)
             elif isinstance(event, RouteEnded) and event.error is not None:
                 raise event.error
@@ -172,7 +175,7 @@ class MessageConsumer:
             return None
         return CommittedOffset(found.offset, metadata)
 
-    def _commit_offsets(self, event: Committed, *, at_once: bool = False) -> None:
+    def _commit_offsets(self, event: RouteCommitted, *, at_once: bool = False) -> None:
         """Kafka's own offsets follow, so that its tools show the lag. Nothing depends on them."""
         route = self._routes[event.topic]
         offsets = {
@@ -232,6 +235,7 @@ class MessageConsumer:
             reach("after_poll")
         for partition, messages in polled.items():
             self._hand_on(partition, messages)
+            self.log_ends[partition.topic, partition.partition] = self._consumer.highwater(partition)
         if not polled:
             self._pass_gaps()
 

@@ -55,7 +55,7 @@ class StartRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class RouteCommitted:
     """A route's transaction was committed with these positions."""
 
     topic: str
@@ -72,7 +72,7 @@ class RouteEnded:
     error: BaseException | None
 
 
-RouteEvent: TypeAlias = StartRequest | Committed | RouteEnded
+RouteEvent: TypeAlias = StartRequest | RouteCommitted | RouteEnded
 
 
 class AssignmentChanged(Exception):

@@ -13,12 +13,15 @@ from hive_ingest.config import options_from
 from hive_ingest.connection import CommitInfo, StreamingSettings
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
-from hive_ingest.streaming.kafka.client import check_kafka_options, new_consumer
+from hive_ingest.streaming.kafka.client import group_consumer
+from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
 from hive_ingest.streaming.kafka.consumer import MessageConsumer
 from hive_ingest.streaming.kafka.inbox import RouteEvent
 from hive_ingest.streaming.kafka.options import KafkaOptions
 from hive_ingest.streaming.kafka.route_writer import RouteWriter
 from hive_ingest.streaming.kafka.routes import KafkaRoute, check_routes
+from hive_ingest.streaming.kafka.snapshot import ingest_stats
+from hive_ingest.streaming.kafka.stats import KafkaIngestStats
 from hive_ingest.streaming.kafka.takeover import Membership
 
 _log = logging.getLogger(__name__)
@@ -59,7 +62,7 @@ class KafkaIngest:
             bootstrap_servers: `host:port` of one broker or more.
             group_id: The consumer group. Instances with the same one share the partitions.
             routes: Which topic goes to which table.
-            kafka_options: Of `kafka.KafkaConsumer`, such as those of security.
+            kafka_options: Of `kafka.KafkaConsumer`, such as those of security. See `KafkaClientOptions`.
             settings: Of the connections, as for `StreamingConnection.connect`.
             on_commit: Called after each commit, on the thread of its route.
             maintenance: As for `ingest_files`.
@@ -72,12 +75,11 @@ class KafkaIngest:
         check_routes(routes)
         if not isinstance(group_id, str) or not group_id:
             raise ConfigurationError(f"group_id={group_id!r}: give the name of a consumer group")
-        check_kafka_options(kafka_options or {})
         self._metastore = metastore
         self._servers = bootstrap_servers if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
         self._group_id = group_id
         self._route_list = tuple(routes)
-        self._kafka_options = dict(kafka_options or {})
+        self._client_options = KafkaClientOptions(kafka_options)
         self._settings = settings if isinstance(settings, StreamingSettings) else StreamingSettings.load(settings)
         self._options = options_from(KafkaOptions, ("the arguments", options))
         self._on_commit = on_commit
@@ -112,6 +114,12 @@ class KafkaIngest:
         finally:
             self._is_running = self._is_stopping = False
 
+    def stats(self) -> KafkaIngestStats:
+        """What it has done since the start of `run`, and where it is. Any thread may call this."""
+        return ingest_stats(
+            self._group_id, self._route_list, self._routes, self._loop, self._options, is_running=self._is_running
+        )
+
     @contextmanager
     def _client(self) -> Iterator[MetastoreClient]:
         if not isinstance(self._metastore, str):
@@ -123,7 +131,7 @@ class KafkaIngest:
     def _run(self, client: MetastoreClient, on_commit: Callable[[CommitInfo], None], *, until_end: bool) -> None:
         events: queue.SimpleQueue[RouteEvent] = queue.SimpleQueue()
         membership = Membership()
-        consumer = new_consumer(self._servers, self._group_id, self._options, self._kafka_options)
+        consumer = group_consumer(self._servers, self._group_id, self._options, self._client_options)
         try:
             self._routes = {
                 route.topic: RouteWriter(

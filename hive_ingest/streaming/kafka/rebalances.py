@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hive_ingest.faults import reach
-from hive_ingest.streaming.kafka.client import load_kafka
+from hive_ingest.streaming.kafka.client_options import kafka_module
 from hive_ingest.streaming.kafka.inbox import RouteInbox
 
 _log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Rebalances:
         """For `KafkaConsumer.subscribe`."""
         rebalances = self
 
-        class Listener(load_kafka().ConsumerRebalanceListener):  # type: ignore[misc]
+        class Listener(kafka_module().ConsumerRebalanceListener):  # type: ignore[misc]
             def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
                 rebalances.assigned(assigned)
 

@@ -35,7 +35,6 @@ class RouteSession:
         on_begin: Callable[[], None],
         request_start: Callable[[Mapping[int, KnownPosition | None]], int],
         on_committed: Callable[[Mapping[int, KnownPosition], float], None],
-        before_commit: Callable[[], None],
     ) -> None:
         self._connection = connection
         self._inbox = inbox
@@ -46,7 +45,6 @@ class RouteSession:
         self._on_begin = on_begin
         self._request_start = request_start
         self._on_committed = on_committed
-        self._before_commit = before_commit
         #: As the table has them: None for a partition without a position. Before the first begin: not known.
         self._known: dict[int, KnownPosition | None] | None = None
         #: After what was written in this transaction.
@@ -147,7 +145,6 @@ class RouteSession:
         self._deadline = None
         began = time.monotonic()
         moved = self._moved()
-        self._before_commit()
         positions = {source_name(self._topic, number): position.to_json() for number, position in moved.items()}
         self._connection.commit_transaction(positions=positions)
         self._known = self._read_positions(self._connection.progress)

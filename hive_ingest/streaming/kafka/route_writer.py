@@ -28,14 +28,14 @@ from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.streaming.kafka.inbox import (
     Assignment,
     AssignmentChanged,
-    Committed,
     Finished,
+    RouteCommitted,
     RouteEnded,
     RouteEvent,
     RouteInbox,
     StartRequest,
 )
-from hive_ingest.streaming.kafka.message_values import MessageValues
+from hive_ingest.streaming.kafka.message_writer import MessageWriter
 from hive_ingest.streaming.kafka.options import SHARE_OF_TIMEOUT, KafkaOptions
 from hive_ingest.streaming.kafka.positions import KnownPosition, source_name
 from hive_ingest.streaming.kafka.route_session import RouteSession
@@ -91,11 +91,13 @@ class RouteWriter:
         self._membership = membership
         self._emit = emit
         self._on_commit = on_commit
-        self._record_writer = MessageValues(route.record_writer)
+        self._record_writer = MessageWriter(route.record_writer, route.columns, tombstones=route.tombstones)
         self._version = 0
         self._failing_since: float | None = None
         self._pause = _FIRST_PAUSE_SECONDS
         self._connection: StreamingConnection | None = None
+        #: Of that connection, as far as they are counted.
+        self._skipped = 0
         self._thread = threading.Thread(target=self._run, name=f"hive-ingest-kafka {route.topic}", daemon=True)
 
     def start(self) -> None:
@@ -166,8 +168,11 @@ class RouteWriter:
             sources=[source_name(self.route.topic, number) for number in sorted(assignment.partitions)],
             on_commit=self._count_commit,
             on_blocked=takeover.on_blocked,
+            bad_records=self.route.bad_records,
+            max_bad_records=self.route.max_bad_records,
+            max_bad_record_share=self.route.max_bad_record_share,
         ) as connection:
-            self._connection = connection
+            self._connection, self._skipped = connection, 0
             try:
                 self._session(connection, assignment, takeover).run()
             finally:
@@ -200,7 +205,7 @@ class RouteWriter:
             self._has_recovered()
             self.counts.last_commit_seconds, self.counts.last_commit_at = seconds, time.time()
             self.committed = known
-            self._emit(Committed(self.route.topic, assignment.generation, table_id, known))
+            self._emit(RouteCommitted(self.route.topic, assignment.generation, table_id, known))
 
         max_seconds = min(self._options.max_seconds, self._client.txn_timeout_seconds * SHARE_OF_TIMEOUT)
         return RouteSession(
@@ -213,7 +218,6 @@ class RouteWriter:
             on_begin=takeover.begin,
             request_start=request_start,
             on_committed=on_committed,
-            before_commit=lambda: None,
         )
 
     def _known_partitions(self, known: Mapping[int, KnownPosition | None]) -> int:
@@ -231,7 +235,9 @@ class RouteWriter:
         self.counts.file_bytes += info.file_bytes
         self.counts.commits += 1
         if self._connection is not None:
-            self.counts.bad_messages = self._connection.stats.records_skipped
+            skipped = self._connection.stats.records_skipped
+            self.counts.bad_messages += skipped - self._skipped
+            self._skipped = skipped
         if self._on_commit is not None:
             self._on_commit(info)
 

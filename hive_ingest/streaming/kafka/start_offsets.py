@@ -103,7 +103,8 @@ def _first_position(
     if now.committed is not None:
         what = (
             f"{now.topic} [{now.partition}]: the group has committed offset {now.committed.offset} for this table, "
-            "whose sink has no position: its progress table was dropped, or the metastore was restored from an older copy"
+            "whose sink has no position: its progress table was dropped, or the metastore was restored from an older "
+            "copy"
         )
         offset = _choose(what, now.log.start, min(now.committed.offset, now.log.end), options, warn)
         return now.at(offset, known_partitions)

@@ -24,7 +24,7 @@ def ms(metastore: MetastoreClient) -> MetastoreClient:
 
 
 def connect(client: MetastoreClient, **options: Any) -> StreamingConnection:
-    writer = StrictJsonWriter(on_error="skip", block_bytes=options.pop("block_bytes", 1 << 20))
+    writer = StrictJsonWriter(on_error=options.pop("on_error", "skip"), block_bytes=options.pop("block_bytes", 1 << 20))
     return connections.connect(client, record_writer=writer, **options)
 
 
@@ -141,6 +141,7 @@ def test_a_larger_share_of_bad_records_than_allowed_fails_the_transaction(ms: Me
     ("options", "message"),
     [
         ({"bad_records": "bad.jsonl"}, "bad_records='bad.jsonl': pass a function"),
+        ({"max_bad_records": 5, "on_error": "fail"}, "max_bad_records has no effect, .* give it on_error='skip'"),
         ({"max_bad_records": -1}, "max_bad_records=-1 is not valid: use 0 or more"),
         ({"max_bad_record_share": 1.5}, "max_bad_record_share=1.5 is not valid: use a number from 0 to 1"),
     ],
