@@ -2,6 +2,7 @@
 
 from hive_ingest.compaction.cleaner import Cleaner, CleanerSettings, CleanResult
 from hive_ingest.compaction.compactor import ROLES, Compactor, CompactorResult, CompactorSettings
+from hive_ingest.compaction.erasure import PurgeOutcome, purge
 from hive_ingest.compaction.folder_state import FolderSize, FolderState
 from hive_ingest.compaction.initiator import Initiated, Initiator
 from hive_ingest.compaction.job import JobSettings, sizes_of
@@ -12,9 +13,7 @@ from hive_ingest.compaction.policy import CompactionPolicy, Decision
 from hive_ingest.compaction.requests import (
     NO_WORKER_SECONDS,
     CompactionOutcome,
-    PurgeOutcome,
     compact,
-    purge,
 )
 from hive_ingest.compaction.worker import Worker, WorkResult
 from hive_ingest.compaction.worker_ids import worker_name

@@ -12,7 +12,7 @@ from hive_ingest.compaction.folder_state import FolderState
 from hive_ingest.compaction.merge import MergeProgress, MergeSettings, merge
 from hive_ingest.compaction.overrides import with_overrides
 from hive_ingest.compaction.plan import MergePlan, plan_major, plan_minor
-from hive_ingest.compaction.target import Target, find_target
+from hive_ingest.compaction.target import Target, find_target, refuse_restored
 from hive_ingest.compaction.worker_ids import agent_info_of
 from hive_ingest.errors import (
     CommitOutcomeUnknown,
@@ -171,6 +171,7 @@ class CompactionJob:
             raise InvalidTable(f"{table.name} is not a full ACID table: only those are compacted")
         if table.sort_columns:
             raise RefusedCompaction(f"{table.name} is sorted by {', '.join(table.sort_columns)}: not compacted")
+        refuse_restored(self._client, target)
         return target
 
     def _plan(self, target: Target) -> tuple[MergePlan | None, FolderState]:
