@@ -1,17 +1,20 @@
 """ORC files: metadata and tails, statistics, stripe copying, column reading, files of inserts and delete events."""
 
-from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead, StripeRows
+from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead
 from hive_ingest.orc.acid_schema import BUCKET, DELETE, INSERT, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from hive_ingest.orc.acid_writer import COMPRESSIONS, AcidFile, AcidOrcWriter, write_acid_version
 from hive_ingest.orc.columns import OrcColumn, OrcKind, check_timestamps, kinds_of, oldest_date
 from hive_ingest.orc.delete_events import DeleteEvents, RowIds
 from hive_ingest.orc.delete_writer import DeleteEventWriter
+from hive_ingest.orc.in_order import in_order
+from hive_ingest.orc.joined_files import FileGroup, grouped, shares
 from hive_ingest.orc.merge import MergeOptions, merge_rows
 from hive_ingest.orc.merge_events import merge_delete_events, read_delete_events
 from hive_ingest.orc.merge_rows import RowConversion
 from hive_ingest.orc.normalise import unreadable_row, unwritable_values
 from hive_ingest.orc.stripe_copy import join
 from hive_ingest.orc.stripe_encoder import StripeEncoder
+from hive_ingest.orc.stripe_reader import StripeReader, StripeRows
 
 __all__ = [
     "BUCKET",
@@ -27,6 +30,7 @@ __all__ = [
     "AcidOrcWriter",
     "DeleteEventWriter",
     "DeleteEvents",
+    "FileGroup",
     "FileToRead",
     "MergeOptions",
     "OrcColumn",
@@ -34,14 +38,18 @@ __all__ = [
     "RowConversion",
     "RowIds",
     "StripeEncoder",
+    "StripeReader",
     "StripeRows",
     "check_timestamps",
+    "grouped",
+    "in_order",
     "join",
     "kinds_of",
     "merge_delete_events",
     "merge_rows",
     "oldest_date",
     "read_delete_events",
+    "shares",
     "unreadable_row",
     "unwritable_values",
     "write_acid_version",

@@ -8,17 +8,16 @@ several threads, a few stripes ahead of what has been written.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TypeVar
 
 from hive_ingest.acid import ValidWriteIdList
 from hive_ingest.orc.acid_reader import SMALL_FILE_BYTES, AcidFileReader, FileToRead
 from hive_ingest.orc.delete_events import DeleteEvents
 from hive_ingest.orc.file_writer import AcidFile
+from hive_ingest.orc.in_order import in_order
 from hive_ingest.orc.merge_input import InputStripe, MergeInput, RowSizes
 from hive_ingest.orc.merge_rows import RowConversion, Rows, StripeDecoder
 from hive_ingest.orc.stripe_encoder import EncodedStripes, StripeEncoder
@@ -29,9 +28,6 @@ from hive_ingest.storage import FileStore, Location
 #: Files that are kept in memory between finding their bounds and reading their rows, at most so many.
 _KEPT_BYTES, _KEPT_FILES = 64 << 20, 2048
 _OPENED_AT_ONCE = 32
-
-_T = TypeVar("_T")
-_R = TypeVar("_R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +95,7 @@ def merge_rows(
     worker = _Worker(decoder, options.encoder, alone, target.path)
     with StripeOutput(target.store, target.path, like=like, sync=options.sync) as output:
         tasks = _tasks(stripes, alone, copied, options.stripe_bytes)
-        for task, result in _in_order(executor, threads, worker.run, tasks):
+        for task, result in in_order(executor, threads, worker.run, tasks):
             _append(task, result, output)
             for stripe in task.stripes:
                 if stripe.is_last:
@@ -115,7 +111,7 @@ def _opened(store: FileStore, files: Sequence[FileToRead], executor: Executor, t
     def open_part(part: Sequence[FileToRead]) -> list[MergeInput]:
         return [MergeInput(store, file, sizes, keep=file.path in kept) for file in part]
 
-    return [source for _, part in _in_order(executor, threads, open_part, parts) for source in part]
+    return [source for _, part in in_order(executor, threads, open_part, parts) for source in part]
 
 
 def _to_keep(files: Sequence[FileToRead]) -> set[str]:
@@ -257,21 +253,3 @@ def _append(task: _Task, result: EncodedStripes | WholeStripe, output: StripeOut
         return
     with task.stripes[0].source.reader() as reader:
         output.append(reader.content, result)
-
-
-def _in_order(
-    executor: Executor, ahead: int, function: Callable[[_T], _R], items: Iterable[_T]
-) -> Iterator[tuple[_T, _R]]:
-    """Each item with its result, in order; at most so many are computed ahead."""
-    waiting: deque[tuple[_T, Future[_R]]] = deque()
-    try:
-        for item in items:
-            if len(waiting) > ahead:
-                first, future = waiting.popleft()
-                yield first, future.result()
-            waiting.append((item, executor.submit(function, item)))
-        while waiting:
-            first, future = waiting.popleft()
-            yield first, future.result()
-    finally:
-        wait([future for _, future in waiting if not future.cancel()])

@@ -73,7 +73,7 @@ class MergeInput:
         reader = AcidFileReader(store, file)
         try:
             self.tail: OrcTail = reader.tail
-            self._row_type = reader.row_type
+            self._row_type = None if keep else reader.row_type
             self.stripes = stripes_of(self, reader, sizes)
         except BaseException:
             reader.close()
@@ -84,7 +84,8 @@ class MergeInput:
 
     def has_columns_of(self, schema: pa.Schema) -> bool:
         """The same columns, by name and type."""
-        return bool(self._row_type == pa.struct(list(schema)))
+        row_type = self._row_type if self._kept is None else self._kept.row_type
+        return bool(row_type == pa.struct(list(schema)))
 
     @contextmanager
     def reader(self) -> Iterator[AcidFileReader]:

@@ -11,12 +11,13 @@ import pyarrow as pa
 
 from hive_ingest.acid import ValidWriteIdList
 from hive_ingest.errors import SerializationError, UnsupportedFeature
-from hive_ingest.orc.acid_reader import AcidFileReader, StripeRows
+from hive_ingest.orc.acid_reader import AcidFileReader
 from hive_ingest.orc.acid_schema import INSERT, OPERATION, ROW, WRITE_ID, Key, acid_schema
 from hive_ingest.orc.delete_events import DeleteEvents, RowIds
 from hive_ingest.orc.merge_input import KEY_COLUMNS, InputStripe
 from hive_ingest.orc.normalise import is_safe, normalise
 from hive_ingest.orc.stripe_output import WholeStripe, stripe_statistics
+from hive_ingest.orc.stripe_reader import StripeRows
 
 #: From the rows that were read of a stripe to the table's columns, in order.
 RowConversion = Callable[[StripeRows], list[pa.Array]]
