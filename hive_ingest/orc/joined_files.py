@@ -95,9 +95,7 @@ def _joinable(reader: AcidFileReader) -> JoinableFile | None:
     return None if data is None or not reader.file.is_small else joinable_file(data, reader.tail)
 
 
-def _fit(
-    last: AcidFileReader, reader: AcidFileReader, previous: JoinableFile, found: JoinableFile, rows: int
-) -> bool:
+def _fit(last: AcidFileReader, reader: AcidFileReader, previous: JoinableFile, found: JoinableFile, rows: int) -> bool:
     return (
         found.key == previous.key
         and reader.file.check_write_ids == last.file.check_write_ids

@@ -192,7 +192,9 @@ class _Join:
 
     def _streams(self) -> Iterator[tuple[StreamKey, Iterable[bytes | memoryview]]]:
         """Each stream of the joined stripe, in parts."""
-        with_nulls = sorted({column for _, stripe in self._stripes for column, kind in stripe.streams if kind == PRESENT})
+        with_nulls = sorted(
+            {column for _, stripe in self._stripes for column, kind in stripe.streams if kind == PRESENT}
+        )
         for column in with_nulls:
             yield (column, PRESENT), [self._written([bits.present(column) for bits in self._bits])]
         booleans = _layout(self._tail.footer.types).booleans

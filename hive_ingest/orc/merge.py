@@ -8,13 +8,13 @@ several threads, a few stripes ahead of what has been written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import groupby
 
 from hive_ingest.acid import ValidWriteIdList
-from hive_ingest.orc.acid_reader import SMALL_FILE_BYTES, AcidFileReader, FileToRead
+from hive_ingest.orc.acid_reader import FileToRead
 from hive_ingest.orc.delete_events import DeleteEvents
 from hive_ingest.orc.file_writer import AcidFile
 from hive_ingest.orc.in_order import in_order
@@ -22,6 +22,7 @@ from hive_ingest.orc.merge_input import InputStripe, MergeInput, RowSizes
 from hive_ingest.orc.merge_rows import RowConversion, Rows, StripeDecoder
 from hive_ingest.orc.stripe_encoder import EncodedStripes, StripeEncoder
 from hive_ingest.orc.stripe_output import StripeOutput, WholeStripe, file_traits
+from hive_ingest.orc.stripe_reader import StripeReader
 from hive_ingest.orc.tail import OrcTail
 from hive_ingest.storage import FileStore, Location
 
@@ -43,7 +44,7 @@ class MergeOptions:
     """
 
     encoder: StripeEncoder
-    conversion: Callable[[AcidFileReader], RowConversion | None]
+    conversion: Callable[[StripeReader], RowConversion | None]
     stripe_bytes: int = 64 << 20
     sync: bool = True
 
@@ -118,7 +119,7 @@ def _to_keep(files: Sequence[FileToRead]) -> set[str]:
     kept: set[str] = set()
     size = 0
     for file in files:
-        if file.size_bytes <= SMALL_FILE_BYTES and len(kept) < _KEPT_FILES and size < _KEPT_BYTES:
+        if file.is_small and len(kept) < _KEPT_FILES and size < _KEPT_BYTES:
             kept.add(file.path)
             size += file.size_bytes
     return kept
@@ -234,15 +235,16 @@ class _Worker:
     def _rows(self, task: _Task) -> Iterator[Rows]:
         """Of all stripes, in order."""
         pending: Rows | None = None
-        for stripe in task.stripes:
-            rows = self._decoder.decode(stripe)
-            if pending is not None:
-                ready, pending = pending.split(stripe.low)
-                yield ready
-            if stripe in self._alone:
-                yield rows
-            else:
-                pending = rows if pending is None else pending.merged(rows)
+        for is_alone, run in groupby(task.stripes, self._alone.__contains__):
+            stripes = list(run)
+            for first, rows in self._decoder.decode(stripes, together=is_alone):
+                if pending is not None:
+                    ready, pending = pending.split(first.low)
+                    yield ready
+                if is_alone:
+                    yield rows
+                else:
+                    pending = rows if pending is None else pending.merged(rows)
         if pending is not None:
             yield pending
 

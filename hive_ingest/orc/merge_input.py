@@ -123,6 +123,15 @@ class InputStripe:
         """The last one of its file with rows."""
         return self.source.stripes[-1] is self
 
+    @property
+    def is_small_file(self) -> bool:
+        """Whether it is all of a small file."""
+        return self.source.file.is_small and self.source.stripes == [self]
+
+    @property
+    def rows(self) -> int:
+        return self.source.tail.footer.stripes[self.number].rows
+
     def check(self, first: Key, last: Key) -> None:
         """Raises CorruptFile for keys outside of the bounds."""
         if first < self.low or last > self.high:

@@ -36,7 +36,7 @@ class Field(NamedTuple):
     @property
     def as_signed(self) -> int:
         """A zigzag number (`sint32`, `sint64`)."""
-        return self.as_int >> 1 ^ -(self.as_int & 1)
+        return zigzag(self.as_int)
 
     @property
     def as_bytes(self) -> bytes:
@@ -55,6 +55,11 @@ def as_bytes(number: int, value: int | bytes) -> bytes:
     if isinstance(value, int):
         raise WireError(f"field {number} is not a message or text")
     return value
+
+
+def zigzag(value: int) -> int:
+    """The number of a `sint32` or `sint64`."""
+    return value >> 1 ^ -(value & 1)
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:

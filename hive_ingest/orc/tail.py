@@ -25,6 +25,7 @@ from hive_ingest.orc.checksums import (
 )
 from hive_ingest.orc.codec import MAX_BLOCK_SIZE, Codec, store, unpack
 from hive_ingest.orc.protobuf import (
+    Field,
     WireError,
     as_bytes,
     bytes_field,
@@ -269,15 +270,17 @@ def _postscript(ending: bytes, file_size: int) -> PostScript:
     numbers: dict[int, int] = {}
     version: tuple[int, ...] = ()
     magic = rest = b""
-    for field in read_fields(raw):
-        if field.number == 4:
-            version = tuple(packed_varints(field))
-        elif field.number == 8000:
-            magic = field.as_bytes
+    for number, value, start, end in scan_fields(raw):
+        if number == 4:
+            version = tuple(packed_varints(Field(number, value, b"")))
+        elif number == 8000:
+            magic = as_bytes(number, value)
+        elif isinstance(value, int):
+            numbers[number] = value
         else:
-            numbers[field.number] = field.as_int
-        if field.number not in (1, 5):
-            rest += field.raw
+            raise WireError(f"field {number} is not a number")
+        if number not in (1, 5):
+            rest += raw[start:end]
     if magic != MAGIC:
         raise WireError("it does not end with a postscript")
     found = PostScript(

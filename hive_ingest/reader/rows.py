@@ -182,7 +182,7 @@ class _PartitionReading:
                 for group in grouped(readers):
                     batches.extend(self._group_batches(group))
             return _Result(batches, error)
-        except Exception as error:
+        except (StreamingError, pa.ArrowException) as error:
             return _Result(batches, error)
 
     def _opened(
@@ -191,8 +191,7 @@ class _PartitionReading:
         """Those up to the first that cannot be opened, and why it cannot."""
         readers: list[AcidFileReader] = []
         try:
-            for file in share:
-                readers.append(stack.enter_context(self._open(file)))
+            readers.extend(stack.enter_context(self._open(file)) for file in share)
         except StreamingError as error:
             return readers, error
         return readers, None
