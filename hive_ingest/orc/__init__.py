@@ -6,12 +6,12 @@ from hive_ingest.orc.acid_writer import COMPRESSIONS, AcidFile, AcidOrcWriter, w
 from hive_ingest.orc.columns import OrcColumn, OrcKind, check_timestamps, kinds_of, oldest_date
 from hive_ingest.orc.delete_events import DeleteEvents, RowIds
 from hive_ingest.orc.delete_writer import DeleteEventWriter
-from hive_ingest.orc.in_order import in_order
-from hive_ingest.orc.joined_files import FileGroup, grouped, shares
+from hive_ingest.orc.joined_files import FileGroup
 from hive_ingest.orc.merge import MergeOptions, merge_rows
 from hive_ingest.orc.merge_events import merge_delete_events, read_delete_events
 from hive_ingest.orc.merge_rows import RowConversion
 from hive_ingest.orc.normalise import unreadable_row, unwritable_values
+from hive_ingest.orc.open_ahead import open_ahead
 from hive_ingest.orc.stripe_copy import join
 from hive_ingest.orc.stripe_encoder import StripeEncoder
 from hive_ingest.orc.stripe_reader import StripeReader, StripeRows
@@ -41,15 +41,13 @@ __all__ = [
     "StripeReader",
     "StripeRows",
     "check_timestamps",
-    "grouped",
-    "in_order",
     "join",
     "kinds_of",
     "merge_delete_events",
     "merge_rows",
     "oldest_date",
+    "open_ahead",
     "read_delete_events",
-    "shares",
     "unreadable_row",
     "unwritable_values",
     "write_acid_version",

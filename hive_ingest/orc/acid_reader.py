@@ -49,11 +49,14 @@ class FileToRead:
 class AcidFileReader(StripeReader):
     """An open file; use it in a `with` block."""
 
-    def __init__(self, store: FileStore, file: FileToRead, *, verify_checksums: bool = True) -> None:
+    def __init__(
+        self, store: FileStore, file: FileToRead, *, data: pa.Buffer | None = None, verify_checksums: bool = True
+    ) -> None:
         """
         Args:
             store: The file's store.
             file: What to read.
+            data: Its bytes, if `read_small_file` has read them already.
             verify_checksums: Whether to verify bytes before they are decoded, in files that have checksums.
 
         Raises:
@@ -61,7 +64,7 @@ class AcidFileReader(StripeReader):
             StreamingIOFailure: It cannot be read.
         """
         self.file = file
-        self._source, self._whole = _open(store, file)
+        self._source, self._whole = _open(store, file, data)
         self._verified: VerifiedFile | None = None
         try:
             tail = read_tail(self._source, file.path)
@@ -129,12 +132,16 @@ def _check_write_ids(file: FileToRead, tail: OrcTail) -> None:
         )
 
 
-def _open(store: FileStore, file: FileToRead) -> tuple[pa.NativeFile, pa.Buffer | None]:
-    """The open file, and all its bytes if it is read as a whole."""
-    source = store.open_input(file.path)
+def read_small_file(store: FileStore, file: FileToRead) -> pa.Buffer | None:
+    """All bytes of a file, up to its committed length; None for a large one. Raises StreamingIOFailure."""
     if file.length_bytes is None and not file.is_small:
-        return source, None
+        return None
+    with store.open_input(file.path) as source, io_errors("read", file.path):
+        return source.read_buffer(file.length_bytes)
+
+
+def _open(store: FileStore, file: FileToRead, data: pa.Buffer | None) -> tuple[pa.NativeFile, pa.Buffer | None]:
+    """The open file, and all its bytes if it is read as a whole."""
     # A small file takes one read. Of a batch that is still being written, the footer ends at the committed length.
-    with source, io_errors("read", file.path):
-        data = source.read_buffer(file.length_bytes)
-    return pa.BufferReader(data), data
+    data = read_small_file(store, file) if data is None else data
+    return (store.open_input(file.path), None) if data is None else (pa.BufferReader(data), data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,7 +18,7 @@ from hive_ingest.orc.protobuf import WireError
 from hive_ingest.orc.stripe_reader import StripeReader
 
 #: What is read together, at most, and what a thread reads ahead: bytes in files, rows, files.
-JOINED_BYTES, JOINED_ROWS, JOINED_FILES = 4 << 20, 131_072, 256
+JOINED_BYTES, JOINED_ROWS, JOINED_FILES = 2 << 20, 131_072, 128
 #: Columns of which a reader must know the smallest and largest value.
 _KINDS_WITH_LIMITS = frozenset({OrcKind.DATE, OrcKind.TIMESTAMP, OrcKind.TIMESTAMP_INSTANT})
 
@@ -60,14 +61,10 @@ class JoinedFiles(StripeReader):
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """Files that lie side by side; `joinable` has those that can be read together, or nothing."""
+    """Files that lie side by side, and all of them as one where that is possible."""
 
     readers: tuple[AcidFileReader, ...]
-    joinable: tuple[JoinableFile, ...] = ()
-
-    def joined(self) -> JoinedFiles | None:
-        """The files as one; None where they must be read one by one. Raises CorruptFile."""
-        return JoinedFiles(self.joinable, self.readers[0].path) if len(self.joinable) > 1 else None
+    joined: JoinedFiles | None = None
 
 
 def grouped(readers: Sequence[AcidFileReader]) -> Iterator[FileGroup]:
@@ -81,13 +78,21 @@ def grouped(readers: Sequence[AcidFileReader]) -> Iterator[FileGroup]:
     for reader in readers:
         found = _joinable(reader)
         if group and not (found and joinable and _fit(group[-1], reader, joinable[-1], found, rows)):
-            yield FileGroup(tuple(group), tuple(joinable))
+            yield _group(group, joinable)
             group, joinable, rows = [], [], 0
         group.append(reader)
         joinable += [found] if found else []
         rows += reader.tail.footer.rows
     if group:
-        yield FileGroup(tuple(group), tuple(joinable))
+        yield _group(group, joinable)
+
+
+def _group(readers: Sequence[AcidFileReader], joinable: Sequence[JoinableFile]) -> FileGroup:
+    joined = None
+    if len(joinable) > 1:
+        with suppress(CorruptFile):  # read one by one they give the rows before the damage, and name the file
+            joined = JoinedFiles(joinable, readers[0].path)
+    return FileGroup(tuple(readers), joined)
 
 
 def _joinable(reader: AcidFileReader) -> JoinableFile | None:

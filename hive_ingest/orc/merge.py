@@ -13,8 +13,10 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import groupby
 
+import pyarrow as pa
+
 from hive_ingest.acid import ValidWriteIdList
-from hive_ingest.orc.acid_reader import FileToRead
+from hive_ingest.orc.acid_reader import FileToRead, read_small_file
 from hive_ingest.orc.delete_events import DeleteEvents
 from hive_ingest.orc.file_writer import AcidFile
 from hive_ingest.orc.in_order import in_order
@@ -28,7 +30,7 @@ from hive_ingest.storage import FileStore, Location
 
 #: Files that are kept in memory between finding their bounds and reading their rows, at most so many.
 _KEPT_BYTES, _KEPT_FILES = 64 << 20, 2048
-_OPENED_AT_ONCE = 32
+_READ_AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +107,19 @@ def merge_rows(
 
 
 def _opened(store: FileStore, files: Sequence[FileToRead], executor: Executor, threads: int) -> list[MergeInput]:
-    parts = [files[at : at + _OPENED_AT_ONCE] for at in range(0, len(files), _OPENED_AT_ONCE)]
+    parts = [files[at : at + _READ_AT_ONCE] for at in range(0, len(files), _READ_AT_ONCE)]
     kept = _to_keep(files)
     sizes = RowSizes()
 
-    def open_part(part: Sequence[FileToRead]) -> list[MergeInput]:
-        return [MergeInput(store, file, sizes, keep=file.path in kept) for file in part]
+    def read(part: Sequence[FileToRead]) -> list[pa.Buffer | None]:
+        return [read_small_file(store, file) for file in part]
 
-    return [source for _, part in in_order(executor, threads, open_part, parts) for source in part]
+    # Only reading has several threads: opening takes the interpreter, and they would be in each other's way.
+    return [
+        MergeInput(store, file, sizes, data=data, keep=file.path in kept)
+        for part, found in in_order(executor, threads, read, parts)
+        for file, data in zip(part, found, strict=True)
+    ]
 
 
 def _to_keep(files: Sequence[FileToRead]) -> set[str]:

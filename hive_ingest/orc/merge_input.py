@@ -56,12 +56,15 @@ class RowSizes:
 class MergeInput:
     """A file that has been opened once; a small one is kept in memory, others are opened again."""
 
-    def __init__(self, store: FileStore, file: FileToRead, sizes: RowSizes, *, keep: bool) -> None:
+    def __init__(
+        self, store: FileStore, file: FileToRead, sizes: RowSizes, *, data: pa.Buffer | None = None, keep: bool
+    ) -> None:
         """
         Args:
             store: The file's store.
             file: What to read.
             sizes: Shared by all files of a merge.
+            data: Its bytes, if they have been read already.
             keep: Whether a file that is read as a whole may stay in memory.
 
         Raises:
@@ -70,7 +73,7 @@ class MergeInput:
         self.file = file
         self._store = store
         self._lock = Lock()
-        reader = AcidFileReader(store, file)
+        reader = AcidFileReader(store, file, data=data)
         try:
             self.tail: OrcTail = reader.tail
             self._row_type = None if keep else reader.row_type

@@ -144,7 +144,7 @@ class StripeDecoder:
             yield stripe, self._decoded(reader, stripe)
 
     def _joined(self, group: FileGroup, stripes: Sequence[InputStripe]) -> Rows | None:
-        reader = group.joined()
+        reader = group.joined
         if reader is None:
             return None
         rows = reader.read_all(0)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -31,9 +28,7 @@ from hive_ingest.orc import (
     RowIds,
     StripeReader,
     StripeRows,
-    grouped,
-    in_order,
-    shares,
+    open_ahead,
 )
 from hive_ingest.reader.evolution import ColumnSource, column_sources
 from hive_ingest.reader.folder import FolderToRead
@@ -41,9 +36,6 @@ from hive_ingest.reader.partitions import PartitionToRead
 from hive_ingest.reader.predicate import Predicate
 from hive_ingest.schema import arrow_schema
 from hive_ingest.storage import FileStore, Location
-
-#: Threads that read small files ahead of the caller. Most of the time they wait for the interpreter, so two suffice.
-_THREADS = 2
 
 ROW_ID_COLUMN = "row__id"
 #: ROW__ID as Hive shows it: write id, bucket property, row id.
@@ -125,14 +117,6 @@ def _folder_of(partition: PartitionToRead, snapshot: Snapshot) -> FolderToRead:
     return FolderToRead.of(Location.of(partition.location), snapshot.valid_write_ids, snapshot.valid_txns)
 
 
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """Batches, and the error that came after them."""
-
-    batches: list[pa.RecordBatch]
-    error: Exception | None
-
-
 class _PartitionReading:
     def __init__(
         self,
@@ -149,60 +133,12 @@ class _PartitionReading:
 
     def batches(self, files: Sequence[FileToRead]) -> Iterator[pa.RecordBatch]:
         """The rows of several files; errors come after the rows of the files before."""
-        work = shares(files)
-        for share in islice(work, 1):  # alone: a caller may need no more
-            yield from self._given(share, self._read(share))
-        rest = next(work, None)
-        if rest is None:
-            return
-        threads = ThreadPoolExecutor(_THREADS, "hive-ingest-read")
-        try:
-            for share, result in in_order(threads, _THREADS, self._read, chain([rest], work)):
-                yield from self._given(share, result)
-        finally:
-            threads.shutdown(wait=False, cancel_futures=True)
-
-    def _given(self, share: Sequence[FileToRead], result: _Result | None) -> Iterator[pa.RecordBatch]:
-        if result is None:
-            for file in share:
-                yield from self.file_batches(file)
-            return
-        yield from result.batches
-        if result.error is not None:
-            raise result.error
-
-    def _read(self, share: Sequence[FileToRead]) -> _Result | None:
-        """Read small files, on any thread; None for what is read stripe by stripe as it is asked for."""
-        if not all(file.is_small for file in share):
-            return None
-        batches: list[pa.RecordBatch] = []
-        try:
-            with ExitStack() as stack:
-                readers, error = self._opened(stack, share)
-                for group in grouped(readers):
-                    batches.extend(self._group_batches(group))
-            return _Result(batches, error)
-        except (StreamingError, pa.ArrowException) as error:
-            return _Result(batches, error)
-
-    def _opened(
-        self, stack: ExitStack, share: Sequence[FileToRead]
-    ) -> tuple[list[AcidFileReader], StreamingError | None]:
-        """Those up to the first that cannot be opened, and why it cannot."""
-        readers: list[AcidFileReader] = []
-        try:
-            readers.extend(stack.enter_context(self._open(file)) for file in share)
-        except StreamingError as error:
-            return readers, error
-        return readers, None
-
-    def _open(self, file: FileToRead) -> AcidFileReader:
-        return AcidFileReader(self._store, file, verify_checksums=self._projection.verify_checksums)
+        for group in open_ahead(self._store, files, verify_checksums=self._projection.verify_checksums):
+            yield from self._group_batches(group)
 
     def _group_batches(self, group: FileGroup) -> Iterator[pa.RecordBatch]:
         try:
-            joined = group.joined()
-            found = None if joined is None else list(self._stripes(joined, group.readers[0].file))
+            found = list(self._stripes(group.joined, group.readers[0].file)) if group.joined else None
         except (StreamingError, pa.ArrowException):
             found = None  # one by one: then the error names its file, and comes after the rows before it
         if found is not None:
@@ -213,7 +149,7 @@ class _PartitionReading:
 
     def file_batches(self, file: FileToRead, *, newest_first: bool = False) -> Iterator[pa.RecordBatch]:
         """One batch for each stripe that has rows left."""
-        with self._open(file) as reader:
+        with AcidFileReader(self._store, file, verify_checksums=self._projection.verify_checksums) as reader:
             yield from self._stripes(reader, file, newest_first=newest_first)
 
     def _stripes(
