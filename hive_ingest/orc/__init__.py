@@ -8,6 +8,7 @@ from hive_ingest.orc.delete_events import DeleteEvents, RowIds
 from hive_ingest.orc.delete_writer import DeleteEventWriter
 from hive_ingest.orc.merge import MergeOptions, merge_rows
 from hive_ingest.orc.merge_events import merge_delete_events, read_delete_events
+from hive_ingest.orc.merge_parts import RowPart, join_rows, split_rows
 from hive_ingest.orc.merge_rows import RowConversion
 from hive_ingest.orc.normalise import unreadable_row, unwritable_values
 from hive_ingest.orc.stripe_copy import join
@@ -33,15 +34,18 @@ __all__ = [
     "OrcKind",
     "RowConversion",
     "RowIds",
+    "RowPart",
     "StripeEncoder",
     "StripeRows",
     "check_timestamps",
     "join",
+    "join_rows",
     "kinds_of",
     "merge_delete_events",
     "merge_rows",
     "oldest_date",
     "read_delete_events",
+    "split_rows",
     "unreadable_row",
     "unwritable_values",
     "write_acid_version",
