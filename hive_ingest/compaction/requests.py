@@ -55,6 +55,7 @@ def compact(
     wait: bool = False,
     timeout_seconds: float | None = None,
     settings: JobSettings | None = None,
+    as_worker: bool | None = None,
 ) -> list[CompactionOutcome]:
     """Request compactions, whatever the thresholds say.
 
@@ -63,10 +64,11 @@ def compact(
         table: `"database.table"`.
         partition: `"k=v/…"`; with leading keys only, all partitions below. None: every partition.
         kind: `"minor"` merges deltas, `"major"` writes a new base without deleted rows.
-        wait: Until they have ended. On an embedded metastore the caller works as a worker meanwhile, so that none has
-            to run elsewhere; on a real one Hive's workers, or `hive-ingest compactor`, take them.
+        wait: Until they have ended.
         timeout_seconds: The longest wait. None: any time.
         settings: Of the worker that the caller is meanwhile.
+        as_worker: Whether the caller works on the metastore's queue while it waits. None: on an embedded metastore, so
+            that no worker has to run elsewhere; on a real one Hive's workers, or `hive-ingest compactor`, take them.
 
     Returns:
         One for each partition, by name; for a table without partitions one.
@@ -74,16 +76,20 @@ def compact(
     Raises:
         NoSuchObject: There is no such table or partition.
         ConfigurationError: `kind` or `partition` is not valid for the table.
+        UnsupportedFeature: A worker outside the server cannot serve this metastore.
         MetastoreError: The metastore refused.
     """
     name = TableName.of(table)
     type_ = _type_of(kind)
     found = client.get_table(name)
+    if as_worker is None:
+        as_worker = client.runs_compactions and not client.has_own_cleaner
+    worker = Worker(client, settings) if as_worker and wait else None
     outcomes = []
     for each in partition_names_of(client, found, partition):
         response = client.compact(name, partition_name=each, compaction_type=type_, initiator_id="manual")
         outcomes.append(CompactionOutcome(name, each, type_, response.id, response.accepted, response.state))
-    return _Wait(client, name, timeout_seconds, settings).until_ended(outcomes) if wait else outcomes
+    return _Wait(client, name, timeout_seconds, worker).until_ended(outcomes) if wait else outcomes
 
 
 def _type_of(kind: str) -> CompactionType:
@@ -96,15 +102,14 @@ class _Wait:
     """Waits for compactions of one table, and works on the queue where that is of use."""
 
     def __init__(
-        self, client: MetastoreClient, table: TableName, timeout_seconds: float | None, settings: JobSettings | None
+        self, client: MetastoreClient, table: TableName, timeout_seconds: float | None, worker: Worker | None
     ) -> None:
         self._client, self._table = client, table
         self._began = time.monotonic()
         self._timeout = timeout_seconds
         self._has_warned = False
         self._housekeeper = Housekeeper(client)
-        works = client.runs_compactions and not client.has_own_cleaner
-        self._worker = Worker(client, settings) if works else None
+        self._worker = worker
 
     def until_ended(self, outcomes: Sequence[CompactionOutcome]) -> list[CompactionOutcome]:
         while True:
