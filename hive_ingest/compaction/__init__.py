@@ -2,7 +2,7 @@
 
 from hive_ingest.compaction.cleaner import Cleaner, CleanerSettings, CleanResult
 from hive_ingest.compaction.compactor import ROLES, Compactor, CompactorResult, CompactorSettings
-from hive_ingest.compaction.distributed import DEFAULT_SPLIT_BYTES, DistributedMerge, MergeTasks, TaskRunner
+from hive_ingest.compaction.distributed import DEFAULT_SPLIT_BUCKET_BYTES, DistributedMerge, MergeTasks, TaskRunner
 from hive_ingest.compaction.file_merger import MergeSettings
 from hive_ingest.compaction.folder_state import FolderSize, FolderState
 from hive_ingest.compaction.initiator import Initiated, Initiator
@@ -21,7 +21,7 @@ from hive_ingest.compaction.requests import (
 from hive_ingest.compaction.worker import Worker, WorkResult
 
 __all__ = [
-    "DEFAULT_SPLIT_BYTES",
+    "DEFAULT_SPLIT_BUCKET_BYTES",
     "NO_WORKER_SECONDS",
     "ROLES",
     "CleanResult",

@@ -1,8 +1,8 @@
 """Carries out a merge plan by tasks that run anywhere, each once or more: an engine such as Spark runs them.
 
-A task writes one file of the plan. One that has more input than `split_bytes` is cut into ranges of row ids, each the
-work of a task; a last task copies the stripes of all ranges into the one file that a bucket may have. Each attempt of a
-task writes under a hidden name of its own, and only names that the caller gets are published.
+A task writes one file of the plan. One that has more input than `split_bucket_bytes` is cut into ranges of row ids,
+each the work of a task; a last task copies the stripes of all ranges into the one file that a bucket may have. Each
+attempt of a task writes under a hidden name of its own, and only names that the caller gets are published.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hive_ingest.orc import RowPart
 from hive_ingest.storage import Location
 from hive_ingest.transactions import StagedFile, log_failure, new_attempt, remove_attempts
 
-DEFAULT_SPLIT_BYTES = 512 * MIB
+DEFAULT_SPLIT_BUCKET_BYTES = 512 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,19 +138,19 @@ class TaskRunner(Protocol):
 class DistributedMerge:
     """A `Merger` whose work is done by a `TaskRunner`."""
 
-    def __init__(self, run: TaskRunner, *, split_bytes: int = DEFAULT_SPLIT_BYTES) -> None:
+    def __init__(self, run: TaskRunner, *, split_bucket_bytes: int = DEFAULT_SPLIT_BUCKET_BYTES) -> None:
         """
         Args:
             run: Runs the tasks.
-            split_bytes: A bucket whose files have more bytes is cut into ranges of row ids of about so many.
+            split_bucket_bytes: A bucket whose files have more bytes is cut into ranges of row ids of about so many.
 
         Raises:
-            ConfigurationError: `split_bytes` is below 1.
+            ConfigurationError: `split_bucket_bytes` is below 1.
         """
-        if split_bytes < 1:
-            raise ConfigurationError(f"split_bytes={split_bytes} is below 1")
+        if split_bucket_bytes < 1:
+            raise ConfigurationError(f"split_bucket_bytes={split_bucket_bytes} is below 1")
         self._run = run
-        self._split_bytes = split_bytes
+        self._split_bucket_bytes = split_bucket_bytes
 
     def __call__(
         self,
@@ -168,7 +168,7 @@ class DistributedMerge:
         staging.parent.make_folder(parents=False)
         stages = _Stages(self._run, context, staging, ProgressCounter(progress))
         try:
-            files = stages.run(plan.files, self._split_bytes)
+            files = stages.run(plan.files, self._split_bucket_bytes)
         except BaseException as error:
             _remove_after(error, staging)
             raise
@@ -193,12 +193,12 @@ class _Stages:
         self._staging = staging
         self._counter = counter
 
-    def run(self, outputs: Sequence[PlannedFile], split_bytes: int) -> list[StagedFile]:
+    def run(self, outputs: Sequence[PlannedFile], split_bucket_bytes: int) -> list[StagedFile]:
         """The files of the plan, in its order."""
-        is_large = [not each.is_delete_events and each.input_bytes > split_bytes for each in outputs]
+        is_large = [not each.is_delete_events and each.input_bytes > split_bucket_bytes for each in outputs]
         small = [each for each, large in zip(outputs, is_large, strict=True) if not large]
         large = [each for each, large in zip(outputs, is_large, strict=True) if large]
-        tasks: list[MergeTask] = [SplitOutput(each, split_bytes) for each in large]
+        tasks: list[MergeTask] = [SplitOutput(each, split_bucket_bytes) for each in large]
         results = self._tasks([*tasks, *map(WriteOutput, small)])
         files = [*results[len(large) :], *self._in_parts(dict(zip(large, results, strict=False)))]
         found = {(file.folder_name, file.file_name): file for file in files if file is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from hive_ingest.acid import ValidWriteIdList
@@ -168,7 +168,7 @@ class FileMerger:
             part.folder.store,
             part.files,
             target,
-            self._options,
+            replace(self._options, sync=False),  # it is read once, and removed
             valid_write_ids=context.valid_write_ids,
             deletes=self.deletes,
             keys=part.keys,

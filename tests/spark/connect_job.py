@@ -26,7 +26,7 @@ def main(metastore: str, warehouse: str, checkpoint: str) -> None:
     sink = HiveSink(table="web.stream", **place)  # type: ignore[arg-type]
     sink.start(stream, checkpoint=checkpoint, trigger={"availableNow": True}).awaitTermination()
     _replay(sink, stream, checkpoint)
-    with SparkCompactor(spark=spark, split_bytes=1, **place) as compactor:  # type: ignore[arg-type]
+    with SparkCompactor(spark=spark, split_bucket_bytes=1, **place) as compactor:  # type: ignore[arg-type]
         (outcome,) = compactor.compact("web.stream")
         print(outcome.state.text, outcome.message)
     spark.stop()

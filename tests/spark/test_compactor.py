@@ -52,7 +52,7 @@ def test_executors_make_what_the_local_compactor_makes(
     for table in tables:
         fill(table)
     before = [table.rows() for table in tables]
-    with compactor(ms, spark, split_bytes=SPLIT_BYTES) as on_spark:
+    with compactor(ms, spark, split_bucket_bytes=SPLIT_BYTES) as on_spark:
         name = "major" if kind is MAJOR else "minor"
         outcomes = hi.compact(ms, "web.t", kind=name, wait=True), on_spark.compact("web.u", kind=name)
     assert [outcome.state for (outcome,) in outcomes] == [CompactionState.READY_FOR_CLEANING] * 2
@@ -86,7 +86,7 @@ def test_a_compactor_serves_the_queue_until_it_is_stopped(ms: EmbeddedMetastoreC
     fill(table)
     before = table.rows()
     settings = CompactorSettings(job=SETTINGS.job, worker_seconds=0.05)
-    on_spark = compactor(ms, spark, roles=["worker"], settings=settings, split_bytes=SPLIT_BYTES)
+    on_spark = compactor(ms, spark, roles=["worker"], settings=settings, split_bucket_bytes=SPLIT_BYTES)
     thread = threading.Thread(target=on_spark.run)
     thread.start()
     try:
@@ -108,7 +108,7 @@ def test_a_damaged_file_fails_the_compaction_by_its_name_without_another_attempt
     content[len(content) // 3] ^= 0xFF
     path.write_bytes(content)
     folders = table.folders()
-    with compactor(ms, spark, split_bytes=SPLIT_BYTES) as on_spark:
+    with compactor(ms, spark, split_bucket_bytes=SPLIT_BYTES) as on_spark:
         (outcome,) = on_spark.compact("web.t")
     assert outcome.state is CompactionState.FAILED
     assert "delta_0000002_0000002_0000/bucket_00000" in outcome.message

@@ -115,7 +115,9 @@ def test_a_range_of_row_ids_whose_executor_is_killed_is_merged_again(
     """Armed for the first stage, which cuts the bucket; then for one of the ranges."""
     before = table.rows()
     arms.arm("before_merge_task", "sleep")
-    driver = drive(table, install_spark(master=LOCAL_CLUSTER, conf=arms.conf), arms.environ, split_bytes=SPLIT_BYTES)
+    driver = drive(
+        table, install_spark(master=LOCAL_CLUSTER, conf=arms.conf), arms.environ, split_bucket_bytes=SPLIT_BYTES
+    )
     wait_until_hit(arms, "before_merge_task", driver)
     arms.wake("before_merge_task")
     arms.arm("before_merge_task", "kill-executor")

@@ -18,7 +18,7 @@ from typing import Any, Self
 from pyspark.sql import SparkSession
 
 from hive_ingest.compaction import (
-    DEFAULT_SPLIT_BYTES,
+    DEFAULT_SPLIT_BUCKET_BYTES,
     CompactionOutcome,
     Compactor,
     CompactorResult,
@@ -35,8 +35,8 @@ from hive_ingest.streaming.spark.merge_job import SparkTaskRunner
 class SparkCompactor:
     """Initiator, workers and cleaner of one metastore, as a `Compactor`; the workers merge on Spark's executors.
 
-    A task merges one bucket file of a partition; a bucket larger than `split_bytes` is cut into ranges of row ids, each
-    the work of a task. Executors need this package, the tables' file system, and no metastore.
+    A task merges one bucket file of a partition; a bucket larger than `split_bucket_bytes` is cut into ranges of row
+    ids, each the work of a task. Executors need this package, the tables' file system, and no metastore.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class SparkCompactor:
         roles: Sequence[str] | None = None,
         workers: int = 1,
         settings: CompactorSettings | None = None,
-        split_bytes: int = DEFAULT_SPLIT_BYTES,
+        split_bucket_bytes: int = DEFAULT_SPLIT_BUCKET_BYTES,
         shared_filesystem: bool = False,
         version: str = "",
     ) -> None:
@@ -64,7 +64,7 @@ class SparkCompactor:
             workers: So many tables or partitions are compacted at the same time, each by Spark jobs of its own.
             settings: As for `Compactor`. `job.merge.threads` does not count: a task has as many threads as Spark gives
                 it cores (`spark.task.cpus`).
-            split_bytes: A bucket whose files have more bytes is cut into ranges of row ids of about so many.
+            split_bucket_bytes: A bucket whose files have more bytes is cut into ranges of row ids of about so many.
             shared_filesystem: True says that the warehouse, a local path, is the same folder on all machines.
             version: Shown by SHOW COMPACTIONS.
 
@@ -74,7 +74,8 @@ class SparkCompactor:
             MetastoreError: The metastore cannot be reached.
         """
         merger = DistributedMerge(
-            SparkTaskRunner(spark or _active_session(), shared_filesystem=shared_filesystem), split_bytes=split_bytes
+            SparkTaskRunner(spark or _active_session(), shared_filesystem=shared_filesystem),
+            split_bucket_bytes=split_bucket_bytes,
         )
         settings = settings or CompactorSettings()
         self._settings = replace(settings, job=replace(settings.job, merger=merger))

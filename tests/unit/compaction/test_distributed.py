@@ -28,10 +28,10 @@ def fill(folder: Folder, write_ids: int = 4) -> None:
         folder.insert(write_id, rows, stripe_size_bytes=4096)
 
 
-def compact(folder: Folder, kind: str, attempts: Attempts, split_bytes: int, **settings: int) -> MergeResult:
+def compact(folder: Folder, kind: str, attempts: Attempts, split_bucket_bytes: int, **settings: int) -> MergeResult:
     plan = folder.plan(kind)
     assert plan is not None
-    merger = DistributedMerge(attempts, split_bytes=split_bytes)
+    merger = DistributedMerge(attempts, split_bucket_bytes=split_bucket_bytes)
     return folder.publish(folder.merge(plan, merger=merger, **settings))
 
 
@@ -70,8 +70,8 @@ def test_the_file_is_the_one_that_a_single_process_writes(tmp_path: Path) -> Non
         folder.path.mkdir()
         for write_id in range(1, 4):
             folder.insert(write_id, [(i, f"row {i}") for i in range(ROWS)], stripe_size_bytes=4096)
-        split_bytes = 20_000 if name == "split" else 10**9
-        result = compact(folder, "major", Attempts(), split_bytes, stripe_bytes=50_000)
+        split_bucket_bytes = 20_000 if name == "split" else 10**9
+        result = compact(folder, "major", Attempts(), split_bucket_bytes, stripe_bytes=50_000)
         tail = tail_of(output(folder, result))
         found.append((tail.footer.statistics, tail.footer.types, tail.footer.rows, tail.postscript.codec.name))
     assert found[0] == found[1]
@@ -107,7 +107,7 @@ def test_large_stripes_are_copied_once_by_the_last_step(folder: Folder) -> None:
     plan = folder.plan("major", 901)
     assert plan is not None
 
-    result = folder.merge(plan, merger=DistributedMerge(attempts, split_bytes=40_000), stripe_bytes=50_000)
+    result = folder.merge(plan, merger=DistributedMerge(attempts, split_bucket_bytes=40_000), stripe_bytes=50_000)
 
     folder.publish(result)
     assert folder.rows() == before
@@ -191,10 +191,10 @@ def test_a_damaged_file_ends_the_merge_by_its_name(folder: Folder) -> None:
     plan = folder.plan("major")
     assert plan is not None
     with pytest.raises(CorruptFile, match="delta_0000002_0000002_0000/bucket_00000"):
-        folder.merge(plan, merger=DistributedMerge(Attempts(), split_bytes=50_000), stripe_bytes=50_000)
+        folder.merge(plan, merger=DistributedMerge(Attempts(), split_bucket_bytes=50_000), stripe_bytes=50_000)
     assert folder.staged == []
 
 
 def test_a_limit_below_one_byte_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="split_bytes=0"):
-        DistributedMerge(Attempts(), split_bytes=0)
+    with pytest.raises(ConfigurationError, match="split_bucket_bytes=0"):
+        DistributedMerge(Attempts(), split_bucket_bytes=0)

@@ -44,7 +44,7 @@ class Compact:
     kind: str
     stripe_bytes: int
     threads: int
-    split_bytes: int | None = None
+    split_bucket_bytes: int | None = None
 
 
 _INSERT = st.builds(
@@ -61,7 +61,7 @@ _COMPACT = st.builds(
     kind=st.sampled_from(["minor", "major"]),
     stripe_bytes=st.sampled_from([100, 20_000, 1 << 20]),
     threads=st.integers(1, 2),
-    split_bytes=st.sampled_from([None, 1, 3000]),
+    split_bucket_bytes=st.sampled_from([None, 1, 3000]),
 )
 _STEPS = st.lists(
     st.tuples(st.one_of(_INSERT, _INSERT, _DELETE, _COMPACT), st.sampled_from([False, False, False, True])),
@@ -113,7 +113,11 @@ def _compact(folder: Folder, step: Compact, txn_id: int) -> None:
     plan = folder.plan(step.kind, txn_id)
     if plan is None:
         return
-    merger = merge if step.split_bytes is None else DistributedMerge(Attempts(), split_bytes=step.split_bytes)
+    merger = (
+        merge
+        if step.split_bucket_bytes is None
+        else DistributedMerge(Attempts(), split_bucket_bytes=step.split_bucket_bytes)
+    )
     folder.publish(folder.merge(plan, merger=merger, stripe_bytes=step.stripe_bytes, threads=step.threads))
     assert folder.staged == []
     assert folder.rows() == before
