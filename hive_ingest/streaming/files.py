@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from hive_ingest.compaction import CompactionPolicy, Maintenance, MaintenanceMode, maintained
+from hive_ingest.compaction import CompactionPolicy, Maintenance, MaintenanceMode, hook_of, maintained
 from hive_ingest.connection import CommitInfo, ConnectionStats, StreamingConnection, StreamingSettings
 from hive_ingest.errors import ConfigurationError, SerializationError, StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient
@@ -104,21 +104,12 @@ def ingest_files(
             settings=settings,
             sink=sink or TableName.of(table).table,
             sources=files,
-            on_commit=_all_of(keeper.on_commit if keeper else None, on_commit),
+            on_commit=hook_of(keeper, on_commit),
         ) as connection,
     ):
         ingestion = _Ingestion(connection, files, rows_per_transaction, header_lines, on_progress)
         finished_before = ingestion.run()
         return IngestResult(connection.stats, ingestion.positions, finished_before, seconds=time.monotonic() - started)
-
-
-def _all_of(*hooks: Callable[[CommitInfo], None] | None) -> Callable[[CommitInfo], None]:
-    def on_commit(info: CommitInfo) -> None:
-        for hook in hooks:
-            if hook is not None:
-                hook(info)
-
-    return on_commit
 
 
 def _by_name(paths: Iterable[str | os.PathLike[str]], max_line_bytes: int) -> dict[str, LineFile]:
