@@ -49,6 +49,10 @@ class PlannedFile:
         """Such as `bucket_00000`."""
         return str(BucketFileName(self.bucket))
 
+    @property
+    def input_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.inputs)
+
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:

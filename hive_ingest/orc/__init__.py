@@ -10,6 +10,7 @@ from hive_ingest.orc.file_writer import arrow_compression
 from hive_ingest.orc.joined_files import FileGroup
 from hive_ingest.orc.merge import MergeOptions, merge_rows
 from hive_ingest.orc.merge_events import merge_delete_events, read_delete_events
+from hive_ingest.orc.merge_parts import RowPart, join_rows, split_rows
 from hive_ingest.orc.merge_rows import RowConversion
 from hive_ingest.orc.normalise import unreadable_row, unwritable_values
 from hive_ingest.orc.open_ahead import open_ahead
@@ -40,6 +41,7 @@ __all__ = [
     "OriginalRows",
     "RowConversion",
     "RowIds",
+    "RowPart",
     "StripeEncoder",
     "StripeReader",
     "StripeRows",
@@ -47,12 +49,14 @@ __all__ = [
     "check_timestamps",
     "count_rows",
     "join",
+    "join_rows",
     "kinds_of",
     "merge_delete_events",
     "merge_rows",
     "oldest_date",
     "open_ahead",
     "read_delete_events",
+    "split_rows",
     "unreadable_row",
     "unwritable_values",
     "write_acid_version",

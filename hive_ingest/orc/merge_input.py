@@ -122,6 +122,11 @@ class InputStripe:
     estimated_bytes: int
 
     @property
+    def file_bytes(self) -> int:
+        """What it takes in the file."""
+        return self.source.tail.footer.stripes[self.number].length
+
+    @property
     def is_last(self) -> bool:
         """The last one of its file with rows."""
         return self.source.stripes[-1] is self
