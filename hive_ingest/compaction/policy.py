@@ -168,6 +168,9 @@ def _number(properties: Mapping[str, str], name: str, default: float) -> float:
     if text is None:
         return default
     try:
-        return float(text)
-    except ValueError as error:
-        raise ConfigurationError(f"table property {name}={text!r} is not a number: set it again") from error
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise ConfigurationError(f"table property {name}={text!r} is not a number of at least 0: set it again")
+    return number

@@ -479,6 +479,19 @@ def test_what_aborted_transactions_left_is_removed_without_a_compaction(table: C
     assert table.ids() == [1]
 
 
+@pytest.mark.parametrize(("offset_seconds", "is_removed"), [(-1000, False), (301, True)])
+def test_the_time_since_an_abort_is_that_of_the_metastores_clock(
+    table: Compacted, offset_seconds: float, is_removed: bool
+) -> None:
+    """The cleaner's own machine may have another time."""
+    table.client.clock_offset_seconds = offset_seconds if offset_seconds < 0 else 0
+    table.insert(1)
+    table.aborted_insert(2)
+    table.client.clock_offset_seconds = offset_seconds
+    table.clean(CleanerSettings())
+    assert table.short_folders() == (["delta_1_1"] if is_removed else ["delta_1_1", "delta_3_3"])
+
+
 def test_aborted_rows_beside_rows_of_others_are_remembered(table: Compacted) -> None:
     aborted, _ = table.begin()
     table.client.abort_txn(aborted)
