@@ -106,22 +106,10 @@ _CRASHES_ON_REAL_METASTORES = (
 )
 
 
-#: A few of the kills; tests/kafka/test_kill.py has all steps.
-_KAFKA = (
-    *(
-        f"tests/kafka/test_{name}.py"
-        for name in ("trouble", "rebalances", "kafka_to_hive", "security", "offset_loss", "positions", "ingest")
-    ),
-    *(
-        f"tests/kafka/test_kill.py::test_killed_at_any_step_and_restarted_every_message_is_there_once[sqlite-{point}]"
-        for point in (
-            "after_seek",
-            "after_messages_written",
-            "after_publish",
-            "after_commit_txn",
-            "after_offset_commit",
-        )
-    ),
+#: A few of the steps; tests/kafka/test_kill.py has all.
+_KILLS_OF_KAFKA = tuple(
+    f"tests/kafka/test_kill.py::test_killed_at_any_step_and_restarted_every_message_is_there_once[sqlite-{point}]"
+    for point in ("after_seek", "after_messages_written", "after_publish", "after_commit_txn", "after_offset_commit")
 )
 
 
@@ -154,7 +142,13 @@ STAGES = (
     Stage(
         "kafka",
         (_python("-m", "tests.services.fetch", "kafka", "spark-kafka"), _python("-m", "tests.services.spark_versions")),
-        runs=((*_TWO_AT_A_TIME, *_KAFKA),),
+        runs=(
+            (
+                *_TWO_AT_A_TIME,
+                *_modules("tests/kafka", first=("trouble", "rebalances"), without=("services", "kill")),
+                *_KILLS_OF_KAFKA,
+            ),
+        ),
         beside=True,
     ),
     Stage(

@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from hive_ingest.cli import abort, compaction, create_table, ingest, read, repair, show, sinks
+from hive_ingest.cli import abort, compaction, create_table, ingest, kafka, read, repair, show, sinks
 from hive_ingest.cli.logs import LogFormat, LogLevel, configure, report, say
 from hive_ingest.cli.option_names import Command
 
@@ -95,6 +95,7 @@ def make_app(on_debug: Callable[[], None]) -> typer.Typer:
 
     app.command("create-table", cls=Command)(create_table.create_table)
     app.command("ingest", cls=Command)(ingest.ingest)
+    app.command("kafka", cls=Command)(kafka.kafka)
     app.command("read", cls=Command)(read.read)
     app.add_typer(show.app, name="show")
     app.add_typer(sinks.app, name="sinks")

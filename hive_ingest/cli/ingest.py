@@ -12,42 +12,33 @@ import typer
 
 from hive_ingest.cli.logs import is_for_people, say
 from hive_ingest.cli.options import MetastoreOption, TableArgument, WarehouseOption, connected
+from hive_ingest.cli.record_options import (
+    BadRecordsOption,
+    ColumnsOption,
+    EscapeOption,
+    FieldDelimiterOption,
+    Format,
+    FormatOption,
+    MaxBadRecordShareOption,
+    MaxBadRecordsOption,
+    MaxRecordBytesOption,
+    MissingFields,
+    MissingFieldsOption,
+    MissingPartitionKeysOption,
+    NullFormatOption,
+    OnError,
+    OnErrorOption,
+    UnknownFields,
+    UnknownFieldsOption,
+    writer_from_options,
+)
 
 if TYPE_CHECKING:
-    from hive_ingest.record_writer import RecordWriter
     from hive_ingest.streaming import IngestProgress, IngestResult
 
 INTERRUPTED = 130
 #: All is committed, but bad records were skipped.
 RECORDS_SKIPPED = 3
-
-
-class Format(enum.StrEnum):
-    """Format of the lines of a file."""
-
-    JSON = "json"
-    DELIMITED = "delimited"
-
-
-class OnError(enum.StrEnum):
-    """What happens to a bad record."""
-
-    FAIL = "fail"
-    SKIP = "skip"
-
-
-class UnknownFields(enum.StrEnum):
-    """What happens to a key of a JSON object that matches no column."""
-
-    IGNORE = "ignore"
-    FAIL = "fail"
-
-
-class MissingFields(enum.StrEnum):
-    """What happens to a record that lacks fields."""
-
-    FAIL = "fail"
-    NULL = "null"
 
 
 class MaintenanceMode(enum.StrEnum):
@@ -59,13 +50,14 @@ class MaintenanceMode(enum.StrEnum):
 
 
 def ingest(
+    context: typer.Context,
     table: TableArgument,
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE…", help="Files with one record per line.", show_default=False)
     ],
     metastore: MetastoreOption,
     warehouse: WarehouseOption = None,
-    format: Annotated[Format, typer.Option("--format", help="Format of the lines.")] = Format.JSON,
+    format: FormatOption = Format.JSON,
     sink: Annotated[
         str | None,
         typer.Option(
@@ -80,67 +72,22 @@ def ingest(
     header_lines: Annotated[
         int, typer.Option("--header-lines", metavar="N", min=0, help="Header lines of each file to skip.")
     ] = 0,
-    on_error: Annotated[
-        OnError, typer.Option("--on-error", help="Stop at a bad record, or skip and count it.")
-    ] = OnError.FAIL,
-    unknown_fields: Annotated[
-        UnknownFields, typer.Option("--unknown-fields", help="JSON: keys that match no column.")
-    ] = UnknownFields.IGNORE,
-    missing_partition_keys: Annotated[
-        MissingFields,
-        typer.Option(
-            "--missing-partition-keys",
-            help="JSON: a record without a partition key is bad, or goes to the default partition.",
-        ),
-    ] = MissingFields.FAIL,
-    field_delimiter: Annotated[
-        str,
-        typer.Option(
-            "--field-delimiter", metavar="CHAR", help="Delimited: the character between fields; \\t is a tab."
-        ),
-    ] = ",",
-    null_format: Annotated[
-        str, typer.Option("--null-format", metavar="TEXT", help="Delimited: the text of a null field.")
-    ] = "\\N",
-    escape: Annotated[
-        str | None,
-        typer.Option("--escape", metavar="CHAR", help="Delimited: escapes a delimiter that is data."),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option("--columns", metavar="NAME,…", help="Delimited: the columns in the order of the fields."),
-    ] = None,
-    missing_fields: Annotated[
-        MissingFields,
-        typer.Option("--missing-fields", help="Delimited: a line with fewer fields is bad, or has nulls at its end."),
-    ] = MissingFields.FAIL,
-    max_record_bytes: Annotated[
-        int, typer.Option("--max-record-bytes", metavar="N", min=1, help="Size of the longest record.")
-    ] = 16 << 20,
+    on_error: OnErrorOption = OnError.FAIL,
+    unknown_fields: UnknownFieldsOption = UnknownFields.IGNORE,
+    missing_partition_keys: MissingPartitionKeysOption = MissingFields.FAIL,
+    field_delimiter: FieldDelimiterOption = ",",
+    null_format: NullFormatOption = "\\N",
+    escape: EscapeOption = None,
+    columns: ColumnsOption = None,
+    missing_fields: MissingFieldsOption = MissingFields.FAIL,
+    max_record_bytes: MaxRecordBytesOption = 16 << 20,
     maintenance: Annotated[
         MaintenanceMode,
         typer.Option("--maintenance", help="Compact meanwhile: not at all, by requests only, or in this process."),
     ] = MaintenanceMode.OFF,
-    bad_records: Annotated[
-        Path | None,
-        typer.Option(
-            "--bad-records", metavar="FILE", help="With --on-error skip: append the bad records to it, as JSON lines."
-        ),
-    ] = None,
-    max_bad_records: Annotated[
-        int | None,
-        typer.Option("--max-bad-records", metavar="N", min=0, help="With --on-error skip: stop after more than these."),
-    ] = None,
-    max_bad_record_share: Annotated[
-        float | None,
-        typer.Option(
-            "--max-bad-record-share",
-            metavar="SHARE",
-            min=0,
-            max=1,
-            help="With --on-error skip: stop at a larger share of bad records in one transaction, such as 0.01.",
-        ),
-    ] = None,
+    bad_records: BadRecordsOption = None,
+    max_bad_records: MaxBadRecordsOption = None,
+    max_bad_record_share: MaxBadRecordShareOption = None,
 ) -> None:
     """Stream files into a table, exactly once.
 
@@ -150,27 +97,9 @@ def ingest(
     The exit code is 3 if all is committed, but bad records were skipped.
     """
     from hive_ingest.model import TableName
-    from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
     from hive_ingest.streaming import ingest_files
 
-    writer: RecordWriter
-    if format is Format.JSON:
-        writer = StrictJsonWriter(
-            on_error=on_error.value,
-            unknown_fields=unknown_fields.value,
-            missing_partition_keys=missing_partition_keys.value,
-            max_record_bytes=max_record_bytes,
-        )
-    else:
-        writer = StrictDelimitedInputWriter(
-            field_delimiter=field_delimiter.replace("\\t", "\t"),
-            null_format=null_format,
-            escape=escape,
-            columns=[name.strip() for name in columns.split(",")] if columns is not None else None,
-            missing_fields=missing_fields.value,
-            on_error=on_error.value,
-            max_record_bytes=max_record_bytes,
-        )
+    writer = writer_from_options(context.params)
     name = TableName.of(table)
     with connected(metastore, warehouse) as client, _report_interruption(), _progress_bar() as on_progress:
         result = ingest_files(

@@ -63,6 +63,11 @@ class ConnectionContext:
             self._pool = ThreadPoolExecutor(self.settings.writer_threads, thread_name_prefix="hive-ingest-writer")
         return self._pool
 
+    def heartbeat_age_seconds(self) -> float | None:
+        """Of the transaction in progress, if there is one. Any thread may ask, also while the transaction ends."""
+        current = self.current
+        return None if current is None else self.heartbeater.age_if_watched(current.txn_id)
+
     def close(self, client: MetastoreClient) -> None:
         """Release what no transaction in progress needs."""
         closed(self)

@@ -375,9 +375,8 @@ class StreamingConnection:
 
     @property
     def stats(self) -> ConnectionStats:
-        current = self._context.current
-        age = self._context.heartbeater.age_seconds(current.txn_id) if current else None
-        return replace(self._transactions.stats, last_heartbeat_age_seconds=age)
+        """A copy. Any thread may ask."""
+        return replace(self._transactions.stats, last_heartbeat_age_seconds=self._context.heartbeat_age_seconds())
 
     def __repr__(self) -> str:
         return f"<StreamingConnection {self.table.name} {self.state.name} txn={self.txn_id} write_id={self.write_id}>"

@@ -16,9 +16,12 @@ from typing import Any
 
 import pytest
 
+import hive_ingest as hi
 from hive_ingest.errors import StreamingConnectionError
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
 from hive_ingest.streaming.kafka.clients import new_admin_client, new_consumer, new_producer
+from tests.acceptance.cli.shell import Shell
 from tests.services.kafka import running_broker
 from tests.services.kafka_security import BrokerSecurity
 
@@ -117,6 +120,27 @@ def refusal(security: BrokerSecurity, listener: str, options: dict[str, Any]) ->
     with pytest.raises(StreamingConnectionError) as caught:
         new_consumer(security.bootstrap_servers(listener), KafkaClientOptions(options), {})
     return str(caught.value)
+
+
+@pytest.mark.one_embedded
+def test_the_command_reads_a_secret_from_the_environment(
+    security: BrokerSecurity,
+    metastore: MetastoreClient,
+    metastore_uri: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("TEST_KAFKA_SECRET", security.password)
+    monkeypatch.setenv("HIVE_INGEST_METASTORE", metastore_uri)
+    servers, options = security.bootstrap_servers("SCRAM"), scram(security)
+    metastore.create_database("web")
+    metastore.create_table("web.words", columns={"word": "string"})
+    assert round_trip(servers, KafkaClientOptions(options), "by-command") == b"hello"
+    where = ("--bootstrap-servers", servers, "--group-id", "secured", "--topic", "by-command", "--table", "web.words")
+    flags = [part for name, value in options.items() for part in ("--kafka-option", f"{name}={value}")]
+    shell = Shell(monkeypatch, capsys)
+    shell.done("kafka", *where, "--format", "delimited", "--until-end", *flags)
+    assert hi.read_table(metastore, "web.words").to_pylist() == [{"word": "hello"}]
 
 
 def test_a_broker_with_another_certificate_is_refused(security: BrokerSecurity, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -37,7 +38,7 @@ ALL_TYPES = {
 TIME = 1_700_000_000_123
 
 
-def schema_of(_partition: dict[str, str] | None = None, **types: str) -> RecordSchema:
+def schema_of(_partition: dict[str, str] | None = None, /, **types: str) -> RecordSchema:
     keys = tuple(Column(name, type_) for name, type_ in (_partition or {}).items())
     return RecordSchema(tuple(Column(name, type_) for name, type_ in types.items()), keys)
 
@@ -54,7 +55,7 @@ def parse(writer: MessageWriter, schema: RecordSchema, *calls: list[KafkaMessage
     return [writer.parse(block) for block in [*blocks, *writer.drain()]]
 
 
-def rows(parsed: list[Parsed]) -> list[dict]:
+def rows(parsed: list[Parsed]) -> list[dict[str, Any]]:
     return [row for each in parsed for row in each.batch.to_pylist()]
 
 
