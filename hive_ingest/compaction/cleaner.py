@@ -265,7 +265,11 @@ def _attempts(info: CompactionInfo) -> int:
 
 
 def _delete(location: Location) -> None:
-    if parse_folder_name(location.name) is None:
-        location.delete_file()  # without the ACID columns, from before the table was transactional
-    else:
+    if parse_folder_name(location.name) is not None or _is_folder(location):
         location.delete_folder()
+    else:
+        location.delete_file()  # without the ACID columns, from before the table was transactional
+
+
+def _is_folder(location: Location) -> bool:
+    return any(entry.is_folder and entry.name == location.name for entry in location.parent.list())

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from hive_ingest.compaction.file_merger import MergeSettings
 from hive_ingest.compaction.folder_state import FolderState
-from hive_ingest.compaction.merge import MergeProgress, MergeSettings, merge
+from hive_ingest.compaction.merge import MergeProgress, Merger, merge
 from hive_ingest.compaction.overrides import with_overrides
 from hive_ingest.compaction.plan import MergePlan, plan_major, plan_minor
 from hive_ingest.compaction.target import Target, find_target, refuse_restored
@@ -52,6 +53,7 @@ from hive_ingest.transactions import (
 )
 
 _log = logging.getLogger(__name__)
+_HERE: Merger = merge
 #: A job is known by its transaction, which the names of its hidden files begin with.
 _JOB_PREFIX = "hive-ingest-txn-"
 #: Hive's own words, which its workers use too.
@@ -67,12 +69,15 @@ class JobSettings:
         lock_wait_seconds: How long a compaction waits for its lock, which an overwrite or a DDL statement may hold.
         timeout_seconds: A compaction that takes longer fails (Hive: `hive.compactor.worker.timeout`).
         commit_retry_seconds: How long the answer to a commit is asked for again.
+        merger: What merges the files: the worker's process, unless it is another one's, such as that of
+            `SparkCompactor`.
     """
 
     merge: MergeSettings = field(default_factory=MergeSettings)
     lock_wait_seconds: float = 60.0
     timeout_seconds: float = 24 * 3600.0
     commit_retry_seconds: float = 60.0
+    merger: Merger = _HERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +197,7 @@ class CompactionJob:
 
     def _merge(self, target: Target, plan: MergePlan) -> JobResult:
         staging = new_staging(target.table, self._txn_id, self._client.metastore_id)
-        merged = merge(
+        merged = self._settings.merger(
             plan,
             with_overrides(target.table, self.info.properties),
             partition=target.values,

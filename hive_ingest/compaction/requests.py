@@ -64,6 +64,7 @@ def compact(
     wait: bool = False,
     timeout_seconds: float | None = None,
     settings: JobSettings | None = None,
+    as_worker: bool | None = None,
 ) -> list[CompactionOutcome]:
     """Request compactions, whatever the thresholds say.
 
@@ -74,10 +75,11 @@ def compact(
         kind: `"minor"` merges deltas, `"major"` writes a new base without deleted rows.
         properties: Stored with the request. Those named `tblprops.<name>` override the table's property for this
             compaction, such as `tblprops.orc.compress`; Hive's workers know others too.
-        wait: Until they have ended. On an embedded metastore the caller works as a worker meanwhile, so that none has
-            to run elsewhere; on a real one Hive's workers, or `hive-ingest compactor`, take them.
+        wait: Until they have ended.
         timeout_seconds: The longest wait. None: any time.
         settings: Of the worker that the caller is meanwhile.
+        as_worker: Whether the caller works on the metastore's queue while it waits. None: on an embedded metastore, so
+            that no worker has to run elsewhere; on a real one Hive's workers, or `hive-ingest compactor`, take them.
 
     Returns:
         One for each partition, by name; for a table without partitions one.
@@ -86,6 +88,7 @@ def compact(
         NoSuchObject: There is no such table or partition.
         InvalidTable: The table is not one that is compacted.
         ConfigurationError: `kind`, `partition` or a property is not valid for the table.
+        UnsupportedFeature: A worker outside the server cannot serve this metastore.
         MetastoreError: The metastore refused.
     """
     name = TableName.of(table)
@@ -94,13 +97,16 @@ def compact(
         found = client.get_table(name)
         _check_table(client, found)
         check_overrides(found, properties or {})
+        if as_worker is None:
+            as_worker = client.runs_compactions and not client.has_own_cleaner
+        worker = Worker(client, settings) if as_worker and wait else None
         outcomes = []
         for each in partition_names_of(client, found, partition):
             response = client.compact(
                 name, partition_name=each, compaction_type=type_, properties=properties, initiator_id="manual"
             )
             outcomes.append(CompactionOutcome(name, each, type_, response.id, response.accepted, response.state))
-        return _Wait(client, name, timeout_seconds, settings).until_ended(outcomes) if wait else outcomes
+        return _Wait(client, name, timeout_seconds, worker).until_ended(outcomes) if wait else outcomes
 
 
 def _check_table(client: MetastoreClient, table: Table) -> None:
@@ -120,15 +126,14 @@ class _Wait:
     """Waits for compactions of one table, and works on the queue where that is of use."""
 
     def __init__(
-        self, client: MetastoreClient, table: TableName, timeout_seconds: float | None, settings: JobSettings | None
+        self, client: MetastoreClient, table: TableName, timeout_seconds: float | None, worker: Worker | None
     ) -> None:
         self._client, self._table = client, table
         self._began = time.monotonic()
         self._timeout = timeout_seconds
         self._has_warned = False
         self._housekeeper = Housekeeper(client)
-        works = client.runs_compactions and not client.has_own_cleaner
-        self._worker = Worker(client, settings) if works else None
+        self._worker = worker
 
     def until_ended(self, outcomes: Sequence[CompactionOutcome]) -> list[CompactionOutcome]:
         while True:

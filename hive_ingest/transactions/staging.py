@@ -15,6 +15,7 @@ import hashlib
 import logging
 import re
 import uuid
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from hive_ingest.acid import partition_name
@@ -27,8 +28,9 @@ _log = logging.getLogger(__name__)
 
 STAGING_FOLDER = ".hive_ingest"
 _METASTORE_DIGITS = 8
+_WRITER_DIGITS = 32
 _NAME = re.compile(
-    rf"(?P<txn>[1-9][0-9]*)_(?P<metastore>[0-9a-f]{{{_METASTORE_DIGITS}}})_[0-9a-f]{{32}}\.[0-9]+(\.spill)?\.(orc|arrow)"
+    rf"(?P<txn>[1-9][0-9]*)_(?P<metastore>[0-9a-f]{{{_METASTORE_DIGITS}}})_[0-9a-f]{{{_WRITER_DIGITS}}}\.[0-9]+(\.spill)?\.(orc|arrow)"
 )
 
 
@@ -65,6 +67,27 @@ def staging_folder(location: Location) -> Location:
 def new_staging(table: Table, txn_id: TxnId, metastore_id: str) -> Location:
     """The prefix of a new writer's hidden names. A number and a suffix follow."""
     return staging_folder(Location.of(table.location)) / f"{_beginning(txn_id, metastore_id)}{uuid.uuid4().hex}"
+
+
+def new_attempt(staging: Location) -> Location:
+    """Another prefix for the same transaction: of a task that may run more than once, also at the same time."""
+    return staging.parent / f"{_without_writer(staging.name)}{uuid.uuid4().hex}"
+
+
+def remove_attempts(staging: Location, keep: Collection[Location]) -> None:
+    """Remove the hidden files of all writers of a transaction that have the folder of `staging`, but for some.
+
+    Raises StreamingIOFailure.
+    """
+    kept = {location.name for location in keep}
+    for file in staging.parent.list(missing_ok=True):
+        if file.name.startswith(_without_writer(staging.name)) and file.name not in kept:
+            staging.store.delete_file(file.path)
+
+
+def _without_writer(name: str) -> str:
+    """The beginning of a hidden name, up to the writer's part."""
+    return name[:-_WRITER_DIGITS]
 
 
 def remove_staging(table: Table, txn_id: TxnId, metastore_id: str) -> None:

@@ -50,6 +50,8 @@ CASES = (
     "test_major_no_base_lots_of_deltas",
     "test_major_partition_with_base",
     "test_major_table_no_base",
+    "test_major_table_legacy",
+    "test_minor_table_legacy",
     "test_major_partition_with_base_missing_buckets",
     "test_major_with_open_in_middle",
     "test_major_with_aborted",
@@ -74,8 +76,6 @@ LEFT_OUT = {
     "test_stringable_list": "of MapReduce",
     "test_input_split": "of MapReduce",
     "test_input_split_null_base": "of MapReduce",
-    "test_major_table_legacy": "files without ACID columns are not read yet: such a compaction fails and says so",
-    "test_minor_table_legacy": "as test_major_table_legacy",
     "test_does_not_gather_stats_if_compaction_fails": "no statistics of tables are gathered",
     "test_timeout_without_interrupt": "a merge looks at its timeout before each stripe; no thread is ever abandoned",
     "test_worker_if_is_dyn_part_abort": "aborts are cleaned by partition, so no such request is ever made",
@@ -258,6 +258,37 @@ def test_major_table_no_base(table: Compacted) -> None:
     table.compact(MAJOR)
     assert table.short_folders() == ["base_2_v", "delta_1_1", "delta_2_2"]
     assert table.rows() == before
+
+
+@pytest.fixture
+def legacy(table: Compacted) -> Compacted:
+    """A file from before the table was transactional, and two deltas."""
+    table.put_original("000000_0", 100, 101)
+    table.inserts(1, 2)
+    return table
+
+
+def test_major_table_legacy(legacy: Compacted) -> None:
+    before = legacy.rows()
+    assert [row_id for row_id, *_ in before[:2]] == [(0, 1 << 29, 0), (0, 1 << 29, 1)]
+    result = legacy.compact(MAJOR)
+    assert (result.state, [file.rows for file in result.made.files]) == (READY, [4])
+    assert legacy.short_folders() == ["base_2_v", "delta_1_1", "delta_2_2"]
+    assert legacy.rows() == before
+    legacy.clean()
+    assert legacy.short_folders() == ["base_2_v"]
+    assert not (legacy.folder / "000000_0").exists()
+    assert legacy.rows() == before
+
+
+def test_minor_table_legacy(legacy: Compacted) -> None:
+    before = legacy.rows()
+    result = legacy.compact(MINOR)
+    assert (result.state, [file.rows for file in result.made.files]) == (READY, [2])
+    legacy.clean()
+    assert legacy.short_folders() == ["delta_1_2_v"]
+    assert (legacy.folder / "000000_0").exists()
+    assert legacy.rows() == before
 
 
 def test_major_partition_with_base_missing_buckets(ms: EmbeddedMetastoreClient) -> None:
@@ -461,6 +492,36 @@ def test_worker_not_enough_to_compact_needs_cleaning(table: Compacted) -> None:
 
 
 # -- beyond Hive's cases -----------------------------------------------------------------------------
+
+
+@pytest.mark.on_both
+def test_files_from_before_the_table_was_transactional_are_compacted_alone(table: Compacted) -> None:
+    table.put_original("000000_0", 1, 2)
+    table.put_original("000000_0_copy_1", 3)
+    table.put_original("HIVE_UNION_SUBDIR_1/000001_0", 4)
+    before = table.rows()
+    assert [row[1] for row in before] == [1, 2, 3, 4]
+    assert table.compact(MAJOR).made.folders[0].startswith("base_-9223372036854775808_v")
+    assert table.rows() == before
+    table.clean()
+    assert [path.name for path in table.folder.iterdir() if not path.name.startswith(".")] == table.folders()
+    table.delete(table.row_id(3))
+    table.insert(5)
+    before = table.rows()
+    assert [row[1] for row in before] == [1, 2, 4, 5]
+    table.compact(MAJOR)
+    table.clean()
+    assert table.short_folders() == ["base_2_v"]
+    assert table.rows() == before
+
+
+def test_a_folder_with_other_files_than_hives_is_not_removed(table: Compacted) -> None:
+    table.put_original("sub/000000_0", 1)
+    table.compact(MAJOR)
+    (table.folder / "sub" / "notes.txt").write_text("keep")
+    table.clean()
+    assert (table.folder / "sub" / "notes.txt").read_text() == "keep"
+    assert table.ids() == [1]
 
 
 @pytest.mark.on_both
