@@ -141,7 +141,10 @@ STAGES = (
     ),
     Stage(
         "kafka",
-        (_python("-m", "tests.services.fetch", "kafka", "spark-kafka"), _python("-m", "tests.services.spark_versions")),
+        (
+            _python("-m", "tests.services.fetch", "kafka", "spark-kafka", "schema-registry"),
+            _python("-m", "tests.services.spark_versions"),
+        ),
         runs=(
             (
                 *_TWO_AT_A_TIME,

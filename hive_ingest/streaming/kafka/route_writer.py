@@ -20,6 +20,7 @@ from hive_ingest.errors import (
     LockTimeout,
     MetastoreUnavailable,
     NoSuchTxn,
+    SchemaRegistryUnavailable,
     SinkInUse,
     TooManyOpenTxns,
     TxnAborted,
@@ -46,7 +47,15 @@ from hive_ingest.streaming.sinks import latest_progress
 _log = logging.getLogger(__name__)
 
 #: After these the positions in the table are read again, and the messages after them are written again.
-_RETRIED = (TxnAborted, NoSuchTxn, MetastoreUnavailable, CommitOutcomeUnknown, LockTimeout, TooManyOpenTxns)
+_RETRIED = (
+    TxnAborted,
+    NoSuchTxn,
+    MetastoreUnavailable,
+    SchemaRegistryUnavailable,
+    CommitOutcomeUnknown,
+    LockTimeout,
+    TooManyOpenTxns,
+)
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 10.0
 
