@@ -13,7 +13,7 @@ from typing import Self
 
 from tests.services.fetch import fetch, java
 from tests.services.javac import class_path, compiled, java_files
-from tests.services.postgres import free_port
+from tests.services.ports import free_port
 
 _SOURCES = Path(__file__).parent / "java" / "hdfs"
 _START_SECONDS = 120.0

@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.services.cache import once
 from tests.services.fetch import fetch, java
-from tests.services.postgres import free_port
+from tests.services.ports import free_port
 
 _ROOT = Path(__file__).parents[2]
 _START_SECONDS = 120
