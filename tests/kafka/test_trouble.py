@@ -25,6 +25,7 @@ def is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
+@pytest.mark.one_embedded
 @pytest.mark.parametrize("point", ["after_messages_written", "between_renames"])
 def test_a_zombie_is_replaced_after_the_grace_and_writes_nothing_when_it_wakes_up(
     kafka_broker: KafkaBroker, metastore_timing_out: Callable[[float], Address], tmp_path: Path, point: str

@@ -101,7 +101,7 @@ class MessageConsumer:
     def _check_topics(self) -> None:
         for topic in self._routes:
             try:
-                if self._consumer.partitions_for_topic(topic) is None:
+                if not self._consumer.partitions_for_topic(topic):
                     raise ConfigurationError(f"topic {topic!r} does not exist: create it, or correct its name")
             except self._kafka.errors.KafkaError as error:
                 raise KafkaFailure(f"cannot look up topic {topic!r}: {describe(error)}") from error
