@@ -107,9 +107,24 @@ _CRASHES_ON_REAL_METASTORES = (
 
 
 #: A few of the kills; tests/kafka/test_kill.py has all steps.
-_KAFKA_KILLS = tuple(
-    f"tests/kafka/test_kill.py::test_killed_at_any_step_and_restarted_every_message_is_there_once[sqlite-{point}]"
-    for point in ("after_seek", "after_messages_written", "after_publish", "after_commit_txn", "after_offset_commit")
+_KAFKA = (
+    *(
+        f"tests/kafka/test_{name}.py"
+        for name in (
+            *("trouble", "rebalances", "quickstart", "kafka_to_hive", "security", "offset_loss", "positions", "ingest"),
+            *("command", "readme", "formats", "dead_letters", "operation"),
+        )
+    ),
+    *(
+        f"tests/kafka/test_kill.py::test_killed_at_any_step_and_restarted_every_message_is_there_once[sqlite-{point}]"
+        for point in (
+            "after_seek",
+            "after_messages_written",
+            "after_publish",
+            "after_commit_txn",
+            "after_offset_commit",
+        )
+    ),
 )
 
 
@@ -145,13 +160,7 @@ STAGES = (
             _python("-m", "tests.services.fetch", "kafka", "spark-kafka", "schema-registry"),
             _python("-m", "tests.services.spark_versions"),
         ),
-        runs=(
-            (
-                *_TWO_AT_A_TIME,
-                *_modules("tests/kafka", first=("trouble", "rebalances"), without=("kill", "services")),
-                *_KAFKA_KILLS,
-            ),
-        ),
+        runs=((*_TWO_AT_A_TIME, *_KAFKA),),
         beside=True,
     ),
     Stage(
