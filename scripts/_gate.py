@@ -106,25 +106,10 @@ _CRASHES_ON_REAL_METASTORES = (
 )
 
 
-#: A few of the kills; tests/kafka/test_kill.py has all steps.
-_KAFKA = (
-    *(
-        f"tests/kafka/test_{name}.py"
-        for name in (
-            *("trouble", "rebalances", "quickstart", "kafka_to_hive", "security", "offset_loss", "positions", "ingest"),
-            *("command", "readme", "formats", "dead_letters", "operation"),
-        )
-    ),
-    *(
-        f"tests/kafka/test_kill.py::test_killed_at_any_step_and_restarted_every_message_is_there_once[sqlite-{point}]"
-        for point in (
-            "after_seek",
-            "after_messages_written",
-            "after_publish",
-            "after_commit_txn",
-            "after_offset_commit",
-        )
-    ),
+#: A few of the steps; tests/kafka/test_kill.py has all.
+_KILLS_OF_KAFKA = tuple(
+    f"tests/kafka/test_kill.py::test_killed_at_any_step_and_restarted_every_message_is_there_once[sqlite-{point}]"
+    for point in ("after_seek", "after_messages_written", "after_publish", "after_commit_txn", "after_offset_commit")
 )
 
 
@@ -160,7 +145,13 @@ STAGES = (
             _python("-m", "tests.services.fetch", "kafka", "spark-kafka", "schema-registry"),
             _python("-m", "tests.services.spark_versions"),
         ),
-        runs=((*_TWO_AT_A_TIME, *_KAFKA),),
+        runs=(
+            (
+                *_TWO_AT_A_TIME,
+                *_modules("tests/kafka", first=("trouble", "rebalances"), without=("services", "kill")),
+                *_KILLS_OF_KAFKA,
+            ),
+        ),
         beside=True,
     ),
     Stage(

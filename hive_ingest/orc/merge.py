@@ -8,30 +8,30 @@ several threads, a few stripes ahead of what has been written.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TypeVar
+
+import pyarrow as pa
 
 from hive_ingest.acid import ValidWriteIdList
-from hive_ingest.orc.acid_reader import SMALL_FILE_BYTES, AcidFileReader, FileToRead
+from hive_ingest.orc.acid_reader import FileToRead, read_small_file
+from hive_ingest.orc.acid_schema import KeyRange
 from hive_ingest.orc.delete_events import DeleteEvents
 from hive_ingest.orc.file_writer import AcidFile
+from hive_ingest.orc.in_order import in_order
 from hive_ingest.orc.merge_input import InputStripe, MergeInput, RowSizes
 from hive_ingest.orc.merge_rows import RowConversion, Rows, StripeDecoder
 from hive_ingest.orc.stripe_encoder import EncodedStripes, StripeEncoder
 from hive_ingest.orc.stripe_output import StripeOutput, WholeStripe, file_traits
+from hive_ingest.orc.stripe_reader import StripeReader
 from hive_ingest.orc.tail import OrcTail
 from hive_ingest.storage import FileStore, Location
 
 #: Files that are kept in memory between finding their bounds and reading their rows, at most so many.
 _KEPT_BYTES, _KEPT_FILES = 64 << 20, 2048
-_OPENED_AT_ONCE = 32
-
-_T = TypeVar("_T")
-_R = TypeVar("_R")
+_READ_AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class MergeOptions:
     """
 
     encoder: StripeEncoder
-    conversion: Callable[[AcidFileReader], RowConversion | None]
+    conversion: Callable[[StripeReader], RowConversion | None]
     stripe_bytes: int = 64 << 20
     sync: bool = True
 
@@ -64,6 +64,7 @@ def merge_rows(
     *,
     valid_write_ids: ValidWriteIdList,
     deletes: DeleteEvents | None = None,
+    keys: KeyRange | None = None,
     executor: Executor,
     threads: int,
     done: Callable[[FileToRead], None] = lambda file: None,
@@ -78,6 +79,8 @@ def merge_rows(
         options: Columns, sizes and so on.
         valid_write_ids: Rows of other write ids are left out, in files with `check_write_ids`.
         deletes: Rows that they hit are left out.
+        keys: Only stripes that begin in this range. The output has the properties of the encoder then, so that it can
+            be joined with other parts (see `merge_parts`).
         executor: Runs the decoding and encoding; not the one that runs this call.
         threads: How many tasks run at once. Each takes the memory of a stripe that is read and of one that is
             encoded, and so many results wait to be written.
@@ -92,16 +95,16 @@ def merge_rows(
         UnsupportedFeature: A file holds what cannot be written.
         StreamingIOFailure: A file cannot be read or written.
     """
-    inputs = _opened(store, files, executor, threads)
-    stripes = sorted((stripe for source in inputs for stripe in source.stripes), key=lambda s: (s.low, s.high))
+    inputs = open_inputs(store, files, executor, threads)
+    stripes = ordered_stripes(inputs, keys)
     decoder = StripeDecoder(options.encoder.schema, options.conversion, valid_write_ids, deletes)
-    alone = _alone(stripes)
-    like = _common_traits(stripes, alone, decoder, options)
-    copied = _copied(stripes, alone, like, options)
+    alone = alone_stripes(stripes)
+    like = options.encoder.like if keys is not None else common_traits(stripes, alone, decoder, options)
+    copied = copied_stripes(stripes, alone, like, options)
     worker = _Worker(decoder, options.encoder, alone, target.path, check)
     with StripeOutput(target.store, target.path, like=like, sync=options.sync) as output:
         tasks = _tasks(stripes, alone, copied, options.stripe_bytes)
-        for task, result in _in_order(executor, threads, worker.run, tasks):
+        for task, result in in_order(executor, threads, worker.run, tasks):
             check()
             _append(task, result, output)
             for stripe in task.stripes:
@@ -110,22 +113,34 @@ def merge_rows(
         return output.finish()
 
 
-def _opened(store: FileStore, files: Sequence[FileToRead], executor: Executor, threads: int) -> list[MergeInput]:
-    parts = [files[at : at + _OPENED_AT_ONCE] for at in range(0, len(files), _OPENED_AT_ONCE)]
+def ordered_stripes(inputs: Sequence[MergeInput], keys: KeyRange | None = None) -> list[InputStripe]:
+    """The stripes that begin in a range, by their keys."""
+    found = (stripe for source in inputs for stripe in source.stripes if keys is None or keys.contains(stripe.low))
+    return sorted(found, key=lambda stripe: (stripe.low, stripe.high))
+
+
+def open_inputs(store: FileStore, files: Sequence[FileToRead], executor: Executor, threads: int) -> list[MergeInput]:
+    """Raises CorruptFile, UnsupportedFeature, StreamingIOFailure."""
+    parts = [files[at : at + _READ_AT_ONCE] for at in range(0, len(files), _READ_AT_ONCE)]
     kept = _to_keep(files)
     sizes = RowSizes()
 
-    def open_part(part: Sequence[FileToRead]) -> list[MergeInput]:
-        return [MergeInput(store, file, sizes, keep=file.path in kept) for file in part]
+    def read(part: Sequence[FileToRead]) -> list[pa.Buffer | None]:
+        return [read_small_file(store, file) for file in part]
 
-    return [source for _, part in _in_order(executor, threads, open_part, parts) for source in part]
+    # Only reading has several threads: opening takes the interpreter, and they would be in each other's way.
+    return [
+        MergeInput(store, file, sizes, data=data, keep=file.path in kept)
+        for part, found in in_order(executor, threads, read, parts)
+        for file, data in zip(part, found, strict=True)
+    ]
 
 
 def _to_keep(files: Sequence[FileToRead]) -> set[str]:
     kept: set[str] = set()
     size = 0
     for file in files:
-        if file.size_bytes <= SMALL_FILE_BYTES and len(kept) < _KEPT_FILES and size < _KEPT_BYTES:
+        if file.is_small and len(kept) < _KEPT_FILES and size < _KEPT_BYTES:
             kept.add(file.path)
             size += file.size_bytes
     return kept
@@ -134,7 +149,7 @@ def _to_keep(files: Sequence[FileToRead]) -> set[str]:
 # -- what is copied --------------------------------------------------------------------------------
 
 
-def _alone(stripes: Sequence[InputStripe]) -> frozenset[InputStripe]:
+def alone_stripes(stripes: Sequence[InputStripe]) -> frozenset[InputStripe]:
     """Stripes whose keys no other's overlap, of stripes in order."""
     found = set()
     highest = None
@@ -157,7 +172,7 @@ def _is_whole(stripe: InputStripe, alone: frozenset[InputStripe], options: Merge
     )
 
 
-def _common_traits(
+def common_traits(
     stripes: Sequence[InputStripe], alone: frozenset[InputStripe], decoder: StripeDecoder, options: MergeOptions
 ) -> OrcTail:
     """The traits of the output: those of what is encoded, or of another writer if all can be copied from its files."""
@@ -176,7 +191,7 @@ def _common_traits(
     return first
 
 
-def _copied(
+def copied_stripes(
     stripes: Sequence[InputStripe], alone: frozenset[InputStripe], like: OrcTail, options: MergeOptions
 ) -> frozenset[InputStripe]:
     traits = file_traits(like)
@@ -202,23 +217,29 @@ def _tasks(
         if is_copied:
             yield from (_Task((stripe,), is_copied=True) for stripe in run)
         else:
-            yield from _encoded_tasks(list(run), alone, stripe_bytes)
+            shares = equal_shares(list(run), alone, stripe_bytes, lambda stripe: stripe.estimated_bytes)
+            yield from (_Task(share, is_copied=False) for share in shares)
 
 
-def _encoded_tasks(stripes: Sequence[InputStripe], alone: frozenset[InputStripe], stripe_bytes: int) -> Iterator[_Task]:
-    """Shares of about the same size; stripes that overlap stay together."""
-    total = sum(stripe.estimated_bytes for stripe in stripes)
-    share = total / max(1, -(-total // stripe_bytes))
+def equal_shares(
+    stripes: Sequence[InputStripe],
+    alone: frozenset[InputStripe],
+    share_bytes: int,
+    size_of: Callable[[InputStripe], int],
+) -> Iterator[tuple[InputStripe, ...]]:
+    """Shares of about the same size, up to about `share_bytes`; stripes that overlap stay together."""
+    total = sum(map(size_of, stripes))
+    share = total / max(1, -(-total // share_bytes))
     group: list[InputStripe] = []
     size = 0
     for stripe in stripes:
         can_end = group and (stripe in alone or group[-1] in alone)
-        if can_end and size + stripe.estimated_bytes / 2 > share:
-            yield _Task(tuple(group), is_copied=False)
+        if can_end and size + size_of(stripe) / 2 > share:
+            yield tuple(group)
             group, size = [], 0
         group.append(stripe)
-        size += stripe.estimated_bytes
-    yield _Task(tuple(group), is_copied=False)
+        size += size_of(stripe)
+    yield tuple(group)
 
 
 class _Worker:
@@ -248,16 +269,17 @@ class _Worker:
     def _rows(self, task: _Task) -> Iterator[Rows]:
         """Of all stripes, in order."""
         pending: Rows | None = None
-        for stripe in task.stripes:
-            self._check()
-            rows = self._decoder.decode(stripe)
-            if pending is not None:
-                ready, pending = pending.split(stripe.low)
-                yield ready
-            if stripe in self._alone:
-                yield rows
-            else:
-                pending = rows if pending is None else pending.merged(rows)
+        for is_alone, run in groupby(task.stripes, self._alone.__contains__):
+            stripes = list(run)
+            for first, rows in self._decoder.decode(stripes, together=is_alone):
+                self._check()
+                if pending is not None:
+                    ready, pending = pending.split(first.low)
+                    yield ready
+                if is_alone:
+                    yield rows
+                else:
+                    pending = rows if pending is None else pending.merged(rows)
         if pending is not None:
             yield pending
 
@@ -268,21 +290,3 @@ def _append(task: _Task, result: EncodedStripes | WholeStripe, output: StripeOut
         return
     with task.stripes[0].source.reader() as reader:
         output.append(reader.content, result)
-
-
-def _in_order(
-    executor: Executor, ahead: int, function: Callable[[_T], _R], items: Iterable[_T]
-) -> Iterator[tuple[_T, _R]]:
-    """Each item with its result, in order; at most so many are computed ahead."""
-    waiting: deque[tuple[_T, Future[_R]]] = deque()
-    try:
-        for item in items:
-            if len(waiting) > ahead:
-                first, future = waiting.popleft()
-                yield first, future.result()
-            waiting.append((item, executor.submit(function, item)))
-        while waiting:
-            first, future = waiting.popleft()
-            yield first, future.result()
-    finally:
-        wait([future for _, future in waiting if not future.cancel()])

@@ -9,16 +9,20 @@ import pty
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+import hive_ingest as hi
 from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.streaming.kafka import KafkaIngest, KafkaRoute
 from tests.kafka.test_command import from_kafka, numbers, produce
 from tests.services.kafka import KafkaBroker
 from tests.support.tables import create_table
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -108,3 +112,28 @@ def _read(terminal: int) -> bytes:
         if error.errno == errno.EIO:
             return b""
         raise
+
+
+@pytest.mark.one_embedded
+def test_the_lag_is_known_before_the_first_commit(kafka_broker: KafkaBroker, metastore: MetastoreClient) -> None:
+    create_table(metastore, "events", {"id": "int"})
+    topic = kafka_broker.new_topic()
+    produce(kafka_broker, topic, numbers(0, 7))
+    ingest = KafkaIngest(
+        metastore=metastore,
+        bootstrap_servers=kafka_broker.bootstrap_servers,
+        group_id=f"group-of-{topic}",
+        routes=[KafkaRoute(topic=topic, table="web.events", record_writer=hi.StrictJsonWriter())],
+        max_seconds=60,
+    )
+
+    def offsets() -> list[tuple[int | None, int | None]]:
+        return [(each.position, each.lag) for each in ingest.stats().partitions]
+
+    running = threading.Thread(target=ingest.run)
+    running.start()
+    try:
+        wait_until(lambda: offsets() == [(0, 7)])
+    finally:
+        ingest.stop()
+        running.join(60)

@@ -89,6 +89,13 @@ class Hdfs:
         """Make the NameNode of that index active, and the other one a standby."""
         self._obey(f"failover {to}")
 
+    def make_standby(self, number: int) -> None:
+        """Of a pair: none is active then, as in the middle of a failover."""
+        self._obey(f"standby {number}")
+
+    def make_active(self, number: int) -> None:
+        self._obey(f"active {number}")
+
     def stop_namenode(self, number: int = 0) -> None:
         self._obey(f"stop-namenode {number}")
 
