@@ -49,8 +49,26 @@ WORKER_FAULT_POINTS: Final = (
 #: Of a cleaner.
 CLEANER_FAULT_POINTS: Final = ("after_find_ready_to_clean", "between_removals", "after_removals", "after_mark_cleaned")
 
+#: Of an ingest from Kafka, around those of its connections.
+KAFKA_FAULT_POINTS: Final = (
+    "after_assignment",
+    "after_seek",
+    "after_poll",
+    "after_messages_written",
+    "before_offset_commit",
+    "after_offset_commit",
+    "after_revocation",
+)
+
 ALL_FAULT_POINTS: Final = frozenset(
-    (*FAULT_POINTS, *JOINED_FAULT_POINTS, *BATCH_FAULT_POINTS, *WORKER_FAULT_POINTS, *CLEANER_FAULT_POINTS)
+    (
+        *FAULT_POINTS,
+        *JOINED_FAULT_POINTS,
+        *BATCH_FAULT_POINTS,
+        *WORKER_FAULT_POINTS,
+        *CLEANER_FAULT_POINTS,
+        *KAFKA_FAULT_POINTS,
+    )
 )
 
 _hook: Callable[[str], None] | None = None

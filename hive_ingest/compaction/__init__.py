@@ -17,6 +17,7 @@ from hive_ingest.compaction.requests import (
     purge,
 )
 from hive_ingest.compaction.worker import Worker, WorkResult
+from hive_ingest.compaction.worker_ids import worker_name
 
 __all__ = [
     "NO_WORKER_SECONDS",
@@ -53,4 +54,5 @@ __all__ = [
     "plan_minor",
     "purge",
     "sizes_of",
+    "worker_name",
 ]

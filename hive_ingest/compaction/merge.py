@@ -80,7 +80,8 @@ def merge(
         partition: The values of the partition keys, as in `StagedFile`.
         staging: How the hidden names begin (see `transactions.new_staging`).
         settings: Sizes and threads.
-        progress: Called now and then, by one thread at a time. What it raises ends the merge.
+        progress: Called after each file, and within files before each stripe, by one thread at a time. What it raises
+            ends the merge.
 
     Raises:
         CorruptFile: An input is damaged; the message names it.
@@ -141,8 +142,10 @@ class _Merge:
         plan = self._plan
         if not plan.delete_events:
             return None
-        done = self._counter.read
-        return read_delete_events(plan.location.store, plan.delete_events, plan.valid_write_ids, workers, done)
+        count = self._counter
+        return read_delete_events(
+            plan.location.store, plan.delete_events, plan.valid_write_ids, workers, count.read, count.check
+        )
 
     def _write(
         self, workers: Executor, deletes: DeleteEvents | None, output: PlannedFile, target: Location
@@ -174,6 +177,7 @@ class _Merge:
             executor=workers,
             threads=self._settings.threads,
             done=self._counter.read,
+            check=self._counter.check,
         )
 
     def _write_events(self, workers: Executor, output: PlannedFile, target: Location) -> AcidFile | None:
@@ -185,6 +189,7 @@ class _Merge:
             valid_write_ids=self._plan.valid_write_ids,
             executor=workers,
             done=self._counter.read,
+            check=self._counter.check,
             compression=self._compression,
             stripe_size_bytes=self._settings.stripe_bytes,
             sync=self._settings.fsync,
@@ -217,6 +222,10 @@ class _Counter:
         self._report = report
         self._lock = Lock()
         self._progress = MergeProgress(0, 0, 0, 0)
+
+    def check(self) -> None:
+        """Report what is known already, so that a large file can be given up in its middle."""
+        self._add()
 
     def read(self, file: FileToRead) -> None:
         self._add(files_read=1, bytes_read=file.size_bytes)

@@ -66,6 +66,7 @@ def merge_rows(
     executor: Executor,
     threads: int,
     done: Callable[[FileToRead], None] = lambda file: None,
+    check: Callable[[], None] = lambda: None,
 ) -> AcidFile | None:
     """Merge files of inserted rows of one bucket into the new file `target`; the files stay.
 
@@ -80,6 +81,7 @@ def merge_rows(
         threads: How many tasks run at once. Each takes the memory of a stripe that is read and of one that is
             encoded, and so many results wait to be written.
         done: Called with each file, once all of it has been read.
+        check: Called before each stripe, by several threads. What it raises ends the merge.
 
     Returns:
         The file; None if no row is left, and then there is none.
@@ -95,10 +97,11 @@ def merge_rows(
     alone = _alone(stripes)
     like = _common_traits(stripes, alone, decoder, options)
     copied = _copied(stripes, alone, like, options)
-    worker = _Worker(decoder, options.encoder, alone, target.path)
+    worker = _Worker(decoder, options.encoder, alone, target.path, check)
     with StripeOutput(target.store, target.path, like=like, sync=options.sync) as output:
         tasks = _tasks(stripes, alone, copied, options.stripe_bytes)
         for task, result in in_order(executor, threads, worker.run, tasks):
+            check()
             _append(task, result, output)
             for stripe in task.stripes:
                 if stripe.is_last:
@@ -226,15 +229,22 @@ class _Worker:
     """Runs tasks; several threads may use it at once."""
 
     def __init__(
-        self, decoder: StripeDecoder, encoder: StripeEncoder, alone: frozenset[InputStripe], path: str
+        self,
+        decoder: StripeDecoder,
+        encoder: StripeEncoder,
+        alone: frozenset[InputStripe],
+        path: str,
+        check: Callable[[], None],
     ) -> None:
         self._decoder = decoder
         self._encoder = encoder
         self._alone = alone
         self._path = path
+        self._check = check
 
     def run(self, task: _Task) -> EncodedStripes | WholeStripe:
         if task.is_copied:
+            self._check()
             copied = self._decoder.copy(task.stripes[0])
             return copied if isinstance(copied, WholeStripe) else self._encoder.encode([copied], self._path)
         return self._encoder.encode(self._rows(task), self._path)
@@ -245,6 +255,7 @@ class _Worker:
         for is_alone, run in groupby(task.stripes, self._alone.__contains__):
             stripes = list(run)
             for first, rows in self._decoder.decode(stripes, together=is_alone):
+                self._check()
                 if pending is not None:
                     ready, pending = pending.split(first.low)
                     yield ready
