@@ -118,7 +118,7 @@ def _shape(stripe: StripeStreams) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """For each column its parent, -1 for the root and for what lies below a list or map; and which are booleans."""
+    """For each column its parent (-1 for the root) and whether a list, map or union is above it; all booleans."""
 
     parents: tuple[int, ...]
     is_repeated: tuple[bool, ...]
@@ -138,7 +138,8 @@ def _layout(types: tuple[bytes, ...]) -> _Layout:
 
 
 def _can_join(layout: _Layout, stripe: StripeStreams) -> bool:
-    if len(stripe.encodings) != len(layout.parents):
+    columns = len(layout.parents)
+    if len(stripe.encodings) != columns or any(column >= columns for column, _ in stripe.streams):
         return False
     if any(column_encoding(encoding)[0] in DICTIONARIES for encoding in set(stripe.encodings)):
         return False
