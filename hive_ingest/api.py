@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
+from hive_ingest.compaction import CompactionPolicy, Maintenance, MaintenanceMode, hook_of, maintained
 from hive_ingest.connection import CommitInfo, StreamingConnection, StreamingSettings
 from hive_ingest.errors import ConfigurationError, SinkConflict
 from hive_ingest.metastore_client import MetastoreClient
@@ -33,6 +34,8 @@ def append(
     on_error: OnError = ...,
     settings: StreamingSettings | Mapping[str, Any] | None = ...,
     on_commit: Callable[[CommitInfo], None] | None = ...,
+    maintenance: MaintenanceMode | Maintenance = ...,
+    compaction_policy: CompactionPolicy | None = ...,
 ) -> CommitInfo: ...
 @overload
 def append(
@@ -51,6 +54,8 @@ def append(
     on_error: OnError = ...,
     settings: StreamingSettings | Mapping[str, Any] | None = ...,
     on_commit: Callable[[CommitInfo], None] | None = ...,
+    maintenance: MaintenanceMode | Maintenance = ...,
+    compaction_policy: CompactionPolicy | None = ...,
 ) -> CommitInfo | None: ...
 def append(
     metastore: MetastoreClient | str,
@@ -68,6 +73,8 @@ def append(
     on_error: OnError = "fail",
     settings: StreamingSettings | Mapping[str, Any] | None = None,
     on_commit: Callable[[CommitInfo], None] | None = None,
+    maintenance: MaintenanceMode | Maintenance = "off",
+    compaction_policy: CompactionPolicy | None = None,
 ) -> CommitInfo | None:
     """Append Arrow data in one transaction.
 
@@ -85,7 +92,11 @@ def append(
         static_partition_values: Values of the leading partition keys, as text.
         missing_columns, missing_partition_keys, unknown_fields, zoned_timestamps, on_error: As in `ArrowWriter`.
         settings: As in `StreamingConnection.connect`.
-        on_commit: Called after the commit, such as `Maintenance.on_commit`.
+        on_commit: Called after the commit.
+        maintenance: What to do about compaction after the commit. `"request"`: request it where the policy says so;
+            `"inline"`: also carry it out, for up to half a minute; the rest is left to the next call, or to a
+            compactor. Or a `Maintenance` of the caller's, which many calls can share and none waits for.
+        compaction_policy: When to compact; see `CompactionPolicy`.
 
     Returns:
         What was committed; None if this position was committed before.
@@ -103,17 +114,20 @@ def append(
         unknown_fields=unknown_fields,
         zoned_timestamps=zoned_timestamps,
     )
-    with StreamingConnection.connect(
-        metastore,
-        table=table,
-        static_partition_values=static_partition_values,
-        record_writer=writer,
-        agent_info="hive-ingest append",
-        settings=settings,
-        sink=sink,
-        sources=key,
-        on_commit=on_commit,
-    ) as connection:
+    with (
+        maintained(metastore, maintenance, compaction_policy) as keeper,
+        StreamingConnection.connect(
+            metastore,
+            table=table,
+            static_partition_values=static_partition_values,
+            record_writer=writer,
+            agent_info="hive-ingest append",
+            settings=settings,
+            sink=sink,
+            sources=key,
+            on_commit=hook_of(keeper, on_commit),
+        ) as connection,
+    ):
         connection.begin_transaction()
         for name, number in key.items():
             if _is_committed(connection, name, number):

@@ -46,6 +46,9 @@ WORKER_FAULT_POINTS: Final = (
     "after_commit_txn",
 )
 
+#: Of a task of a compaction that other processes carry out.
+MERGE_TASK_FAULT_POINTS: Final = ("before_merge_task", "after_merge_task")
+
 #: Of a cleaner.
 CLEANER_FAULT_POINTS: Final = ("after_find_ready_to_clean", "between_removals", "after_removals", "after_mark_cleaned")
 
@@ -66,6 +69,7 @@ ALL_FAULT_POINTS: Final = frozenset(
         *JOINED_FAULT_POINTS,
         *BATCH_FAULT_POINTS,
         *WORKER_FAULT_POINTS,
+        *MERGE_TASK_FAULT_POINTS,
         *CLEANER_FAULT_POINTS,
         *KAFKA_FAULT_POINTS,
     )

@@ -2,24 +2,26 @@
 
 from hive_ingest.compaction.cleaner import Cleaner, CleanerSettings, CleanResult
 from hive_ingest.compaction.compactor import ROLES, Compactor, CompactorResult, CompactorSettings
+from hive_ingest.compaction.distributed import DEFAULT_SPLIT_BUCKET_BYTES, DistributedMerge, MergeTasks, TaskRunner
+from hive_ingest.compaction.erasure import PurgeOutcome, purge
+from hive_ingest.compaction.file_merger import MergeSettings
 from hive_ingest.compaction.folder_state import FolderSize, FolderState
 from hive_ingest.compaction.initiator import Initiated, Initiator
 from hive_ingest.compaction.job import JobSettings, sizes_of
-from hive_ingest.compaction.maintenance import Maintenance, MaintenanceMode, check_mode, maintained
-from hive_ingest.compaction.merge import MergeProgress, MergeResult, MergeSettings, merge
+from hive_ingest.compaction.maintenance import Maintenance, MaintenanceMode, check_mode, hook_of, maintained
+from hive_ingest.compaction.merge import MergeProgress, Merger, MergeResult, merge
 from hive_ingest.compaction.plan import MergePlan, PlannedFile, plan_major, plan_minor
 from hive_ingest.compaction.policy import CompactionPolicy, Decision
 from hive_ingest.compaction.requests import (
     NO_WORKER_SECONDS,
     CompactionOutcome,
-    PurgeOutcome,
     compact,
-    purge,
 )
 from hive_ingest.compaction.worker import Worker, WorkResult
 from hive_ingest.compaction.worker_ids import worker_name
 
 __all__ = [
+    "DEFAULT_SPLIT_BUCKET_BYTES",
     "NO_WORKER_SECONDS",
     "ROLES",
     "CleanResult",
@@ -31,6 +33,7 @@ __all__ = [
     "CompactorResult",
     "CompactorSettings",
     "Decision",
+    "DistributedMerge",
     "FolderSize",
     "FolderState",
     "Initiated",
@@ -42,12 +45,16 @@ __all__ = [
     "MergeProgress",
     "MergeResult",
     "MergeSettings",
+    "MergeTasks",
+    "Merger",
     "PlannedFile",
     "PurgeOutcome",
+    "TaskRunner",
     "WorkResult",
     "Worker",
     "check_mode",
     "compact",
+    "hook_of",
     "maintained",
     "merge",
     "plan_major",

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, TypeAlias, get_args
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, get_args
 
 from hive_ingest.compaction.cleaner import Cleaner
 from hive_ingest.compaction.compactor import Compactor, CompactorSettings
@@ -47,6 +48,10 @@ class Committed(Protocol):
     def partitions(self) -> tuple[str, ...]: ...
     @property
     def progress_table(self) -> TableName | None: ...
+
+
+_Info = TypeVar("_Info", bound=Committed)
+_Hook: TypeAlias = Callable[[_Info], None]
 
 
 class Maintenance:
@@ -90,6 +95,8 @@ class Maintenance:
             MetastoreError: The metastore cannot be reached.
         """
         check_mode(mode)
+        if policy is not None and not isinstance(policy, CompactionPolicy):
+            raise ConfigurationError(f"policy={policy!r}: pass a CompactionPolicy, such as CompactionPolicy.hive()")
         settings = settings or CompactorSettings(worker_seconds=_WORKER_SECONDS)
         self._settings = replace(settings, policy=policy or settings.policy)
         self._pause = pause_seconds
@@ -157,6 +164,8 @@ class Maintenance:
         """
         if not self._threads or os.getpid() != self._pid:
             return True
+        if self._is_closed:
+            return False
         deadline = time.monotonic() + timeout_seconds
         if self._compactor is None:
             return self._look_by(deadline)
@@ -321,7 +330,24 @@ def maintained(
         return
     with Maintenance(metastore, mode=maintenance, policy=policy) as made:
         yield made
-        made.finish(finish_seconds)
+        # Everything is committed: a caller who saw an error now would write it again.
+        log_failure(partial(_finish, made, finish_seconds), "the maintenance of a finished run")
+
+
+def _finish(maintenance: Maintenance, timeout_seconds: float) -> None:
+    maintenance.finish(timeout_seconds)
+
+
+def hook_of(maintenance: Maintenance | None, on_commit: _Hook[_Info] | None = None) -> _Hook[_Info] | None:
+    """What a connection calls after each commit: the maintenance, if there is one, then what the caller gave."""
+    if maintenance is None or on_commit is None:
+        return on_commit if maintenance is None else maintenance.on_commit
+
+    def both(info: _Info) -> None:
+        maintenance.on_commit(info)
+        on_commit(info)
+
+    return both
 
 
 def _is_passing(error: StreamingError | None) -> bool:

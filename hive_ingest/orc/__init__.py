@@ -10,9 +10,11 @@ from hive_ingest.orc.file_writer import arrow_compression
 from hive_ingest.orc.joined_files import FileGroup
 from hive_ingest.orc.merge import MergeOptions, merge_rows
 from hive_ingest.orc.merge_events import merge_delete_events, read_delete_events
+from hive_ingest.orc.merge_parts import RowPart, join_rows, split_rows
 from hive_ingest.orc.merge_rows import RowConversion
 from hive_ingest.orc.normalise import unreadable_row, unwritable_values
 from hive_ingest.orc.open_ahead import open_ahead
+from hive_ingest.orc.original_rows import OriginalRows, count_rows
 from hive_ingest.orc.stripe_copy import join
 from hive_ingest.orc.stripe_encoder import StripeEncoder
 from hive_ingest.orc.stripe_reader import StripeReader, StripeRows
@@ -36,20 +38,25 @@ __all__ = [
     "MergeOptions",
     "OrcColumn",
     "OrcKind",
+    "OriginalRows",
     "RowConversion",
     "RowIds",
+    "RowPart",
     "StripeEncoder",
     "StripeReader",
     "StripeRows",
     "arrow_compression",
     "check_timestamps",
+    "count_rows",
     "join",
+    "join_rows",
     "kinds_of",
     "merge_delete_events",
     "merge_rows",
     "oldest_date",
     "open_ahead",
     "read_delete_events",
+    "split_rows",
     "unreadable_row",
     "unwritable_values",
     "write_acid_version",

@@ -1,5 +1,6 @@
 """One file in Hive's ACID schema (see `acid_schema`), read stripe by stripe.
 
+A file without the ACID columns is read as if it had them, with the ids that Hive gives its rows (`original_rows`).
 Files need no `hive.acid.*` metadata: Hive 4.0.1's own merge compactor leaves it out.
 """
 
@@ -15,6 +16,7 @@ from hive_ingest.errors import CorruptFile
 from hive_ingest.orc.acid_schema import WRITE_ID, orc_column_id
 from hive_ingest.orc.checksums import VerifiedFile, verified_input, verify_content
 from hive_ingest.orc.column_statistics import int_range
+from hive_ingest.orc.original_rows import OriginalRows
 from hive_ingest.orc.protobuf import WireError
 from hive_ingest.orc.stripe_footer import check_stripe_footer
 from hive_ingest.orc.stripe_reader import StripeReader
@@ -31,7 +33,7 @@ class FileToRead:
 
     `length_bytes` is its committed length, None for all of `size_bytes`. With `check_write_ids` it may hold
     rows of write ids that the snapshot must not see. `write_ids` are the lowest and highest write id that its folder
-    is named for, None if the name does not say.
+    is named for, None if the name does not say. `original` has the ids of the rows of a file without the ACID columns.
     """
 
     path: str
@@ -39,6 +41,7 @@ class FileToRead:
     check_write_ids: bool
     size_bytes: int
     write_ids: tuple[int, int] | None = None
+    original: OriginalRows | None = None
 
     @property
     def is_small(self) -> bool:
@@ -69,16 +72,17 @@ class AcidFileReader(StripeReader):
         try:
             tail = read_tail(self._source, file.path)
             self._is_unverified = tail.checksums is None or not verify_checksums
-            super().__init__(self._input(tail), tail, file.path)
-            _check_write_ids(file, tail)
+            super().__init__(self._input(tail), tail, file.path, original=file.original)
+            if file.original is None:
+                _check_write_ids(file, tail)
         except BaseException:
             self._source.close()
             raise
 
     @property
     def verified_bytes(self) -> pa.Buffer | None:
-        """All bytes of the file, if it is small, has checksums, and they were verified."""
-        return None if self._is_unverified else self._whole
+        """All bytes of an ACID file, if it is small, has checksums, and they were verified."""
+        return None if self._is_unverified or self.file.original is not None else self._whole
 
     def close(self) -> None:
         self._source.close()

@@ -11,6 +11,7 @@ change. A delete event has the ids of the row that it deletes, its own write id 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 
 import pyarrow as pa
@@ -35,6 +36,17 @@ ACID_ITEMS = frozenset({ACID_KEY_INDEX, ACID_STATS, ACID_VERSION})
 
 #: A row's identity: write id, bucket property, row id.
 Key = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """The rows from the key `low` on and below the key `end`; None is no bound."""
+
+    low: Key | None = None
+    end: Key | None = None
+
+    def contains(self, key: Key) -> bool:
+        return (self.low is None or self.low <= key) and (self.end is None or key < self.end)
 
 
 @lru_cache(maxsize=128)

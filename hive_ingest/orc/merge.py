@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from hive_ingest.acid import ValidWriteIdList
 from hive_ingest.orc.acid_reader import FileToRead, read_small_file
+from hive_ingest.orc.acid_schema import KeyRange
 from hive_ingest.orc.delete_events import DeleteEvents
 from hive_ingest.orc.file_writer import AcidFile
 from hive_ingest.orc.in_order import in_order
@@ -63,6 +64,7 @@ def merge_rows(
     *,
     valid_write_ids: ValidWriteIdList,
     deletes: DeleteEvents | None = None,
+    keys: KeyRange | None = None,
     executor: Executor,
     threads: int,
     done: Callable[[FileToRead], None] = lambda file: None,
@@ -77,6 +79,8 @@ def merge_rows(
         options: Columns, sizes and so on.
         valid_write_ids: Rows of other write ids are left out, in files with `check_write_ids`.
         deletes: Rows that they hit are left out.
+        keys: Only stripes that begin in this range. The output has the properties of the encoder then, so that it can
+            be joined with other parts (see `merge_parts`).
         executor: Runs the decoding and encoding; not the one that runs this call.
         threads: How many tasks run at once. Each takes the memory of a stripe that is read and of one that is
             encoded, and so many results wait to be written.
@@ -91,12 +95,12 @@ def merge_rows(
         UnsupportedFeature: A file holds what cannot be written.
         StreamingIOFailure: A file cannot be read or written.
     """
-    inputs = _opened(store, files, executor, threads)
-    stripes = sorted((stripe for source in inputs for stripe in source.stripes), key=lambda s: (s.low, s.high))
+    inputs = open_inputs(store, files, executor, threads)
+    stripes = ordered_stripes(inputs, keys)
     decoder = StripeDecoder(options.encoder.schema, options.conversion, valid_write_ids, deletes)
-    alone = _alone(stripes)
-    like = _common_traits(stripes, alone, decoder, options)
-    copied = _copied(stripes, alone, like, options)
+    alone = alone_stripes(stripes)
+    like = options.encoder.like if keys is not None else common_traits(stripes, alone, decoder, options)
+    copied = copied_stripes(stripes, alone, like, options)
     worker = _Worker(decoder, options.encoder, alone, target.path, check)
     with StripeOutput(target.store, target.path, like=like, sync=options.sync) as output:
         tasks = _tasks(stripes, alone, copied, options.stripe_bytes)
@@ -109,7 +113,14 @@ def merge_rows(
         return output.finish()
 
 
-def _opened(store: FileStore, files: Sequence[FileToRead], executor: Executor, threads: int) -> list[MergeInput]:
+def ordered_stripes(inputs: Sequence[MergeInput], keys: KeyRange | None = None) -> list[InputStripe]:
+    """The stripes that begin in a range, by their keys."""
+    found = (stripe for source in inputs for stripe in source.stripes if keys is None or keys.contains(stripe.low))
+    return sorted(found, key=lambda stripe: (stripe.low, stripe.high))
+
+
+def open_inputs(store: FileStore, files: Sequence[FileToRead], executor: Executor, threads: int) -> list[MergeInput]:
+    """Raises CorruptFile, UnsupportedFeature, StreamingIOFailure."""
     parts = [files[at : at + _READ_AT_ONCE] for at in range(0, len(files), _READ_AT_ONCE)]
     kept = _to_keep(files)
     sizes = RowSizes()
@@ -138,7 +149,7 @@ def _to_keep(files: Sequence[FileToRead]) -> set[str]:
 # -- what is copied --------------------------------------------------------------------------------
 
 
-def _alone(stripes: Sequence[InputStripe]) -> frozenset[InputStripe]:
+def alone_stripes(stripes: Sequence[InputStripe]) -> frozenset[InputStripe]:
     """Stripes whose keys no other's overlap, of stripes in order."""
     found = set()
     highest = None
@@ -161,7 +172,7 @@ def _is_whole(stripe: InputStripe, alone: frozenset[InputStripe], options: Merge
     )
 
 
-def _common_traits(
+def common_traits(
     stripes: Sequence[InputStripe], alone: frozenset[InputStripe], decoder: StripeDecoder, options: MergeOptions
 ) -> OrcTail:
     """The traits of the output: those of what is encoded, or of another writer if all can be copied from its files."""
@@ -180,7 +191,7 @@ def _common_traits(
     return first
 
 
-def _copied(
+def copied_stripes(
     stripes: Sequence[InputStripe], alone: frozenset[InputStripe], like: OrcTail, options: MergeOptions
 ) -> frozenset[InputStripe]:
     traits = file_traits(like)
@@ -206,23 +217,29 @@ def _tasks(
         if is_copied:
             yield from (_Task((stripe,), is_copied=True) for stripe in run)
         else:
-            yield from _encoded_tasks(list(run), alone, stripe_bytes)
+            shares = equal_shares(list(run), alone, stripe_bytes, lambda stripe: stripe.estimated_bytes)
+            yield from (_Task(share, is_copied=False) for share in shares)
 
 
-def _encoded_tasks(stripes: Sequence[InputStripe], alone: frozenset[InputStripe], stripe_bytes: int) -> Iterator[_Task]:
-    """Shares of about the same size; stripes that overlap stay together."""
-    total = sum(stripe.estimated_bytes for stripe in stripes)
-    share = total / max(1, -(-total // stripe_bytes))
+def equal_shares(
+    stripes: Sequence[InputStripe],
+    alone: frozenset[InputStripe],
+    share_bytes: int,
+    size_of: Callable[[InputStripe], int],
+) -> Iterator[tuple[InputStripe, ...]]:
+    """Shares of about the same size, up to about `share_bytes`; stripes that overlap stay together."""
+    total = sum(map(size_of, stripes))
+    share = total / max(1, -(-total // share_bytes))
     group: list[InputStripe] = []
     size = 0
     for stripe in stripes:
         can_end = group and (stripe in alone or group[-1] in alone)
-        if can_end and size + stripe.estimated_bytes / 2 > share:
-            yield _Task(tuple(group), is_copied=False)
+        if can_end and size + size_of(stripe) / 2 > share:
+            yield tuple(group)
             group, size = [], 0
         group.append(stripe)
-        size += stripe.estimated_bytes
-    yield _Task(tuple(group), is_copied=False)
+        size += size_of(stripe)
+    yield tuple(group)
 
 
 class _Worker:

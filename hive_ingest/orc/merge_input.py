@@ -122,6 +122,11 @@ class InputStripe:
     estimated_bytes: int
 
     @property
+    def file_bytes(self) -> int:
+        """What it takes in the file."""
+        return self.source.tail.footer.stripes[self.number].length
+
+    @property
     def is_last(self) -> bool:
         """The last one of its file with rows."""
         return self.source.stripes[-1] is self
@@ -148,7 +153,9 @@ def stripes_of(source: MergeInput, reader: AcidFileReader, sizes: RowSizes) -> l
     """The stripes with rows, in the order of the file. Raises CorruptFile, StreamingIOFailure."""
     tail = source.tail
     row_bytes = sizes.of(tail)
-    bounds = _bounds_by_index(tail) or _bounds_by_statistics(tail) or _bounds_by_rows(reader)
+    bounds = (
+        _bounds_by_position(source) or _bounds_by_index(tail) or _bounds_by_statistics(tail) or _bounds_by_rows(reader)
+    )
     return [
         InputStripe(source, number, *found, max(stripe.length, int(stripe.rows * row_bytes)))
         for number, (found, stripe) in enumerate(zip(bounds, tail.footer.stripes, strict=True))
@@ -157,6 +164,12 @@ def stripes_of(source: MergeInput, reader: AcidFileReader, sizes: RowSizes) -> l
 
 
 _Bounds = tuple[Key, Key, bool]
+
+
+def _bounds_by_position(source: MergeInput) -> list[_Bounds] | None:
+    """Of a file without the ACID columns. Its stripes lack these, so they are never copied: no last key is given."""
+    original = source.file.original
+    return None if original is None else [(*bounds, False) for bounds in original.bounds(source.tail)]
 
 
 def _bounds_by_index(tail: OrcTail) -> list[_Bounds] | None:

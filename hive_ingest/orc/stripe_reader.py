@@ -15,29 +15,37 @@ from hive_ingest.errors import CorruptFile, UnsupportedFeature
 from hive_ingest.orc.acid_schema import ACID_COLUMNS, BUCKET, ORIGINAL_WRITE_ID, ROW, ROW_ID
 from hive_ingest.orc.columns import OrcColumn, OrcKind, check_columns, column_tree, column_types
 from hive_ingest.orc.delete_events import RowIds
+from hive_ingest.orc.original_rows import OriginalRows
 from hive_ingest.orc.tail import OrcTail
 
 
 class StripeReader:
     """An ORC file whose tail is known; the ORC library opens it when its rows or their type are first asked for."""
 
-    def __init__(self, content: pa.NativeFile, tail: OrcTail, path: str) -> None:
+    def __init__(
+        self, content: pa.NativeFile, tail: OrcTail, path: str, *, original: OriginalRows | None = None
+    ) -> None:
         """
         Args:
             content: The file's bytes.
             tail: Its tail.
             path: For messages.
+            original: The ids of its rows, if it lacks the ACID columns.
 
         Raises:
-            CorruptFile: It is not an ACID file.
+            CorruptFile: It is not an ACID file; or, with `original`, it is one.
         """
         self.path = path
         self.calendar = tail.footer.calendar
         self.num_stripes = len(tail.footer.stripes)
         self._content = content
         self._tail = tail
+        self._original = original
         check_columns(tail, path)
-        _check_acid_columns(tail, path)
+        if original is None:
+            _check_acid_columns(tail, path)
+        else:
+            _check_original_columns(tail, path)
 
     @property
     def tail(self) -> OrcTail:
@@ -51,12 +59,14 @@ class StripeReader:
     @cached_property
     def row(self) -> OrcColumn:
         """The table's columns as ORC has them."""
-        return column_tree(self._tail, self.path).children[-1]
+        root = column_tree(self._tail, self.path)
+        return root if self._original else root.children[-1]
 
     @cached_property
     def row_type(self) -> pa.StructType:
         """The table's columns as Arrow has them. Raises CorruptFile, UnsupportedFeature."""
-        return self._orc.schema.field(ROW).type
+        schema = self._orc.schema
+        return pa.struct(list(schema)) if self._original else schema.field(ROW).type
 
     def read(self, stripe: int, acid: Sequence[str], row: Sequence[str]) -> StripeRows:
         """Read the named ACID columns and children of `row` of one stripe.
@@ -76,14 +86,30 @@ class StripeReader:
         self._before_read(stripe)
         file = self._orc
         try:
-            batch = file.read_stripe(stripe, columns=names)
-            batch.validate()
-            return StripeRows(batch)
+            if self._original is None:
+                return StripeRows(_read_columns(file, stripe, names))
+            return StripeRows(
+                self._read_original(file, self._original, stripe, ACID_COLUMNS if names is None else names)
+            )
         except (pa.ArrowException, OSError) as error:
             self._raise_failure(error)
             raise CorruptFile(
                 f"stripe {stripe} of {self.path!r} cannot be read: {error}. Restore the file from a copy"
             ) from error
+
+    def _read_original(
+        self, file: orc.ORCFile, original: OriginalRows, stripe: int, names: Sequence[str]
+    ) -> pa.RecordBatch:
+        """The file's columns are the children of `row`; the ACID columns are made."""
+        prefix = f"{ROW}."
+        children = None if ROW in names else [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+        rows = [each.rows for each in self._tail.footer.stripes]
+        acid = [name for name in names if name in ACID_COLUMNS]
+        columns = original.acid_columns(acid, sum(rows[:stripe]), rows[stripe])
+        if children is None or children:
+            found = _read_columns(file, stripe, children)
+            columns[ROW] = pa.StructArray.from_arrays(found.columns, fields=list(found.schema))
+        return pa.RecordBatch.from_pydict(columns)
 
     def _before_read(self, stripe: int) -> None:
         """Checks a stripe that nothing has verified yet. Raises CorruptFile, StreamingIOFailure."""
@@ -102,6 +128,20 @@ class StripeReader:
         except (pa.ArrowException, OSError) as error:
             self._raise_failure(error)
             raise CorruptFile(f"{self.path!r} is not an ORC file: {error}. Restore it from a copy") from error
+
+
+def _read_columns(file: orc.ORCFile, stripe: int, names: list[str] | None) -> pa.RecordBatch:
+    batch = file.read_stripe(stripe, columns=names)
+    batch.validate()
+    return batch
+
+
+def _check_original_columns(tail: OrcTail, path: str) -> None:
+    if _root_columns(tail.footer.types) == ACID_COLUMNS:
+        raise CorruptFile(
+            f"{path!r} has the ACID columns, but the name of a file without them: it was renamed, or copied from "
+            "another table. Let Hive write its rows again"
+        )
 
 
 def _check_acid_columns(tail: OrcTail, path: str) -> None:

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hive_ingest.compaction import CompactionPolicy, Maintenance, MaintenanceMode, maintained
+from hive_ingest.compaction import CompactionPolicy, Maintenance, MaintenanceMode, hook_of, maintained
 from hive_ingest.connection import (
     BadRecordHandler,
     BadRecordTarget,
@@ -123,7 +123,7 @@ def ingest_files(
             settings=settings,
             sink=sink or TableName.of(table).table,
             sources=files,
-            on_commit=_all_of(keeper.on_commit if keeper else None, on_commit),
+            on_commit=hook_of(keeper, on_commit),
             bad_records=located,
             max_bad_records=max_bad_records,
             max_bad_record_share=max_bad_record_share,
@@ -132,15 +132,6 @@ def ingest_files(
         ingestion = _Ingestion(connection, files, spans, rows_per_transaction, header_lines, on_progress)
         finished_before = ingestion.run()
         return IngestResult(connection.stats, ingestion.positions, finished_before, seconds=time.monotonic() - started)
-
-
-def _all_of(*hooks: Callable[[CommitInfo], None] | None) -> Callable[[CommitInfo], None]:
-    def on_commit(info: CommitInfo) -> None:
-        for hook in hooks:
-            if hook is not None:
-                hook(info)
-
-    return on_commit
 
 
 def _by_name(paths: Iterable[str | os.PathLike[str]], max_line_bytes: int) -> dict[str, LineFile]:

@@ -15,20 +15,22 @@ import hashlib
 import logging
 import re
 import uuid
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from hive_ingest.acid import partition_name
 from hive_ingest.errors import StreamingError
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.model import Table, TxnId
+from hive_ingest.model import Table, TxnId, TxnState, TxnType
 from hive_ingest.storage import FileEntry, Location
 
 _log = logging.getLogger(__name__)
 
 STAGING_FOLDER = ".hive_ingest"
 _METASTORE_DIGITS = 8
+_WRITER_DIGITS = 32
 _NAME = re.compile(
-    rf"(?P<txn>[1-9][0-9]*)_(?P<metastore>[0-9a-f]{{{_METASTORE_DIGITS}}})_[0-9a-f]{{32}}\.[0-9]+(\.spill)?\.(orc|arrow)"
+    rf"(?P<txn>[1-9][0-9]*)_(?P<metastore>[0-9a-f]{{{_METASTORE_DIGITS}}})_[0-9a-f]{{{_WRITER_DIGITS}}}\.[0-9]+(\.spill)?\.(orc|arrow)"
 )
 
 
@@ -67,6 +69,27 @@ def new_staging(table: Table, txn_id: TxnId, metastore_id: str) -> Location:
     return staging_folder(Location.of(table.location)) / f"{_beginning(txn_id, metastore_id)}{uuid.uuid4().hex}"
 
 
+def new_attempt(staging: Location) -> Location:
+    """Another prefix for the same transaction: of a task that may run more than once, also at the same time."""
+    return staging.parent / f"{_without_writer(staging.name)}{uuid.uuid4().hex}"
+
+
+def remove_attempts(staging: Location, keep: Collection[Location]) -> None:
+    """Remove the hidden files of all writers of a transaction that have the folder of `staging`, but for some.
+
+    Raises StreamingIOFailure.
+    """
+    kept = {location.name for location in keep}
+    for file in staging.parent.list(missing_ok=True):
+        if file.name.startswith(_without_writer(staging.name)) and file.name not in kept:
+            staging.store.delete_file(file.path)
+
+
+def _without_writer(name: str) -> str:
+    """The beginning of a hidden name, up to the writer's part."""
+    return name[:-_WRITER_DIGITS]
+
+
 def remove_staging(table: Table, txn_id: TxnId, metastore_id: str) -> None:
     """Remove the hidden files of all writers of one ended transaction."""
     location = Location.of(table.location)
@@ -102,6 +125,25 @@ def _remove_leftovers(client: MetastoreClient, location: Location) -> list[str]:
     if removed:
         _log.info("removed %d hidden files of ended transactions from %s", len(removed), location)
     return removed
+
+
+def hidden_copies(client: MetastoreClient, location: Location) -> list[str]:
+    """The names of hidden files with rows that are, or were, in the table: all but those of open writers.
+
+    A compaction at work, or one that was killed and has not timed out yet, has copies of the rows of its snapshot.
+    Raises StreamingIOFailure.
+    """
+    names = {file.name: _NAME.fullmatch(file.name) for file in list_staging(location) if not file.is_folder}
+    if not names:
+        return []
+    ours = _digest(client.metastore_id)
+    transactions = client.get_open_txns_info().transactions
+    writers = {each.id for each in transactions if each.state is TxnState.OPEN and each.type is not TxnType.COMPACTION}
+    return sorted(
+        name
+        for name, found in names.items()
+        if found is None or found["metastore"] != ours or TxnId(int(found["txn"])) not in writers
+    )
 
 
 def list_staging(table: Location) -> list[FileEntry]:

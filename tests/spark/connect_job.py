@@ -1,4 +1,7 @@
-"""A driver script: connect_job.py METASTORE WAREHOUSE CHECKPOINT writes a batch, then a stream, by Spark Connect."""
+"""A driver script: connect_job.py METASTORE WAREHOUSE CHECKPOINT writes a batch, then a stream, by Spark Connect.
+
+It compacts what the stream has written.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from hive_ingest.streaming.spark import HiveSink, write_dataframe
+from hive_ingest.streaming.spark import HiveSink, SparkCompactor, write_dataframe
 
 
 def main(metastore: str, warehouse: str, checkpoint: str) -> None:
@@ -23,6 +26,9 @@ def main(metastore: str, warehouse: str, checkpoint: str) -> None:
     sink = HiveSink(table="web.stream", **place)  # type: ignore[arg-type]
     sink.start(stream, checkpoint=checkpoint, trigger={"availableNow": True}).awaitTermination()
     _replay(sink, stream, checkpoint)
+    with SparkCompactor(spark=spark, split_bucket_bytes=1, **place) as compactor:  # type: ignore[arg-type]
+        (outcome,) = compactor.compact("web.stream")
+        print(outcome.state.text, outcome.message)
     spark.stop()
 
 

@@ -13,11 +13,12 @@ from hive_ingest.streaming.spark.checkpoint import read_checkpoint
 from tests.spark.driver import Driver
 from tests.spark.installation import Installation
 from tests.support.rows import ids
+from tests.support.tables import table_folder
 
 pytestmark = pytest.mark.one_embedded
 
 
-def test_a_connect_session_writes_batches_and_streams(
+def test_a_connect_session_writes_batches_and_streams_and_compacts(
     install_spark: Callable[..., Installation], start_driver: Callable[..., Driver], metastore_uri: str, tmp_path: Path
 ) -> None:
     warehouse = str(tmp_path / "warehouse")
@@ -30,6 +31,8 @@ def test_a_connect_session_writes_batches_and_streams(
         done = start_driver(install_spark(), script, metastore_uri, warehouse, tmp_path / "checkpoint").wait()
         assert done.returncode == 0, done.err
 
+        assert done.out.strip() == "ready for cleaning"
+        assert len(list(table_folder(client, "stream").glob("base_*_v*"))) == 1
         assert ids(client, "batch") == list(range(100))
         assert ids(client, "stream") == list(range(30))
         positions = [json.loads(row) for row in hi.read_table(client, "web.stream__progress")["position"].to_pylist()]

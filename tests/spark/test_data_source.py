@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import hive_ingest as hi
 from hive_ingest.connection import StreamingConnection
+from hive_ingest.model import CompactionState
 from tests.spark.warehouse import Warehouse
 from tests.support.tables import folder_of
 
@@ -206,3 +207,15 @@ def test_an_error_is_a_message_and_not_the_traceback_of_a_worker(spark: SparkSes
             fails()
         shown = str(caught.value).partition("JVM stacktrace")[0].strip().splitlines()
         assert len(shown) <= MOST_LINES, "\n".join(shown)
+
+
+@pytest.mark.parametrize("mode", ["request", "inline"])
+def test_jobs_request_or_make_compactions_before_they_end(warehouse: Warehouse, spark: SparkSession, mode: str) -> None:
+    table = warehouse.client.create_table("web.t", columns={"id": "bigint"})
+    for start in range(0, 60, 10):
+        warehouse.write(spark.range(start, start + 10, 1, 1), "web.t", maintenance=mode)
+    states = [info.state for info in warehouse.client.show_compactions(table.name)]
+    assert states == [CompactionState.INITIATED if mode == "request" else CompactionState.SUCCEEDED]
+    assert warehouse.ids("web.t") == list(range(60))
+    assert len(list(folder_of(table).glob("delta_*"))) == (6 if mode == "request" else 0)
+    assert warehouse.leftovers("web.t") == []

@@ -199,3 +199,13 @@ def wait_for(path: Path, driver: Driver, timeout_seconds: float = 240) -> None:
         assert driver.process.poll() is None, driver.err
         assert time.monotonic() < deadline, driver.err
         time.sleep(0.05)
+
+
+def test_each_batch_requests_compactions_of_the_table_and_of_its_progress(
+    warehouse: Warehouse, spark: SparkSession, files: Files, tmp_path: Path
+) -> None:
+    files.add(6)
+    run(files.stream(spark), tmp_path / "checkpoint", warehouse.options("web.numbers", maintenance="request"))
+    requested = {(info.table.table, info.state.text) for info in warehouse.client.show_compactions()}
+    assert requested == {("numbers", "initiated"), ("numbers__progress", "initiated")}
+    assert warehouse.ids("web.numbers") == numbers(6)

@@ -12,10 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import hive_ingest as hi
+from hive_ingest.compaction import MaintenanceMode
 from hive_ingest.connection import CommitInfo
 from hive_ingest.errors import ConfigurationError, StreamingConnectionError
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.model import TxnState
+from hive_ingest.model import CompactionState, TxnState
 from hive_ingest.streaming.spark import write_dataframe
 from tests.spark.numbers import LAYOUTS, Tables, assert_once, numbered
 from tests.support.metastores import connect_in
@@ -141,3 +142,23 @@ def test_invalid_arguments_are_refused_before_a_transaction_is_open(
     with pytest.raises(ConfigurationError, match="mode='replace'"):
         write_dataframe(numbered(spark, 0, 30), table, "replace", metastore=client)  # type: ignore[arg-type]
     assert client.get_open_txns_info().high_water_mark == 0
+
+
+@pytest.mark.parametrize("mode", ["request", "inline"])
+def test_jobs_request_or_make_compactions_before_they_end(
+    spark: SparkSession, client: MetastoreClient, tables: Tables, mode: MaintenanceMode
+) -> None:
+    table = tables.create("t", "plain")
+    policy = hi.CompactionPolicy(max_deltas=2)
+    for start in range(0, 40, 10):
+        rows = shaped(numbered(spark, start, start + 10, tasks=1), "plain")
+        write_dataframe(rows, table, metastore=client, maintenance=mode, compaction_policy=policy)
+    states = {info.state for info in client.show_compactions(table)}
+    assert_once(tables.ids(table), list(range(40)))
+    if mode == "request":
+        assert states == {CompactionState.INITIATED}
+        assert len(tables.files(table)) == 4
+    else:
+        assert states == {CompactionState.SUCCEEDED}
+        assert len(tables.files(table)) == 2, "the base of the third job, and the delta of the fourth"
+    assert tables.hidden(table) == []

@@ -16,6 +16,7 @@ import hive_ingest.record_writer
 from hive_ingest.config import StreamingSettings
 from hive_ingest.metastore_client.embedded.options import EmbeddedOptions
 from hive_ingest.record_writer import RecordListWriter, StrictDelimitedInputWriter, StrictJsonWriter
+from hive_ingest.streaming.spark import SparkCompactor
 from hive_ingest.streaming.spark.target import HiveTarget
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +42,7 @@ def test_the_sizes_of_spark_are_in_the_limits_with_their_defaults() -> None:
     options = {option.name: option.default for option in dataclasses.fields(HiveTarget)}
     for name in ("target_file_bytes", "task_buffer_bytes", "shared_filesystem"):
         _check_default(name, options[name])
+    _check_default("split_bucket_bytes", inspect.signature(SparkCompactor).parameters["split_bucket_bytes"].default)
 
 
 def _check_default(name: str, value: object) -> None:

@@ -8,16 +8,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hive_ingest.streaming.spark.compactor import SparkCompactor
     from hive_ingest.streaming.spark.data_source import HiveDataSource
     from hive_ingest.streaming.spark.dataframe import write_dataframe
     from hive_ingest.streaming.spark.foreach_batch import BatchStats, HiveSink
 
-__all__ = ["BatchStats", "HiveDataSource", "HiveSink", "write_dataframe"]
+__all__ = ["BatchStats", "HiveDataSource", "HiveSink", "SparkCompactor", "write_dataframe"]
 
 _MODULES = {
     "BatchStats": "foreach_batch",
     "HiveDataSource": "data_source",
     "HiveSink": "foreach_batch",
+    "SparkCompactor": "compactor",
     "write_dataframe": "dataframe",
 }
 

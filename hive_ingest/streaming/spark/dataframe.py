@@ -6,6 +6,7 @@ from typing import Literal, Unpack
 
 from pyspark.sql import DataFrame
 
+from hive_ingest.compaction import CompactionPolicy, Maintenance, MaintenanceMode, hook_of, maintained
 from hive_ingest.connection import CommitInfo
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client import MetastoreClient
@@ -19,6 +20,8 @@ def write_dataframe(
     mode: Literal["append", "overwrite"] = "append",
     *,
     metastore: str | MetastoreClient,
+    maintenance: MaintenanceMode | Maintenance = "off",
+    compaction_policy: CompactionPolicy | None = None,
     **options: Unpack[TargetOptions],
 ) -> CommitInfo:
     """Write all rows of `df` in one transaction.
@@ -31,6 +34,10 @@ def write_dataframe(
         mode: "overwrite" is Hive's INSERT OVERWRITE: a new base of the table, or of each partition that `df` has rows
             for; all other writers wait meanwhile.
         metastore: A URI as for `connect_metastore`; or a client, of which the call takes a clone.
+        maintenance: What to do about compaction after the commit. "request": request it where the policy says so;
+            "inline": also carry it out in threads of the driver, for up to half a minute; the rest is left to the next
+            call, or to a compactor. Or a `Maintenance` of the caller's, for which the call does not wait.
+        compaction_policy: When to compact; see `CompactionPolicy`.
         **options: See `TargetOptions`.
 
     Returns:
@@ -48,7 +55,10 @@ def write_dataframe(
     target = HiveTarget.of(metastore, table, **options)
     with (
         target.connect_metastore() as client,
-        target.connect(client, agent_info="hive-ingest spark", overwrite=mode == "overwrite") as connection,
+        maintained(client, maintenance, compaction_policy) as keeper,
+        target.connect(
+            client, agent_info="hive-ingest spark", overwrite=mode == "overwrite", on_commit=hook_of(keeper)
+        ) as connection,
     ):
         target.plan(df, connection.table)
         connection.begin_transaction()

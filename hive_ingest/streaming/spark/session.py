@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.model import Table
@@ -14,9 +14,25 @@ from hive_ingest.model import Table
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
-def is_connect(df: DataFrame) -> bool:
+def is_connect(df: DataFrame | SparkSession) -> bool:
     """Of a Spark Connect session: the driver is another process, and `sparkContext` is out of reach."""
     return type(df).__module__.startswith("pyspark.sql.connect.")
+
+
+def tag_jobs(session: SparkSession, tag: str) -> None:
+    """Tag what this thread starts from now on."""
+    if is_connect(session):
+        session.addTag(tag)
+    else:
+        session.sparkContext.addJobTag(tag)  # `interruptTag` of a classic session does not find a collect()
+
+
+def cancel_jobs(session: SparkSession, tag: str) -> None:
+    """Cancel what is running with a tag."""
+    if is_connect(session):
+        session.interruptTag(tag)
+    else:
+        session.sparkContext.cancelJobsWithTag(tag)
 
 
 def parallelism(df: DataFrame) -> int:
@@ -38,11 +54,11 @@ def streaming_query_id(df: DataFrame) -> str | None:
     return df.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or None
 
 
-def refuse_unshared_warehouse(df: DataFrame, table: Table) -> None:
+def refuse_unshared_warehouse(session: SparkSession, table: Table) -> None:
     """Executors on other machines would write into folders of their own. Raises ConfigurationError."""
     if not table.location.startswith(("file:", "/")):
         return
-    master = df.sparkSession.conf.get("spark.master", "") or ""
+    master = session.conf.get("spark.master", "") or ""
     if master.startswith("local"):
         return
     raise ConfigurationError(

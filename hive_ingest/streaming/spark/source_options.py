@@ -68,6 +68,9 @@ class WriteOptions(SourceOptions):
     staged_retention_seconds: float = option(
         DEFAULT_STAGED_RETENTION_SECONDS, "how long staged rows are considered to be in use", above=0
     )
+    maintenance: Literal["off", "request", "inline"] = option(
+        "off", "what to do about compaction after the commit", choices=("off", "request", "inline")
+    )
     settings: StreamingSettings = field(default_factory=StreamingSettings)
 
 
@@ -95,6 +98,11 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
 def stream_options(options: Mapping[str, str]) -> StreamOptions:
     """As `write_options`. Without `sink` the progress is kept under the table's name."""
     parsed = _parse(StreamOptions, {"sink": "", **options}, "writing a stream")
+    if parsed.maintenance == "inline":
+        raise ConfigurationError(
+            "maintenance='inline' would make each batch wait for compactions: Spark has no process in which the data "
+            "source could go on between two batches. Use 'request' and run hive-ingest compactor, or use HiveSink"
+        )
     checkpoint = {name.lower(): text for name, text in options.items()}.get(_CHECKPOINT)
     if parsed.delivery == "exactly-once":
         if checkpoint is None:

@@ -18,6 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from hive_ingest.compaction import Maintenance, hook_of, maintained
 from hive_ingest.connection import StreamingConnection, check_streamable, existing_table, progress_table_name
 from hive_ingest.errors import ConfigurationError, UnsupportedFeature
 from hive_ingest.metastore_client import MetastoreClient
@@ -115,11 +116,14 @@ class HiveBatchWriter(DataSourceArrowWriter):
         files = _files(messages)
         with (
             self._options.connect_metastore() as client,
-            _connect(client, self._options, overwrite=self._overwrite) as connection,
-            connection.transaction(),
+            maintained(client, self._options.maintenance) as keeper,
         ):
-            _write_staged(connection, self._task.rows, files)
-        self._clean_up()
+            with (
+                _connect(client, self._options, keeper, overwrite=self._overwrite) as connection,
+                connection.transaction(),
+            ):
+                _write_staged(connection, self._task.rows, files)
+            self._clean_up()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove staged rows only: this is also called after a commit whose response was lost."""
@@ -161,19 +165,25 @@ class HiveStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Raises SinkConflict, SinkInUse, TxnAborted, LockTimeout, CommitOutcomeUnknown."""
         query_id = _query_id(messages)
-        with self._options.connect_metastore() as client:
-            if self._options.sink is None or self._options.checkpoint is None:
-                self._commit_at_least_once(client, _files(messages))
+        options = self._options
+        with options.connect_metastore() as client, maintained(client, options.maintenance) as keeper:
+            if options.sink is None or options.checkpoint is None:
+                self._commit_at_least_once(client, keeper, _files(messages))
             else:
-                batch = read_micro_batch(self._options.checkpoint, batchId, query_id)
-                self._commit_once(client, self._options.sink, batch, _files(messages))
+                batch = read_micro_batch(options.checkpoint, batchId, query_id)
+                self._commit_once(client, keeper, options.sink, batch, _files(messages))
         # Not before the commit: until then, another driver may be running this batch too.
         self._task.rows.remove_finished(WriteJob.of_query(query_id, batchId), self._options.staged_retention_seconds)
 
     def _commit_once(
-        self, client: MetastoreClient, sink: str, batch: MicroBatch, files: Sequence[StagedArrowFile]
+        self,
+        client: MetastoreClient,
+        keeper: Maintenance | None,
+        sink: str,
+        batch: MicroBatch,
+        files: Sequence[StagedArrowFile],
     ) -> None:
-        with _connect(client, self._options, sink=sink, sources=(SPARK_SOURCE,)) as connection:
+        with _connect(client, self._options, keeper, sink=sink, sources=(SPARK_SOURCE,)) as connection:
             connection.begin_transaction()
             if not is_new_batch(connection, batch, sink):
                 connection.abort_transaction()
@@ -181,8 +191,10 @@ class HiveStreamWriter(DataSourceStreamArrowWriter):
             _write_staged(connection, self._task.rows, files)
             connection.commit_transaction(positions={SPARK_SOURCE: SparkPosition.after(batch).to_json()})
 
-    def _commit_at_least_once(self, client: MetastoreClient, files: Sequence[StagedArrowFile]) -> None:
-        with _connect(client, self._options) as connection, connection.transaction():
+    def _commit_at_least_once(
+        self, client: MetastoreClient, keeper: Maintenance | None, files: Sequence[StagedArrowFile]
+    ) -> None:
+        with _connect(client, self._options, keeper) as connection, connection.transaction():
             _write_staged(connection, self._task.rows, files)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -213,6 +225,7 @@ def _refuse_instants_as_keys(type_: DataType, path: str = "") -> None:
 def _connect(
     client: MetastoreClient,
     options: WriteOptions,
+    keeper: Maintenance | None,
     *,
     sink: str | None = None,
     sources: Sequence[str] = (),
@@ -228,6 +241,7 @@ def _connect(
         sink=sink,
         sources=sources,
         overwrite=overwrite,
+        on_commit=hook_of(keeper),
     )
 
 

@@ -117,7 +117,7 @@ class HiveTarget:
     def plan(self, df: DataFrame, table: Table) -> ColumnPlan:
         """Check `df` against the table, before its first row."""
         if not self.shared_filesystem:
-            refuse_unshared_warehouse(df, table)
+            refuse_unshared_warehouse(df.sparkSession, table)
         return plan_columns(
             df.schema,
             table,

@@ -102,6 +102,12 @@ def test_no_auto_compaction_holds(ms: EmbeddedMetastoreClient) -> None:
     assert table.history() == []
 
 
+def test_a_policy_that_is_none_is_refused(table: Compacted) -> None:
+    """Rather than fail in a thread for ever."""
+    with pytest.raises(ConfigurationError, match=r"pass a CompactionPolicy, such as CompactionPolicy\.hive\(\)"):
+        hi.Maintenance(table.client, policy="hive")  # type: ignore[arg-type]
+
+
 def test_off_does_nothing(table: Compacted) -> None:
     before = threading.active_count()
     with maintenance(table.client, mode="off") as keeper, writing(table, keeper) as connection:
@@ -263,11 +269,47 @@ def test_ingest_files_leaves_a_compacted_table(ms: EmbeddedMetastoreClient, tmp_
     assert deltas(ms, progress_table_name("web", table.name.table)) <= 5
 
 
+def append_six(table: Compacted, **options: Any) -> None:
+    for i in range(6):
+        hi.append(table.client, table.name, rows([i], text=["x"]), settings={"fsync": False}, **options)
+
+
 def test_append_can_be_maintained(table: Compacted) -> None:
+    """By a maintenance of the caller's, given as one or by its hook."""
     with maintenance(table.client, mode="request") as keeper:
-        for i in range(6):
-            hi.append(
-                table.client, table.name, rows([i], text=["x"]), settings={"fsync": False}, on_commit=keeper.on_commit
-            )
+        append_six(table, maintenance=keeper)
         assert keeper.finish()
     assert len(table.history()) == 1
+    committed: list[hi.CommitInfo] = []
+    with maintenance(table.client, mode="request") as keeper:
+        append_six(table, maintenance=keeper, on_commit=committed.append)
+        append_six(table, on_commit=keeper.on_commit)
+        assert keeper.finish()
+    assert [info.rows for info in committed] == [1] * 6
+
+
+def test_append_requests_or_makes_compactions_before_it_returns(ms: EmbeddedMetastoreClient) -> None:
+    requested, compacted = Compacted(ms), Compacted(ms, "u")
+    append_six(requested, maintenance="request")
+    assert [info.state for info in requested.history()] == [CompactionState.INITIATED]
+    append_six(compacted, maintenance="inline", compaction_policy=hi.CompactionPolicy(max_deltas=3))
+    assert deltas(ms, compacted.name) <= 3
+    assert compacted.ids() == requested.ids() == list(range(6))
+    assert {thread.name for thread in threading.enumerate() if "maintenance" in thread.name} == set()
+    with pytest.raises(ConfigurationError, match="maintenance='sometimes' is unknown"):
+        append_six(compacted, maintenance="sometimes")
+
+
+def test_no_trouble_with_maintenance_makes_an_append_that_has_committed_look_failed(
+    ms: EmbeddedMetastoreClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = Compacted(ms)
+
+    def fail(*args: Any) -> bool:
+        raise RuntimeError("a defect (on purpose)")
+
+    monkeypatch.setattr(hi.Maintenance, "finish", fail)
+    info = hi.append(ms, table.name, rows([1], text=["x"]), maintenance="request")
+    assert info.rows == 1
+    assert table.ids() == [1]
+    assert "a defect (on purpose)" in caplog.text

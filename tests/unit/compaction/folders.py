@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from hive_ingest.acid import ValidTxnList, ValidWriteIdList
 from hive_ingest.acid.bucket_codec import encode_bucket
-from hive_ingest.compaction import MergePlan, MergeResult, MergeSettings, merge, plan_major, plan_minor
+from hive_ingest.compaction import MergePlan, Merger, MergeResult, MergeSettings, merge, plan_major, plan_minor
 from hive_ingest.model import Column, Table, TableName, TxnId, WriteId
 from hive_ingest.orc.acid_writer import AcidOrcWriter
 from hive_ingest.orc.delete_events import RowIds
@@ -138,11 +138,11 @@ class Folder:
         plan = self.plan(kind, txn_id)
         return None if plan is None else self.publish(self.merge(plan, **settings))
 
-    def merge(self, plan: MergePlan, **settings: Any) -> MergeResult:
+    def merge(self, plan: MergePlan, *, merger: Merger = merge, **settings: Any) -> MergeResult:
         progress = settings.pop("progress", None)
-        staging = self.location / ".hive_ingest" / "1_staged"
+        staging = self.location / ".hive_ingest" / f"1_00000000_{0:032x}"
         options = MergeSettings(**({"fsync": False} | settings))
-        return merge(plan, self.table, staging=staging, settings=options, progress=progress)
+        return merger(plan, self.table, staging=staging, settings=options, progress=progress)
 
     def publish(self, result: MergeResult) -> MergeResult:
         for name in result.folders:

@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hive_ingest.acid.bucket_codec import encode_bucket
+from hive_ingest.compaction import DistributedMerge, merge
+from tests.unit.compaction.attempts import Attempts
 from tests.unit.compaction.folders import Folder
 
 _TEXT = st.one_of(st.none(), st.sampled_from(["", "a", "é" * 3, "x" * 40]))
@@ -42,6 +44,7 @@ class Compact:
     kind: str
     stripe_bytes: int
     threads: int
+    split_bucket_bytes: int | None = None
 
 
 _INSERT = st.builds(
@@ -58,6 +61,7 @@ _COMPACT = st.builds(
     kind=st.sampled_from(["minor", "major"]),
     stripe_bytes=st.sampled_from([100, 20_000, 1 << 20]),
     threads=st.integers(1, 2),
+    split_bucket_bytes=st.sampled_from([None, 1, 3000]),
 )
 _STEPS = st.lists(
     st.tuples(st.one_of(_INSERT, _INSERT, _DELETE, _COMPACT), st.sampled_from([False, False, False, True])),
@@ -109,7 +113,13 @@ def _compact(folder: Folder, step: Compact, txn_id: int) -> None:
     plan = folder.plan(step.kind, txn_id)
     if plan is None:
         return
-    folder.publish(folder.merge(plan, stripe_bytes=step.stripe_bytes, threads=step.threads))
+    merger = (
+        merge
+        if step.split_bucket_bytes is None
+        else DistributedMerge(Attempts(), split_bucket_bytes=step.split_bucket_bytes)
+    )
+    folder.publish(folder.merge(plan, merger=merger, stripe_bytes=step.stripe_bytes, threads=step.threads))
+    assert folder.staged == []
     assert folder.rows() == before
     again = folder.plan(step.kind, txn_id)
     assert again is None  # what was merged is not read any more

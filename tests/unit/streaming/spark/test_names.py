@@ -11,7 +11,7 @@ from hive_ingest.streaming import spark
 
 
 def test_every_public_name_can_be_imported() -> None:
-    assert sorted(spark.__all__) == ["BatchStats", "HiveDataSource", "HiveSink", "write_dataframe"]
+    assert sorted(spark.__all__) == ["BatchStats", "HiveDataSource", "HiveSink", "SparkCompactor", "write_dataframe"]
     for name in spark.__all__:
         assert getattr(spark, name).__name__ == name
         assert name in dir(spark)

@@ -90,6 +90,7 @@ def test_an_inapplicable_option_is_refused_with_those_that_apply(parse, name) ->
         (read_options, "lock_wait_seconds", "nan"),
         (write_options, "missing_columns", "ignore"),
         (write_options, "staged_retention_seconds", "-1"),
+        (write_options, "maintenance", "sometimes"),
         (write_options, "max_buffer_bytes", "a lot"),
         (stream_options, "delivery", "at-most-once"),
         (stream_options, "table", "web alerts"),
@@ -120,6 +121,13 @@ def test_sparks_own_options_of_a_stream_are_accepted() -> None:
 def test_progress_is_kept_under_the_sinks_name_else_the_tables() -> None:
     assert stream_options(STREAM).sink == "alerts"
     assert stream_options({**STREAM, "sink": "second"}).sink == "second"
+
+
+def test_a_stream_only_requests_compactions() -> None:
+    assert stream_options({**STREAM, "maintenance": "request"}).maintenance == "request"
+    assert write_options({**PLACE, "maintenance": "inline"}).maintenance == "inline"
+    with pytest.raises(ConfigurationError, match="maintenance='inline' would make each batch wait"):
+        stream_options({**STREAM, "maintenance": "inline"})
 
 
 def test_at_least_once_must_be_requested_by_name_and_keeps_no_progress() -> None:
