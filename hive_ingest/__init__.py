@@ -3,7 +3,7 @@
 from hive_ingest.api import append
 from hive_ingest.compaction import CompactionPolicy, Compactor, Maintenance, compact, purge
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection import CommitInfo, StreamingConnection
+from hive_ingest.connection import BadRecordHandler, CommitInfo, StreamingConnection
 from hive_ingest.errors import (
     AlreadyExists,
     CommitOutcomeUnknown,
@@ -14,6 +14,7 @@ from hive_ingest.errors import (
     InvalidOperation,
     InvalidTable,
     InvalidTransactionState,
+    KafkaFailure,
     LockTimeout,
     MetastoreError,
     MetastoreSchemaError,
@@ -22,6 +23,7 @@ from hive_ingest.errors import (
     NoSuchLock,
     NoSuchObject,
     NoSuchTxn,
+    OffsetLoss,
     PartitionCreationFailed,
     PathExists,
     PathNotFound,
@@ -31,6 +33,7 @@ from hive_ingest.errors import (
     StreamingConnectionError,
     StreamingError,
     StreamingIOFailure,
+    TooManyBadRecords,
     TooManyOpenTxns,
     TransactionError,
     TxnAborted,
@@ -40,13 +43,22 @@ from hive_ingest.errors import (
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import Column
 from hive_ingest.reader import Scan, read_table, scan
-from hive_ingest.record_writer import ArrowWriter, RecordListWriter, StrictDelimitedInputWriter, StrictJsonWriter
-from hive_ingest.streaming import ingest_files
+from hive_ingest.record_writer import (
+    ArrowWriter,
+    BadRecord,
+    RecordListWriter,
+    StrictDelimitedInputWriter,
+    StrictJsonWriter,
+)
+from hive_ingest.streaming import BadRecordFile, ingest_files
 
 __version__ = "0.1.0"
 __all__ = [
     "AlreadyExists",
     "ArrowWriter",
+    "BadRecord",
+    "BadRecordFile",
+    "BadRecordHandler",
     "Column",
     "CommitInfo",
     "CommitOutcomeUnknown",
@@ -59,6 +71,7 @@ __all__ = [
     "InvalidOperation",
     "InvalidTable",
     "InvalidTransactionState",
+    "KafkaFailure",
     "LockTimeout",
     "Maintenance",
     "MetastoreClient",
@@ -69,6 +82,7 @@ __all__ = [
     "NoSuchLock",
     "NoSuchObject",
     "NoSuchTxn",
+    "OffsetLoss",
     "PartitionCreationFailed",
     "PathExists",
     "PathNotFound",
@@ -84,6 +98,7 @@ __all__ = [
     "StreamingSettings",
     "StrictDelimitedInputWriter",
     "StrictJsonWriter",
+    "TooManyBadRecords",
     "TooManyOpenTxns",
     "TransactionError",
     "TxnAborted",

@@ -18,12 +18,15 @@
     │   ├── SinkConflict                   the sink's progress does not fit what the caller owns
     │   └── CommitOutcomeUnknown           the response was lost, the outcome is unknown
     ├── SerializationError                 a record that its table cannot hold
+    │   └── TooManyBadRecords              more bad records were skipped than the limits allow
     ├── PartitionCreationFailed            new partitions could not be registered
     ├── StreamingIOFailure                 the file system refused the operation
     │   ├── PathNotFound                   a file or folder that should be there is not
     │   ├── PathExists                     a file or folder that should be new already exists
     │   ├── CorruptFile                    a damaged file, or one that is not what its name says
     │   └── IncompatibleStripes            files that cannot be joined by copying their stripes
+    ├── KafkaFailure                       Kafka refused the call, or cannot be reached
+    │   └── OffsetLoss                     a topic does not continue where the table's position is
     ├── UnsupportedFeature                 legal in Hive, not (yet) possible here
     └── MetastoreError                     the catalog refused the call (Java: MetaException)
         ├── NoSuchObject                   no such database, table or partition
@@ -128,6 +131,10 @@ class SerializationError(StreamingError):
         self.byte_offset = byte_offset
 
 
+class TooManyBadRecords(SerializationError):
+    """More bad records were skipped than `max_bad_records` or `max_bad_record_share` allows."""
+
+
 class PartitionCreationFailed(StreamingError):
     """New partitions could not be registered; nothing was published."""
 
@@ -150,6 +157,14 @@ class CorruptFile(StreamingIOFailure):
 
 class IncompatibleStripes(StreamingIOFailure):
     """Files that cannot be joined by copying their stripes; the message says what differs."""
+
+
+class KafkaFailure(StreamingError):
+    """Kafka refused the call, or cannot be reached; the message says which of the two, and where."""
+
+
+class OffsetLoss(KafkaFailure):
+    """The messages that follow on a table's position are not in the topic; the message says what has happened."""
 
 
 class UnsupportedFeature(StreamingError):

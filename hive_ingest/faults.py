@@ -52,6 +52,17 @@ MERGE_TASK_FAULT_POINTS: Final = ("before_merge_task", "after_merge_task")
 #: Of a cleaner.
 CLEANER_FAULT_POINTS: Final = ("after_find_ready_to_clean", "between_removals", "after_removals", "after_mark_cleaned")
 
+#: Of an ingest from Kafka, around those of its connections.
+KAFKA_FAULT_POINTS: Final = (
+    "after_assignment",
+    "after_seek",
+    "after_poll",
+    "after_messages_written",
+    "before_offset_commit",
+    "after_offset_commit",
+    "after_revocation",
+)
+
 ALL_FAULT_POINTS: Final = frozenset(
     (
         *FAULT_POINTS,
@@ -60,6 +71,7 @@ ALL_FAULT_POINTS: Final = frozenset(
         *WORKER_FAULT_POINTS,
         *MERGE_TASK_FAULT_POINTS,
         *CLEANER_FAULT_POINTS,
+        *KAFKA_FAULT_POINTS,
     )
 )
 

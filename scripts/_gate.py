@@ -8,6 +8,8 @@ begins with the name of its stage then. What the gate leaves to the stages that 
                                                                       has fifty restarts
     tests/spark/test_killed_driver.py on PostgreSQL      metastores   spark has it on SQLite, thrift on both of Hive's
     tests/crash: errors at any step on PostgreSQL        metastores   kills at any step have it in acceptance
+    Hive's own cases of worker, initiator and cleaner    metastores   acceptance has them on SQLite, and some on
+    on PostgreSQL                                                     PostgreSQL; their SQL is all run there
     tests/interop/test_versus_java.py                    harness      it tests a benchmark
     tests/kafka/test_services.py                         harness      it tests the broker that tests/kafka stands on
 
@@ -124,9 +126,15 @@ STAGES = (
     Stage("acceptance", runs=((*_THREE_AT_A_TIME, "tests/acceptance", "tests/crash", "tests/property"),)),
     Stage("packaging", runs=(("tests/packaging",),), beside=True),
     Stage(
+        "storage",
+        (_python("-m", "tests.services.fetch", "compiler", "hdfs"),),
+        runs=(("tests/storage",),),
+        beside=True,
+    ),
+    Stage(
         "kafka",
         (_python("-m", "tests.services.fetch", "kafka", "spark-kafka"), _python("-m", "tests.services.spark_versions")),
-        runs=(("tests/kafka/test_kafka_to_hive.py",),),
+        runs=(tuple(_modules("tests/kafka", first=(), without=("services",))),),
         beside=True,
     ),
     Stage(
@@ -169,7 +177,8 @@ STAGES = (
         runs=(
             (
                 *(*_TWO_AT_A_TIME, "--dist=loadfile"),
-                *("tests/unit/reader", "tests/acceptance", "tests/crash", "tests/spark", "tests/kafka"),
+                *("tests/unit/reader", "tests/acceptance", "tests/crash", "tests/property"),
+                *("tests/spark", "tests/kafka"),
                 "--metastores=all",
             ),
         ),

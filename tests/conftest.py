@@ -104,6 +104,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "only_on(kinds, because): promised by these kinds of metastores alone")
     config.addinivalue_line("markers", "one_embedded: of the embedded metastores SQLite alone, for the sake of time")
+    config.addinivalue_line("markers", "on_both: on SQLite and PostgreSQL, in a module that is one_embedded otherwise")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -139,13 +140,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _kinds(metafunc: pytest.Metafunc) -> list[Any]:
     postgres = pytest.param("postgres", marks=pytest.mark.postgres)
-    is_one_enough = metafunc.definition.get_closest_marker("one_embedded") is not None
+    marker = metafunc.definition.get_closest_marker
+    is_one_enough = marker("one_embedded") is not None
     match metafunc.config.getoption("--metastores"):
         case "real":
             return list(REAL)
         case "all":
             return [*REAL, postgres] if is_one_enough else list(REAL)
-    return ["sqlite"] if is_one_enough else ["sqlite", postgres]
+    return ["sqlite"] if is_one_enough and marker("on_both") is None else ["sqlite", postgres]
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from hive_ingest.cli import abort, compaction, create_table, ingest, read, repair, show, sinks
-from hive_ingest.cli.failures import report
+from hive_ingest.cli import abort, compaction, create_table, ingest, kafka, read, repair, show, sinks
+from hive_ingest.cli.logs import LogFormat, LogLevel, configure, report, say
 from hive_ingest.cli.option_names import Command
 
 _ABOUT = "Stream records into Apache Hive's transactional tables, exactly once."
@@ -53,7 +53,7 @@ def _exit_on_signals() -> Iterator[None]:
 
 def _exit_on_signal(number: int, frame: FrameType | None) -> NoReturn:
     signal.signal(number, signal.SIG_DFL)
-    print(f"ended by {signal.Signals(number).name}: what was committed is kept", file=sys.stderr)
+    say(f"ended by {signal.Signals(number).name}: what was committed is kept")
     raise SystemExit(128 + number)
 
 
@@ -68,15 +68,34 @@ def make_app(on_debug: Callable[[], None]) -> typer.Typer:
         debug: Annotated[
             bool, typer.Option("--debug", help="Show a traceback with errors (or HIVE_INGEST_DEBUG=1).")
         ] = False,
+        log_format: Annotated[
+            LogFormat,
+            typer.Option(
+                "--log-format",
+                envvar="HIVE_INGEST_LOG_FORMAT",
+                help="Of stderr: text, or json for a log collector: one object per line, errors included.",
+            ),
+        ] = LogFormat.TEXT,
+        log_level: Annotated[
+            LogLevel | None,
+            typer.Option(
+                "--log-level",
+                envvar="HIVE_INGEST_LOG_LEVEL",
+                show_default=False,
+                help="Which messages of the library are written. Default: warning; with JSON, info.",
+            ),
+        ] = None,
         version: Annotated[
             bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit.")
         ] = False,
     ) -> None:
         if debug:
             on_debug()
+        configure(log_format, log_level)
 
     app.command("create-table", cls=Command)(create_table.create_table)
     app.command("ingest", cls=Command)(ingest.ingest)
+    app.command("kafka", cls=Command)(kafka.kafka)
     app.command("read", cls=Command)(read.read)
     app.add_typer(show.app, name="show")
     app.add_typer(sinks.app, name="sinks")

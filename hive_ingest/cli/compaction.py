@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hive_ingest.cli.options import MetastoreOption, TableArgument, WarehouseOption, connected
+from hive_ingest.cli.logs import say
+from hive_ingest.cli.metrics_server import MetricsHostOption, MetricsPortOption, served_metrics
+from hive_ingest.cli.options import MetastoreOption, TableArgument, WarehouseOption, connected, pairs
 
 if TYPE_CHECKING:
     from hive_ingest.compaction import CompactionOutcome, Compactor
@@ -45,6 +47,12 @@ def compact(
     kind: Annotated[Kind, typer.Argument(help="minor: merge deltas. major: a new base, without deleted rows.")],
     metastore: MetastoreOption,
     partition: PartitionOption = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--property", metavar="NAME=VALUE", help="Stored with the request, such as tblprops.orc.compress=ZLIB."
+        ),
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Until it has ended; on an embedded metastore this process does it.")
     ] = False,
@@ -54,7 +62,14 @@ def compact(
     from hive_ingest import compaction
 
     with connected(metastore, warehouse) as client:
-        outcomes = compaction.compact(client, table, partition=partition, kind=kind.value, wait=wait)
+        outcomes = compaction.compact(
+            client,
+            table,
+            partition=partition,
+            kind=kind.value,
+            properties=pairs(properties or [], "=", "--property"),
+            wait=wait,
+        )
     for outcome in outcomes:
         typer.echo(_line(outcome))
     if any(outcome.state.text in ("failed", "refused") for outcome in outcomes if wait):
@@ -102,6 +117,8 @@ def compactor(
         float,
         typer.Option("--retention-seconds", metavar="N", min=0, help="Keep replaced files for so long."),
     ] = 0.0,
+    metrics_port: MetricsPortOption = None,
+    metrics_host: MetricsHostOption = "127.0.0.1",
     warehouse: WarehouseOption = None,
 ) -> None:
     """Compact and clean tables as they need it, until Ctrl-C or SIGTERM. Several may run."""
@@ -114,7 +131,8 @@ def compactor(
         found = Compactor(client, roles=names, workers=workers, settings=settings, version=__version__)
         if once:
             _run_once(found)
-        else:
+            return
+        with served_metrics(metrics_port, metrics_host, metastore=client):
             _run(found)
 
 
@@ -142,7 +160,7 @@ def _run(compactor: Compactor) -> None:
     is_main = threading.current_thread() is threading.main_thread()
     numbers = (signal.SIGTERM, signal.SIGINT) if is_main else ()
     before = {number: signal.signal(number, lambda *_: compactor.stop()) for number in numbers}
-    typer.echo("compacting until Ctrl-C", err=True)
+    say("compacting until Ctrl-C")
     try:
         compactor.run()
     finally:

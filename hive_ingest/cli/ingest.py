@@ -10,41 +10,35 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hive_ingest.cli.logs import is_for_people, say
 from hive_ingest.cli.options import MetastoreOption, TableArgument, WarehouseOption, connected
+from hive_ingest.cli.record_options import (
+    BadRecordsOption,
+    ColumnsOption,
+    EscapeOption,
+    FieldDelimiterOption,
+    Format,
+    FormatOption,
+    MaxBadRecordShareOption,
+    MaxBadRecordsOption,
+    MaxRecordBytesOption,
+    MissingFields,
+    MissingFieldsOption,
+    MissingPartitionKeysOption,
+    NullFormatOption,
+    OnError,
+    OnErrorOption,
+    UnknownFields,
+    UnknownFieldsOption,
+    writer_from_options,
+)
 
 if TYPE_CHECKING:
-    from hive_ingest.record_writer import RecordWriter
     from hive_ingest.streaming import IngestProgress, IngestResult
 
 INTERRUPTED = 130
-
-
-class Format(enum.StrEnum):
-    """Format of the lines of a file."""
-
-    JSON = "json"
-    DELIMITED = "delimited"
-
-
-class OnError(enum.StrEnum):
-    """What happens to a bad record."""
-
-    FAIL = "fail"
-    SKIP = "skip"
-
-
-class UnknownFields(enum.StrEnum):
-    """What happens to a key of a JSON object that matches no column."""
-
-    IGNORE = "ignore"
-    FAIL = "fail"
-
-
-class MissingFields(enum.StrEnum):
-    """What happens to a record that lacks fields."""
-
-    FAIL = "fail"
-    NULL = "null"
+#: All is committed, but bad records were skipped.
+RECORDS_SKIPPED = 3
 
 
 class MaintenanceMode(enum.StrEnum):
@@ -56,13 +50,14 @@ class MaintenanceMode(enum.StrEnum):
 
 
 def ingest(
+    context: typer.Context,
     table: TableArgument,
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE…", help="Files with one record per line.", show_default=False)
     ],
     metastore: MetastoreOption,
     warehouse: WarehouseOption = None,
-    format: Annotated[Format, typer.Option("--format", help="Format of the lines.")] = Format.JSON,
+    format: FormatOption = Format.JSON,
     sink: Annotated[
         str | None,
         typer.Option(
@@ -77,75 +72,34 @@ def ingest(
     header_lines: Annotated[
         int, typer.Option("--header-lines", metavar="N", min=0, help="Header lines of each file to skip.")
     ] = 0,
-    on_error: Annotated[
-        OnError, typer.Option("--on-error", help="Stop at a bad record, or skip and count it.")
-    ] = OnError.FAIL,
-    unknown_fields: Annotated[
-        UnknownFields, typer.Option("--unknown-fields", help="JSON: keys that match no column.")
-    ] = UnknownFields.IGNORE,
-    missing_partition_keys: Annotated[
-        MissingFields,
-        typer.Option(
-            "--missing-partition-keys",
-            help="JSON: a record without a partition key is bad, or goes to the default partition.",
-        ),
-    ] = MissingFields.FAIL,
-    field_delimiter: Annotated[
-        str,
-        typer.Option(
-            "--field-delimiter", metavar="CHAR", help="Delimited: the character between fields; \\t is a tab."
-        ),
-    ] = ",",
-    null_format: Annotated[
-        str, typer.Option("--null-format", metavar="TEXT", help="Delimited: the text of a null field.")
-    ] = "\\N",
-    escape: Annotated[
-        str | None,
-        typer.Option("--escape", metavar="CHAR", help="Delimited: escapes a delimiter that is data."),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option("--columns", metavar="NAME,…", help="Delimited: the columns in the order of the fields."),
-    ] = None,
-    missing_fields: Annotated[
-        MissingFields,
-        typer.Option("--missing-fields", help="Delimited: a line with fewer fields is bad, or has nulls at its end."),
-    ] = MissingFields.FAIL,
-    max_record_bytes: Annotated[
-        int, typer.Option("--max-record-bytes", metavar="N", min=1, help="Size of the longest record.")
-    ] = 16 << 20,
+    on_error: OnErrorOption = OnError.FAIL,
+    unknown_fields: UnknownFieldsOption = UnknownFields.IGNORE,
+    missing_partition_keys: MissingPartitionKeysOption = MissingFields.FAIL,
+    field_delimiter: FieldDelimiterOption = ",",
+    null_format: NullFormatOption = "\\N",
+    escape: EscapeOption = None,
+    columns: ColumnsOption = None,
+    missing_fields: MissingFieldsOption = MissingFields.FAIL,
+    max_record_bytes: MaxRecordBytesOption = 16 << 20,
     maintenance: Annotated[
         MaintenanceMode,
         typer.Option("--maintenance", help="Compact meanwhile: not at all, by requests only, or in this process."),
     ] = MaintenanceMode.OFF,
+    bad_records: BadRecordsOption = None,
+    max_bad_records: MaxBadRecordsOption = None,
+    max_bad_record_share: MaxBadRecordShareOption = None,
 ) -> None:
     """Stream files into a table, exactly once.
 
     After a crash, run the same command again: it resumes after the last committed record. A file is identified by
     its name: it may be moved, and lines that were appended to it are ingested by the next run.
+
+    The exit code is 3 if all is committed, but bad records were skipped.
     """
     from hive_ingest.model import TableName
-    from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
     from hive_ingest.streaming import ingest_files
 
-    writer: RecordWriter
-    if format is Format.JSON:
-        writer = StrictJsonWriter(
-            on_error=on_error.value,
-            unknown_fields=unknown_fields.value,
-            missing_partition_keys=missing_partition_keys.value,
-            max_record_bytes=max_record_bytes,
-        )
-    else:
-        writer = StrictDelimitedInputWriter(
-            field_delimiter=field_delimiter.replace("\\t", "\t"),
-            null_format=null_format,
-            escape=escape,
-            columns=[name.strip() for name in columns.split(",")] if columns is not None else None,
-            missing_fields=missing_fields.value,
-            on_error=on_error.value,
-            max_record_bytes=max_record_bytes,
-        )
+    writer = writer_from_options(context.params)
     name = TableName.of(table)
     with connected(metastore, warehouse) as client, _report_interruption(), _progress_bar() as on_progress:
         result = ingest_files(
@@ -158,8 +112,13 @@ def ingest(
             header_lines=header_lines,
             on_progress=on_progress,
             maintenance=maintenance.value,
+            bad_records=bad_records,
+            max_bad_records=max_bad_records,
+            max_bad_record_share=max_bad_record_share,
         )
     typer.echo(f"{name}: {_summary(result)}")
+    if result.stats.records_skipped:
+        raise typer.Exit(RECORDS_SKIPPED)
 
 
 @contextmanager
@@ -167,7 +126,7 @@ def _report_interruption() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        typer.echo("interrupted: what was committed is kept; run the same command again to continue", err=True)
+        say("interrupted: what was committed is kept; run the same command again to continue")
         raise typer.Exit(INTERRUPTED) from error
 
 
@@ -187,7 +146,8 @@ def _progress_bar() -> Iterator[Callable[[IngestProgress], None]]:
         TextColumn("{task.description}", markup=False),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    is_shown = console.is_terminal and is_for_people()
+    with Progress(*columns, console=console, transient=True, disable=not is_shown) as bar:
         task = bar.add_task("", total=None)
 
         def show(progress: IngestProgress) -> None:

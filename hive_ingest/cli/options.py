@@ -68,11 +68,13 @@ def connected(metastore: str, warehouse: str | None, *, create: bool = False) ->
 @contextmanager
 def printed_waits() -> Iterator[None]:
     """Print what the library logs about waits for locks to stderr."""
+    from hive_ingest.cli.logs import is_configured
     from hive_ingest.metastore_client import WAIT_LOGGER
 
     logger, handler = logging.getLogger(WAIT_LOGGER), _PrintToStderr()
-    level = logger.level
-    logger.addHandler(handler)
+    level, is_logged = logger.level, is_configured()
+    if not is_logged:
+        logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
         yield

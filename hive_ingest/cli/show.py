@@ -190,6 +190,7 @@ def compactions(
             "state",
             "worker",
             "job",
+            "properties",
             "age_seconds",
             "duration_seconds",
             "files_before",
@@ -204,7 +205,7 @@ def compactions(
 
 
 def _compaction_row(info: CompactionInfo) -> tuple[Any, ...]:
-    from hive_ingest.compaction import NO_WORKER_SECONDS, sizes_of
+    from hive_ingest.compaction import NO_WORKER_SECONDS, sizes_of, worker_name
     from hive_ingest.model import CompactionState
 
     age = _seconds_since(info.enqueue_time_ms) if info.enqueue_time_ms else None
@@ -219,8 +220,9 @@ def _compaction_row(info: CompactionInfo) -> tuple[Any, ...]:
         info.partition_name,
         info.type.name.lower(),
         info.state.text,
-        info.worker_id,
+        worker_name(info.worker_id),
         info.hadoop_job_id,
+        ", ".join(f"{name}={value}" for name, value in sorted(info.properties.items())) or None,
         age,
         round((end_ms - info.start_ms) / 1000, 1) if end_ms and info.start_ms else None,
         *(sizes.get(name) for name in ("files_before", "files_after", "bytes_before", "bytes_after")),

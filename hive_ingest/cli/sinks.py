@@ -1,4 +1,4 @@
-"""`hive-ingest sinks …`: the progress of a sink's sources, and which Spark query may write."""
+"""`hive-ingest sinks …`: the progress of a sink's sources, where Kafka continues, and which Spark query may write."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hive_ingest.cli import seek
 from hive_ingest.cli.option_names import Command
 from hive_ingest.cli.options import (
     MetastoreOption,
@@ -20,6 +21,7 @@ from hive_ingest.cli.options import (
 if TYPE_CHECKING:
     import datetime as dt
 
+    from hive_ingest.connection import SourceProgress
     from hive_ingest.metastore_client import MetastoreClient
     from hive_ingest.model import TableName
     from hive_ingest.streaming.sinks import Sink
@@ -27,10 +29,11 @@ if TYPE_CHECKING:
     from hive_ingest.streaming.spark.checkpoint import Checkpoint
 
 app = typer.Typer(
-    help="Show the progress of sinks, and bind a sink to a Spark query.",
+    help="Show the progress of sinks, set positions in Kafka, and bind a sink to a Spark query.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+app.command("seek", cls=Command)(seek.seek)
 
 
 @app.command("list", cls=Command)
@@ -103,12 +106,26 @@ def show(
     write_rows(
         ("source", "sequence", "epoch", "position", "txn", "written_at"),
         [
-            (row.source, row.sequence, row.epoch, row.position, row.txn_id, _utc(row.written_at))
+            (row.source, row.sequence, row.epoch, _position(row, output), row.txn_id, _utc(row.written_at))
             for rows in found.values()
             for row in rows
         ],
         output,
     )
+
+
+def _position(row: SourceProgress, output: Output) -> Any:
+    """For the terminal, a position in a topic by its offset; for programs, each as it is stored."""
+    from hive_ingest.errors import SinkConflict
+    from hive_ingest.streaming.kafka.positions import TopicPosition
+
+    if output is not Output.TABLE:
+        return row.position
+    try:
+        position = TopicPosition.from_json(row.source, row.position)
+    except SinkConflict:
+        return row.position
+    return f"offset {position.offset}" + f", topic id {position.topic_id}" * (position.topic_id is not None)
 
 
 def _database_and_sink(target: str, sink: str | None) -> tuple[str, str]:

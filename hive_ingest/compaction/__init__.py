@@ -19,6 +19,7 @@ from hive_ingest.compaction.requests import (
     purge,
 )
 from hive_ingest.compaction.worker import Worker, WorkResult
+from hive_ingest.compaction.worker_ids import worker_name
 
 __all__ = [
     "DEFAULT_SPLIT_BUCKET_BYTES",
@@ -61,4 +62,5 @@ __all__ = [
     "plan_minor",
     "purge",
     "sizes_of",
+    "worker_name",
 ]

@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from hive_ingest.acid import parse_folder_name
 from hive_ingest.compaction.leftovers import Leftovers, aborted_leftovers, obsolete_leftovers
@@ -66,8 +67,19 @@ class CleanResult:
 class Cleaner:
     """Cleans after the compactions of an embedded metastore. A real one has a cleaner of its own."""
 
-    def __init__(self, client: MetastoreClient, settings: CleanerSettings | None = None) -> None:
+    def __init__(
+        self,
+        client: MetastoreClient,
+        settings: CleanerSettings | None = None,
+        *,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Does nothing yet.
+
+        Args:
+            client: The metastore's.
+            settings: How it works.
+            is_stopped: Asked before each table or partition; True ends the round.
 
         Raises:
             UnsupportedFeature: The metastore has its own cleaner.
@@ -78,6 +90,7 @@ class Cleaner:
             )
         self._client = client
         self._settings = settings or CleanerSettings()
+        self._is_stopped = is_stopped
         grace = self._settings.aborted_grace_seconds
         self._grace_seconds = client.txn_timeout_seconds if grace is None else grace
 
@@ -90,13 +103,16 @@ class Cleaner:
         min_open = self._client.find_min_open_txn_id_for_cleaner()
         results: list[CleanResult] = []
         seen: set[int] = set()
-        while ready := [info for info in self._ready(min_open) if info.id not in seen]:
+        while not self._is_stopped() and (ready := [info for info in self._ready(min_open) if info.id not in seen]):
             reach("after_find_ready_to_clean")
             seen.update(info.id for info in ready)
-            results += [self._clean(info, min_open) for info in ready]
+            results += [self._clean(info, min_open) for info in self._until_stopped(ready)]
         aborts = self._client.find_ready_to_clean_aborts(aborted_threshold=self._settings.aborted_threshold)
-        results += [result for info in aborts if (result := self._clean_aborts(info)) is not None]
-        return results
+        found = map(self._clean_aborts, self._until_stopped(aborts))
+        return results + [result for result in found if result is not None]
+
+    def _until_stopped(self, infos: Iterable[CompactionInfo]) -> Iterator[CompactionInfo]:
+        return takewhile(lambda _: not self._is_stopped(), infos)
 
     def _ready(self, min_open: TxnId) -> list[CompactionInfo]:
         """At most one of each table or partition, so that a second one is found once the first is done."""

@@ -147,9 +147,9 @@ class Compactor:
     def _rounds(self, role: str, client: MetastoreClient, pause: float) -> None:
         run_round, housekeeper = self._make(role, client), Housekeeper(client)
         while not self._stop.is_set():
+            self._round("housekeeping", housekeeper.run_if_due)
             if not self._round(role, run_round):
                 self._stop.wait(pause)
-                self._round("housekeeping", housekeeper.run_if_due)
 
     def _round(self, role: str, run_round: Callable[[], object]) -> bool:
         """Whether a worker should look for more at once."""
@@ -175,10 +175,10 @@ class Compactor:
         return made.run_once
 
     def _initiator(self, client: MetastoreClient) -> Initiator:
-        return Initiator(client, self._settings.policy, version=self._version)
+        return Initiator(client, self._settings.policy, version=self._version, is_stopped=self._stop.is_set)
 
     def _worker(self, client: MetastoreClient) -> Worker:
         return Worker(client, self._settings.job, version=self._version, is_stopped=self._stop.is_set)
 
     def _cleaner(self, client: MetastoreClient) -> Cleaner:
-        return Cleaner(client, self._settings.cleaner)
+        return Cleaner(client, self._settings.cleaner, is_stopped=self._stop.is_set)

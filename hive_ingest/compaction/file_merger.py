@@ -78,17 +78,23 @@ class FileMerger:
     """Merges files; several threads may use it at once."""
 
     def __init__(
-        self, context: MergeContext, workers: Executor, read: Callable[[FileToRead], None] = lambda file: None
+        self,
+        context: MergeContext,
+        workers: Executor,
+        read: Callable[[FileToRead], None] = lambda file: None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         """
         Args:
             context: Of the plan.
             workers: Run the reading, decoding and encoding; not the threads that call.
             read: Called with each input that has been read.
+            check: Called before each stripe, by several threads. What it raises ends the merge.
         """
         self._context = context
         self._workers = workers
         self._read = read
+        self._check = check
         settings = context.settings
         self._compression = compression_of(context.table)
         self._options = MergeOptions(
@@ -105,7 +111,12 @@ class FileMerger:
         if not context.delete_events:
             return None
         return read_delete_events(
-            context.location.store, context.delete_events, context.valid_write_ids, self._workers, self._read
+            context.location.store,
+            context.delete_events,
+            context.valid_write_ids,
+            self._workers,
+            self._read,
+            self._check,
         )
 
     def write(self, output: PlannedFile, target: Location) -> AcidFile | None:
@@ -128,6 +139,7 @@ class FileMerger:
             executor=self._workers,
             threads=context.settings.threads,
             done=self._read,
+            check=self._check,
         )
 
     def _write_events(self, output: PlannedFile, target: Location) -> AcidFile | None:
@@ -140,6 +152,7 @@ class FileMerger:
             valid_write_ids=context.valid_write_ids,
             executor=self._workers,
             done=self._read,
+            check=self._check,
             compression=self._compression,
             stripe_size_bytes=context.settings.stripe_bytes,
             sync=context.settings.fsync,

@@ -1,9 +1,10 @@
-"""Housekeeping of an embedded metastore while nobody writes: a dead worker's compaction goes back into the queue."""
+"""Housekeeping while nobody writes: a dead worker's compaction goes back into the queue."""
 
 from __future__ import annotations
 
 import time
 
+from hive_ingest.compaction.dead_workers import take_back_from_dead_workers
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TxnType
 
@@ -11,9 +12,9 @@ _PAUSE_SECONDS = 10.0
 
 
 class Housekeeper:
-    """Has an embedded metastore keep house now and then.
+    """Takes compactions back from dead workers now and then, and has an embedded metastore keep house.
 
-    It does so, if it is due, whenever a transaction is opened. A real metastore has a service for it.
+    An embedded metastore does so, if it is due, whenever a transaction is opened. A real one has a service for it.
     """
 
     def __init__(self, client: MetastoreClient) -> None:
@@ -22,8 +23,11 @@ class Housekeeper:
 
     def run_if_due(self) -> None:
         """Cheap when it is not due. Raises MetastoreError."""
-        if self._client.has_own_cleaner or time.monotonic() < self._due:
+        if time.monotonic() < self._due:
             return
         self._due = time.monotonic() + _PAUSE_SECONDS
+        take_back_from_dead_workers(self._client)
+        if self._client.has_own_cleaner:
+            return
         (txn_id,) = self._client.open_txns(1, agent_info="hive-ingest compactor", txn_type=TxnType.READ_ONLY)
         self._client.commit_txn(txn_id)

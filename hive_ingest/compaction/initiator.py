@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -12,6 +12,7 @@ from hive_ingest.compaction.folder_state import FolderState
 from hive_ingest.compaction.policy import CompactionPolicy, Decision, has_no_auto_compaction
 from hive_ingest.compaction.target import Target, find_target
 from hive_ingest.errors import NoSuchObject, PathNotFound, StreamingError
+from hive_ingest.events import PartitionExamined, report
 from hive_ingest.identity import this_host
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import (
@@ -51,6 +52,7 @@ class Initiator:
         version: str = "",
         check_interval_seconds: float | None = None,
         threads: int = 2,
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         """Does nothing yet.
 
@@ -61,12 +63,14 @@ class Initiator:
             check_interval_seconds: Look only at what was written within this time; None for all that was written since
                 its last compaction.
             threads: Folders are looked at in so many threads.
+            is_stopped: Asked before each folder; True ends the round.
         """
         self._client = client
         self._policy = policy or CompactionPolicy()
         self._version = version
         self._interval = check_interval_seconds
         self._threads = threads
+        self._is_stopped = is_stopped
         self._id = f"{this_host()}-initiator"
 
     def run_once(self) -> list[Initiated]:
@@ -118,6 +122,8 @@ class Initiator:
     def _initiate(
         self, candidate: CompactionCandidate, table: Table | None, known: list[CompactionInfo]
     ) -> Initiated | None:
+        if self._is_stopped():
+            return None
         if table is None or table.is_partitioned != bool(candidate.partition_name):
             return None  # dropped, or a transaction that ended before it named its partitions
         try:
@@ -165,6 +171,15 @@ class Initiator:
         valid_txns = self._client.get_valid_txns()
         (snapshot,) = self._client.get_valid_write_ids([target.table.name], valid_txns)
         state = FolderState.read(target.location, snapshot.for_compactor(), valid_txns)
+        report(
+            PartitionExamined(
+                str(candidate.table),
+                candidate.partition_name or "",
+                deltas=state.delta_count,
+                delta_bytes=state.delta_bytes,
+                base_bytes=state.base_bytes,
+            )
+        )
         last = [info.end_ms or info.commit_time_ms or 0 for info in known if info.state in _DONE]
         since = time.time() - max(last) / 1000 if last else None
         return self._policy.decide(state, target.table.properties, seconds_since_last=since)

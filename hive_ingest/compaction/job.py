@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 from hive_ingest.compaction.file_merger import MergeSettings
 from hive_ingest.compaction.folder_state import FolderState
 from hive_ingest.compaction.merge import MergeProgress, Merger, merge
+from hive_ingest.compaction.overrides import with_overrides
 from hive_ingest.compaction.plan import MergePlan, plan_major, plan_minor
 from hive_ingest.compaction.target import Target, find_target
+from hive_ingest.compaction.worker_ids import agent_info_of
 from hive_ingest.errors import (
     CommitOutcomeUnknown,
     InvalidTable,
@@ -51,8 +53,9 @@ from hive_ingest.transactions import (
 )
 
 _log = logging.getLogger(__name__)
-_AGENT = "hive-ingest compactor"
 _HERE: Merger = merge
+#: A job is known by its transaction, which the names of its hidden files begin with.
+_JOB_PREFIX = "hive-ingest-txn-"
 NOTHING_TO_MERGE = "None of the compaction thresholds met: there are no two folders to merge"
 
 
@@ -98,6 +101,7 @@ class CompactionJob:
         self.info = info
         self._settings = settings
         self._is_stopped = is_stopped
+        self._agent_info = agent_info_of(info)
         self._deadline = time.monotonic() + settings.timeout_seconds
         self._heartbeater = Heartbeater(client, name="hive-ingest-compaction-heartbeat")
         self._txn_id = TxnId(0)
@@ -113,7 +117,7 @@ class CompactionJob:
             CommitOutcomeUnknown: The metastore cannot be reached; it will find out what became of the transaction.
             StreamingError: It failed. Nothing is visible, and the transaction is aborted.
         """
-        (self._txn_id,) = self._client.open_txns(1, agent_info=_AGENT, txn_type=TxnType.COMPACTION)
+        (self._txn_id,) = self._client.open_txns(1, agent_info=self._agent_info, txn_type=TxnType.COMPACTION)
         try:
             reach("after_compaction_txn")
             self._heartbeater.watch([self._txn_id])
@@ -157,8 +161,8 @@ class CompactionJob:
             partition,
             operation_type=DataOperationType.SELECT,
         )
-        answer = self._client.lock(LockRequest((component,), self._txn_id, this_user(), this_host(), _AGENT))
-        wait = LockWait(self._client, [name], self._settings.lock_wait_seconds)
+        answer = self._client.lock(LockRequest((component,), self._txn_id, this_user(), this_host(), self._agent_info))
+        wait = LockWait(self._client, [name], self._settings.lock_wait_seconds, lambda _: self._raise_if_stopped())
         if not wait.acquires(answer):
             raise lock_timeout(
                 name, wait.blockers(answer.lock_id), self._settings.lock_wait_seconds, wanted="read lock"
@@ -181,6 +185,7 @@ class CompactionJob:
         self.info = replace(self.info, highest_write_id=compactor.high_water_mark, run_as=this_user())
         # Before the first byte: from now on the transaction is remembered until a cleaner has removed what it wrote.
         self._client.update_compactor_state(self.info, self._txn_id)
+        self._client.set_hadoop_job_id(self.info.id, f"{_JOB_PREFIX}{self._txn_id}")
         reach("after_update_compactor_state")
         plan_of = plan_major if self.info.type is CompactionType.MAJOR else plan_minor
         plan = plan_of(target.location, compactor, valid_txns, txn_id=self._txn_id)
@@ -192,7 +197,7 @@ class CompactionJob:
         staging = new_staging(target.table, self._txn_id, self._client.metastore_id)
         merged = self._settings.merger(
             plan,
-            target.table,
+            with_overrides(target.table, self.info.properties),
             partition=target.values,
             staging=staging,
             settings=self._settings.merge,
@@ -227,13 +232,16 @@ class CompactionJob:
     def _check(self, progress: MergeProgress) -> None:
         """Ends the merge where going on is of no use."""
         self._heartbeater.raise_if_lost(self._txn_id)
-        if self._is_stopped():
-            raise JobStopped(f"compaction {self.info.id} was stopped")
+        self._raise_if_stopped()
         if time.monotonic() > self._deadline:
             raise StreamingIOFailure(
                 f"the compaction took longer than {self._settings.timeout_seconds:g} s, after {progress.files_read} "
                 "files: raise the timeout, or compact more often"
             )
+
+    def _raise_if_stopped(self) -> None:
+        if self._is_stopped():
+            raise JobStopped(f"compaction {self.info.id} was stopped")
 
     # -- the end -----------------------------------------------------------------------------------
 

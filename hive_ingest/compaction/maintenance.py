@@ -18,7 +18,7 @@ from hive_ingest.compaction.cleaner import Cleaner
 from hive_ingest.compaction.compactor import Compactor, CompactorSettings
 from hive_ingest.compaction.initiator import Initiator
 from hive_ingest.compaction.policy import CompactionPolicy
-from hive_ingest.compaction.worker import is_of_this_process
+from hive_ingest.compaction.worker_ids import is_of_this_process
 from hive_ingest.errors import ConfigurationError, MetastoreUnavailable, StreamingError
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import CompactionState, TableName

@@ -68,7 +68,8 @@ def merge(
         partition: The values of the partition keys, as in `StagedFile`.
         staging: How the hidden names begin (see `transactions.new_staging`).
         settings: Sizes and threads.
-        progress: Called now and then, by one thread at a time. What it raises ends the merge.
+        progress: Called after each file, and within files before each stripe, by one thread at a time. What it raises
+            ends the merge.
 
     Raises:
         CorruptFile: An input is damaged; the message names it.
@@ -106,13 +107,13 @@ class _Merge:
         targets = [staged_file(self._staging, number) for number in range(len(self._plan.files))]
         try:
             with ThreadPoolExecutor(threads, "merge") as workers, ThreadPoolExecutor(threads, "bucket") as buckets:
-                merger = FileMerger(self._context, workers, self._counter.read)
+                merger = FileMerger(self._context, workers, self._counter.read, self._counter.check)
                 _ = merger.deletes  # before several threads ask for it
                 write = partial(self._write, merger)
                 futures = [buckets.submit(write, *job) for job in zip(self._plan.files, targets, strict=True)]
                 written = _all_results(futures)
         except BaseException as error:
-            remove_files(targets, error)
+            _remove(targets, error)
             raise
         return MergeResult(tuple(file for file in written if file is not None), self._plan.folders)
 
@@ -140,8 +141,7 @@ def _all_results(futures: Sequence[Future[StagedFile | None]]) -> list[StagedFil
         raise
 
 
-def remove_files(targets: Sequence[Location], error: BaseException) -> None:
-    """After `error`, which gets a note about what could not be removed."""
+def _remove(targets: Sequence[Location], error: BaseException) -> None:
     try:
         for target in targets:
             target.delete_file()
@@ -157,15 +157,15 @@ class ProgressCounter:
         self._lock = Lock()
         self._progress = MergeProgress(0, 0, 0, 0)
 
+    def check(self) -> None:
+        """Report what is known already, so that a large file can be given up in its middle."""
+        self._add()
+
     def read(self, file: FileToRead) -> None:
         self._add(files_read=1, bytes_read=file.size_bytes)
 
     def wrote(self, file: AcidFile | StagedFile) -> None:
         self._add(rows_written=file.rows, bytes_written=file.size_bytes)
-
-    def check(self) -> None:
-        """Report again, so that the merge ends if it has to."""
-        self._add()
 
     def _add(self, **more: int) -> None:
         with self._lock:

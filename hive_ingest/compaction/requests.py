@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hive_ingest.compaction.cleaner import Cleaner, CleanerSettings
 from hive_ingest.compaction.folder_state import FolderState
 from hive_ingest.compaction.housekeeping import Housekeeper
 from hive_ingest.compaction.job import JobSettings
+from hive_ingest.compaction.overrides import check_overrides
 from hive_ingest.compaction.policy import has_no_cleanup
 from hive_ingest.compaction.target import find_target, partition_names_of
 from hive_ingest.compaction.worker import Worker
@@ -52,6 +53,7 @@ def compact(
     *,
     partition: str | None = None,
     kind: str = "major",
+    properties: Mapping[str, str] | None = None,
     wait: bool = False,
     timeout_seconds: float | None = None,
     settings: JobSettings | None = None,
@@ -64,6 +66,8 @@ def compact(
         table: `"database.table"`.
         partition: `"k=v/…"`; with leading keys only, all partitions below. None: every partition.
         kind: `"minor"` merges deltas, `"major"` writes a new base without deleted rows.
+        properties: Stored with the request. Those named `tblprops.<name>` override the table's property for this
+            compaction, such as `tblprops.orc.compress`; Hive's workers know others too.
         wait: Until they have ended.
         timeout_seconds: The longest wait. None: any time.
         settings: Of the worker that the caller is meanwhile.
@@ -75,19 +79,22 @@ def compact(
 
     Raises:
         NoSuchObject: There is no such table or partition.
-        ConfigurationError: `kind` or `partition` is not valid for the table.
+        ConfigurationError: `kind`, `partition` or a property is not valid for the table.
         UnsupportedFeature: A worker outside the server cannot serve this metastore.
         MetastoreError: The metastore refused.
     """
     name = TableName.of(table)
     type_ = _type_of(kind)
     found = client.get_table(name)
+    check_overrides(found, properties or {})
     if as_worker is None:
         as_worker = client.runs_compactions and not client.has_own_cleaner
     worker = Worker(client, settings) if as_worker and wait else None
     outcomes = []
     for each in partition_names_of(client, found, partition):
-        response = client.compact(name, partition_name=each, compaction_type=type_, initiator_id="manual")
+        response = client.compact(
+            name, partition_name=each, compaction_type=type_, properties=properties, initiator_id="manual"
+        )
         outcomes.append(CompactionOutcome(name, each, type_, response.id, response.accepted, response.state))
     return _Wait(client, name, timeout_seconds, worker).until_ended(outcomes) if wait else outcomes
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from hive_ingest.compaction.job import CompactionJob, JobResult, JobSettings, JobStopped, RefusedCompaction
+from hive_ingest.compaction.worker_ids import new_worker_id
 from hive_ingest.errors import MetastoreUnavailable, NoSuchObject, StreamingError, UnsupportedFeature
+from hive_ingest.events import CompactionEnded, report
 from hive_ingest.faults import reach
-from hive_ingest.identity import this_host
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import CompactionInfo, CompactionState
 from hive_ingest.transactions import log_failure
 
 _log = logging.getLogger(__name__)
-_numbers = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ class Worker:
         self._settings = settings or JobSettings()
         self._version = version
         self._is_stopped = is_stopped
-        # Not the host's name first: a metastore on this host takes such compactions for those of its own workers.
-        self.id = f"{_id_prefix()}{next(_numbers):04d}"
+        self._pid = os.getpid()
+        self.id = new_worker_id()
 
     def run_once(self) -> WorkResult | None:
         """Carry out the oldest request. None: there is none.
@@ -78,10 +78,18 @@ class Worker:
         Raises:
             MetastoreError: The queue cannot be read. What goes wrong with a compaction is in its result.
         """
+        if self._pid != os.getpid():  # in a fork: the id must name the process whose end ends the work
+            self._pid, self.id = os.getpid(), new_worker_id()
         info = self._client.find_next_compact(self.id, worker_version=self._version)
         if info is None:
             return None
         reach("after_find_next_compact")
+        started = time.monotonic()
+        result = self._carry_out(info)
+        self._report(result, time.monotonic() - started)
+        return result
+
+    def _carry_out(self, info: CompactionInfo) -> WorkResult:
         job = CompactionJob(self._client, info, self._settings, self._is_stopped)
         try:
             made = job.run()
@@ -103,6 +111,20 @@ class Worker:
             self._put_back(job.info, "interrupted")
             raise
         return WorkResult(job.info, CompactionState.READY_FOR_CLEANING, made=made)
+
+    @staticmethod
+    def _report(result: WorkResult, seconds: float) -> None:
+        is_done = result.state is CompactionState.READY_FOR_CLEANING
+        report(
+            CompactionEnded(
+                str(result.info.table),
+                result.info.partition_name or "",
+                type=result.info.type.name.lower(),
+                state="succeeded" if is_done else result.state.text,
+                file_bytes=sum(file.size_bytes for file in result.made.files),
+                seconds=seconds,
+            )
+        )
 
     def _refused(self, info: CompactionInfo, message: str) -> WorkResult:
         info = replace(info, error_message=message)
@@ -128,12 +150,3 @@ class Worker:
     def _end(self, info: CompactionInfo, mark: Callable[[CompactionInfo], None]) -> None:
         # If this fails too, the compaction is put back into the queue once its transaction has ended.
         log_failure(lambda: mark(info), f"noting the end of compaction {info.id}")
-
-
-def is_of_this_process(worker_id: str | None) -> bool:
-    """Whether a compaction is a worker's of this process."""
-    return worker_id is not None and worker_id.startswith(_id_prefix())
-
-
-def _id_prefix() -> str:
-    return f"hive-ingest-{this_host()}-{os.getpid()}-"

@@ -1,6 +1,8 @@
 """The Streaming V2 API: connections, their transactions, heartbeats and the progress of sinks."""
 
 from hive_ingest.config import StreamingSettings
+from hive_ingest.connection.activity import ConnectionActivity, open_connections
+from hive_ingest.connection.bad_records import BadRecordHandler, BadRecordTarget, bad_record_handler
 from hive_ingest.connection.checks import check_streamable, existing_table
 from hive_ingest.connection.joined_transaction import JoinedTransaction, PreparedWrite, SharedTransaction
 from hive_ingest.connection.open_transaction import CommitInfo
@@ -19,7 +21,10 @@ from hive_ingest.connection.transaction import TransactionState
 __all__ = [
     "PROGRESS_COLUMNS",
     "PROGRESS_TABLE_SUFFIX",
+    "BadRecordHandler",
+    "BadRecordTarget",
     "CommitInfo",
+    "ConnectionActivity",
     "ConnectionStats",
     "JoinedTransaction",
     "PreparedWrite",
@@ -28,8 +33,10 @@ __all__ = [
     "StreamingConnection",
     "StreamingSettings",
     "TransactionState",
+    "bad_record_handler",
     "check_streamable",
     "existing_table",
+    "open_connections",
     "progress_rows",
     "progress_table_name",
     "with_source_names",

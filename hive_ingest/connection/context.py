@@ -7,7 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from hive_ingest.config import StreamingSettings
+from hive_ingest.connection.activity import closed, opened, report_aborted
+from hive_ingest.connection.bad_records import SkippedRecords
 from hive_ingest.connection.progress import SinkProgress
+from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.transactions import Heartbeater, LockPlan, TransactionOpener, log_failure
 
@@ -28,14 +31,20 @@ class ConnectionContext:
         settings: StreamingSettings,
         ahead: int,
         progress: SinkProgress | None,
+        skipped: SkippedRecords,
         *,
         is_overwrite: bool,
         owns_client: bool,
     ) -> None:
+        if not isinstance(ahead, int) or ahead < 1:
+            raise ConfigurationError(f"transaction_batch_size={ahead!r}: give 1 or more")
         self.client = client
+        self.table = plan.tables[0]
+        self.sink = progress.sink if progress is not None else ""
         self._owns_client = owns_client
         self.settings = settings
         self.progress = progress
+        self.skipped = skipped
         self.is_overwrite = is_overwrite
         self.current: OpenTransaction | None = None
         #: Held by each call of the owner, so that another thread closes the connection between two of them.
@@ -43,6 +52,7 @@ class ConnectionContext:
         self._pool: ThreadPoolExecutor | None = None
         self.heartbeater = Heartbeater(client, self._tick)
         self.opener = TransactionOpener(client, plan, self.heartbeater, settings, ahead)
+        opened(self)
 
     def _tick(self, client: MetastoreClient) -> None:
         self.opener.abort_idle_prefetched(client)
@@ -53,8 +63,14 @@ class ConnectionContext:
             self._pool = ThreadPoolExecutor(self.settings.writer_threads, thread_name_prefix="hive-ingest-writer")
         return self._pool
 
+    def heartbeat_age_seconds(self) -> float | None:
+        """Of the transaction in progress, if there is one. Any thread may ask, also while the transaction ends."""
+        current = self.current
+        return None if current is None else self.heartbeater.age_if_watched(current.txn_id)
+
     def close(self, client: MetastoreClient) -> None:
         """Release what no transaction in progress needs."""
+        closed(self)
         try:
             self.opener.abort_prefetched(client)
         finally:
@@ -87,7 +103,9 @@ class ConnectionContext:
         try:
             if is_idle:
                 current.withdraw()
-            self.opener.abort(current.txn_id, "its connection was not closed", client=client)
+            reason = "its connection was not closed"
+            report_aborted(self, current.txn_id, reason)
+            self.opener.abort(current.txn_id, reason, client=client)
         finally:
             if is_idle:
                 log_failure(lambda: current.clean_up(at_once=True), "removing hidden files")

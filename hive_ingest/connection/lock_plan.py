@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
-from hive_ingest.config import StreamingSettings
-from hive_ingest.connection.progress import SinkProgress
+from hive_ingest.connection.connecting import ConnectedTable
 from hive_ingest.metastore_client import check_text
-from hive_ingest.model import DataOperationType, LockComponent, LockLevel, LockType, Table
+from hive_ingest.model import DataOperationType, LockComponent, LockInfo, LockLevel, LockType
 from hive_ingest.transactions import LockPlan, lock_timeout
 
 
 def plan_locks(
-    table: Table,
-    progress: SinkProgress | None,
-    settings: StreamingSettings,
+    target: ConnectedTable,
     agent_info: str,
     *,
     is_overwrite: bool = False,
+    on_blocked: Callable[[list[LockInfo]], None] | None = None,
 ) -> LockPlan:
     """SHARED_READ for INSERT on the whole table, as Java does, and what the sink's progress needs.
 
@@ -27,6 +26,7 @@ def plan_locks(
         ConfigurationError: `agent_info` is not a text that a metastore can store.
     """
     check_text("agent_info", agent_info)
+    table, progress, settings = target.table, target.progress, target.settings
     appending = LockType.SHARED_WRITE if settings.shared_write else LockType.SHARED_READ
     data = LockComponent(
         LockType.EXCLUSIVE if is_overwrite else appending,
@@ -42,6 +42,7 @@ def plan_locks(
             (data,),
             agent_info,
             functools.partial(lock_timeout, table.name),
+            on_blocked,
             is_overwrite=is_overwrite,
         )
     return LockPlan(
@@ -49,7 +50,20 @@ def plan_locks(
         (data, *progress.lock_components()),
         progress.owner.to_agent_info(agent_info),
         progress.timeout_error,
-        progress.free_dead_owners,
+        _each(progress.free_dead_owners, on_blocked),
         progress.with_source_names,
         is_overwrite=is_overwrite,
     )
+
+
+def _each(
+    first: Callable[[list[LockInfo]], None], second: Callable[[list[LockInfo]], None] | None
+) -> Callable[[list[LockInfo]], None]:
+    if second is None:
+        return first
+
+    def call(blockers: list[LockInfo]) -> None:
+        first(blockers)
+        second(blockers)
+
+    return call

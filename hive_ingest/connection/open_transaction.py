@@ -66,7 +66,7 @@ class OpenTransaction:
             static_values=self._static_values,
             is_overwrite=context.is_overwrite,
         )
-        self._writer = TransactionWriter(record_writer, target, context.settings, context.pool)
+        self._writer = TransactionWriter(record_writer, target, context.settings, context.pool, context.skipped.take)
         #: The writer's own method, for `StreamingConnection.write`.
         self.write = self._writer.write
 
@@ -171,6 +171,7 @@ class OpenTransaction:
         is_seek: bool,
     ) -> CommitInfo:
         data = self._data_write(prepared)
+        self._context.skipped.before_commit(self.counts)
         rows = self._progress_rows(positions, is_seek)
         writes = [data, *self._stage_progress(rows)]
         settings = self._context.settings

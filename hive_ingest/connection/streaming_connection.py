@@ -13,6 +13,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
 from hive_ingest.config import StreamingSettings
+from hive_ingest.connection.bad_records import BadRecordTarget, SkippedRecords
 from hive_ingest.connection.bound_table import (
     BoundTable,
     check_record_writer,
@@ -31,7 +32,7 @@ from hive_ingest.connection.transaction import Action, TransactionState
 from hive_ingest.connection.transaction_sequence import TransactionSequence
 from hive_ingest.errors import ConfigurationError, ConnectionMisuse, StreamingError
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.model import Table, TableName, TxnId, WriteId
+from hive_ingest.model import LockInfo, Table, TableName, TxnId, WriteId
 from hive_ingest.record_writer import RecordWriter
 from hive_ingest.transactions import Guard
 
@@ -72,7 +73,9 @@ class StreamingConnection:
         agent_info: str,
         transaction_batch_size: int,
         on_commit: Callable[[CommitInfo], None] | None,
+        on_blocked: Callable[[list[LockInfo]], None] | None,
         overwrite: bool,
+        skipped: SkippedRecords,
     ) -> None:
         client, name = target.client, target.table.name
         self._client = client
@@ -80,13 +83,14 @@ class StreamingConnection:
         self._is_writing = False
         self._owner = ThreadAffinity(f"the connection to {name}")
         self._bound = BoundTable(client, target.table, record_writer, target.static_values)
-        plan = plan_locks(target.table, target.progress, target.settings, agent_info, is_overwrite=overwrite)
+        plan = plan_locks(target, agent_info, is_overwrite=overwrite, on_blocked=on_blocked)
         self._context = ConnectionContext(
             client,
             plan,
             target.settings,
             transaction_batch_size,
             target.progress,
+            skipped,
             is_overwrite=overwrite,
             owns_client=target.owns_client,
         )
@@ -116,7 +120,11 @@ class StreamingConnection:
         sink: str | None = None,
         sources: Iterable[str] = (),
         on_commit: Callable[[CommitInfo], None] | None = None,
+        on_blocked: Callable[[list[LockInfo]], None] | None = None,
         overwrite: bool = False,
+        bad_records: BadRecordTarget | None = None,
+        max_bad_records: int | None = None,
+        max_bad_record_share: float | None = None,
     ) -> Self:
         """Check everything that can be checked, and connect.
 
@@ -126,13 +134,17 @@ class StreamingConnection:
         `transaction_batch_size` transactions are opened at a time. With `sink` and `sources`, the progress of
         those sources commits with the data (see `progress` and `commit_transaction`). With `overwrite`, each
         transaction replaces the existing rows, like Hive's INSERT OVERWRITE: those of the whole table, or of the
-        partitions that it writes. Readers and other writers wait meanwhile.
+        partitions that it writes. Readers and other writers wait meanwhile. `on_blocked` is called with the locks in
+        the way, each time before a lock that was not granted is checked again; an error that it raises ends the wait.
+
+        What a record writer with `on_error="skip"` skips goes to `bad_records`, a handler or a function, before the
+        commit. More than `max_bad_records` since connect (in committed transactions and the open one), or a larger
+        share of one transaction than `max_bad_record_share`, fail the transaction with TooManyBadRecords.
 
         Raises InvalidTable, StreamingConnectionError, UnsupportedFeature, ConfigurationError.
         """
-        if not isinstance(transaction_batch_size, int) or transaction_batch_size < 1:
-            raise ConfigurationError(f"transaction_batch_size={transaction_batch_size!r}: give 1 or more")
         check_record_writer(record_writer)
+        skipped = SkippedRecords(record_writer, bad_records, max_bad_records, max_bad_record_share)
         target = connect_table(
             metastore,
             TableName.of(table, database),
@@ -148,7 +160,9 @@ class StreamingConnection:
                 agent_info=agent_info or f"hive-ingest pid={os.getpid()}",
                 transaction_batch_size=transaction_batch_size,
                 on_commit=on_commit,
+                on_blocked=on_blocked,
                 overwrite=overwrite,
+                skipped=skipped,
             )
         except BaseException:
             target.close()
@@ -246,16 +260,12 @@ class StreamingConnection:
         if it returns none, nothing is changed.
         """
         self.begin_transaction()
-        try:
+        with self._transactions.aborting():
             chosen = positions(self.progress) if callable(positions) else positions
             if chosen:
                 self._commit((), None, None, chosen, (), is_seek=True)
             else:
                 self.abort_transaction()
-        except BaseException as error:
-            if self._transactions.is_under_way:
-                self._transactions.abort_after(error)
-            raise
 
     def _commit(
         self,
@@ -287,20 +297,10 @@ class StreamingConnection:
     def transaction(self) -> Iterator[Self]:
         """`with conn.transaction(): …` begins, and commits at the end, or aborts on an error."""
         self.begin_transaction()
-        try:
+        with self._transactions.aborting():
             yield self
-        except BaseException as error:
-            if self._transactions.is_under_way:
-                self._transactions.abort_after(error)
-            raise
-        if self.state is not TransactionState.OPEN:
-            return  # committed or aborted inside
-        try:
-            self.commit_transaction()
-        except BaseException as error:
-            if self._transactions.is_under_way:
-                self._transactions.abort_after(error)
-            raise
+            if self.state is TransactionState.OPEN:  # neither committed nor aborted inside
+                self.commit_transaction()
 
     # -- helpers of the above ----------------------------------------------------------------------
 
@@ -375,9 +375,8 @@ class StreamingConnection:
 
     @property
     def stats(self) -> ConnectionStats:
-        current = self._context.current
-        age = self._context.heartbeater.age_seconds(current.txn_id) if current else None
-        return replace(self._transactions.stats, last_heartbeat_age_seconds=age)
+        """A copy. Any thread may ask."""
+        return replace(self._transactions.stats, last_heartbeat_age_seconds=self._context.heartbeat_age_seconds())
 
     def __repr__(self) -> str:
         return f"<StreamingConnection {self.table.name} {self.state.name} txn={self.txn_id} write_id={self.write_id}>"

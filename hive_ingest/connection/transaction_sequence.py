@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from hive_ingest.connection.activity import report_aborted, report_committed, report_unknown
 from hive_ingest.connection.bound_table import BoundTable
 from hive_ingest.connection.context import ConnectionContext
 from hive_ingest.connection.joined_transaction import PreparedWrite
@@ -46,6 +48,7 @@ class TransactionSequence:
         self.stats = ConnectionStats()
         self.partitions: tuple[str, ...] = ()
         self.write: Callable[[object], None] = _nobody_writes
+        self._begin_seconds = 0.0
 
     @property
     def is_under_way(self) -> bool:
@@ -59,6 +62,7 @@ class TransactionSequence:
         after = next_state(self.state, Action.BEGIN)
         if self._context.current is not None:
             self.end_unknown()
+        started = time.monotonic()
         locked = self._context.opener.begin(self._is_overtaken)
         table = self._table
         try:
@@ -67,6 +71,7 @@ class TransactionSequence:
         except BaseException as error:
             self._context.opener.abort(locked.txn_id, "begin failed", first_error=error)
             raise
+        self._begin_seconds = time.monotonic() - started
         self._context.current = current
         self.write = current.write
         self.state = after
@@ -120,6 +125,16 @@ class TransactionSequence:
             self.fail()
             raise
 
+    @contextmanager
+    def aborting(self) -> Iterator[None]:
+        """An error inside aborts the transaction, unless it has ended."""
+        try:
+            yield
+        except BaseException as error:
+            if self.is_under_way:
+                self.abort_after(error)
+            raise
+
     def check_arguments(self, positions: Mapping[str, Any], prepared: Sequence[PreparedWrite]) -> None:
         """Check what was passed to a commit. An invalid argument leaves the transaction open; a bad record fails it.
 
@@ -150,7 +165,7 @@ class TransactionSequence:
         is_seek: bool,
     ) -> CommitInfo:
         """Commit the open one. Raises what `StreamingConnection.commit_transaction` does."""
-        current = self._current()
+        current, started = self._current(), time.monotonic()
         try:
             info = current.commit(
                 partitions=partitions, prepared=prepared, key_value=key_value, positions=positions, is_seek=is_seek
@@ -160,13 +175,17 @@ class TransactionSequence:
             raise
         except BaseException:
             self.state = next_state(self.state, Action.LOSE if current.may_be_committed else Action.FAIL)
+            if current.may_be_committed:
+                report_unknown(self._context, current.txn_id)
             raise
         self.state = TransactionState.COMMITTED
-        self._committed(current, info)
+        self._committed(current, info, time.monotonic() - started)
         return info
 
-    def _committed(self, current: OpenTransaction, info: CommitInfo) -> None:
+    def _committed(self, current: OpenTransaction, info: CommitInfo, seconds: float) -> None:
         self.stats.add(current.counts, info)
+        report_committed(self._context, info, current.counts, begin_seconds=self._begin_seconds, commit_seconds=seconds)
+        self._context.skipped.committed(current.counts)
         self.partitions = info.partitions
         self._table.warn_of_unmatched_columns(current.counts)
         self._forget_current(at_once=False)
@@ -212,6 +231,7 @@ class TransactionSequence:
     def _undo(self, reason: str, *, first_error: BaseException | None) -> None:
         current = self._current()
         self.stats.transactions_aborted += 1
+        report_aborted(self._context, current.txn_id, reason)
         current.withdraw()
         try:
             self._context.opener.abort(current.txn_id, reason, first_error=first_error)

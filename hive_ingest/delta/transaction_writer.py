@@ -8,6 +8,7 @@ The owner's thread keeps the order: batches enter the buffer in the order of the
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -54,7 +55,9 @@ class TransactionWriter:
         target: DeltaTarget,
         settings: StreamingSettings,
         pool: Callable[[], ThreadPoolExecutor],
+        on_skipped: Callable[[Parsed, WriteCounts], None] | None = None,
     ) -> None:
+        """`on_skipped` is called on the owner's thread for each block of which records were skipped, in order."""
         records.discard()
         self.counts = WriteCounts()
         self._records = records
@@ -63,6 +66,7 @@ class TransactionWriter:
         self._delta = DeltaWriter(target, settings)
         self._schema = target.schema
         self._pool = pool
+        self._on_skipped = on_skipped
         self._parsing: deque[tuple[int, Future[tuple[Parsed, RoutedBatch]]]] = deque()
         self._parsing_bytes = 0
         self._encoding: dict[Future[AcidFile], int] = {}
@@ -124,6 +128,8 @@ class TransactionWriter:
 
     def _accept(self, parsed: Parsed, routed: RoutedBatch) -> None:
         self.counts.add(parsed)
+        if parsed.skipped and self._on_skipped is not None:
+            self._on_skipped(parsed, self.counts)
         if not routed.keys:
             return
         touched = self._buffer.add(routed)
@@ -196,10 +202,17 @@ class TransactionWriter:
         if len(groups) <= 1:
             files = [self._finish_group(group, runs) for group, runs in groups]
         else:
-            self._finishing = [self._pool().submit(self._finish_group, group, runs) for group, runs in groups]
-            files = [future.result() for future in self._finishing]
+            files = self._finish_in_threads(groups)
         self._close_shared()
         return files
+
+    def _finish_in_threads(self, groups: Sequence[tuple[Group, list[Run]]]) -> list[StagedFile]:
+        with contextlib.ExitStack() as stack:
+            pool = self._pool()
+            if (most := min(self._delta.store.parallel_files, len(groups))) > self._settings.writer_threads:
+                pool = stack.enter_context(ThreadPoolExecutor(most, "hive-ingest-files"))
+            self._finishing = [pool.submit(self._finish_group, group, runs) for group, runs in groups]
+            return [future.result() for future in self._finishing]
 
     def _finish_group(self, group: Group, runs: list[Run]) -> StagedFile:
         spills = [future.result() for future in group.spills]

@@ -6,6 +6,7 @@ from hive_ingest.orc.acid_writer import COMPRESSIONS, AcidFile, AcidOrcWriter, w
 from hive_ingest.orc.columns import OrcColumn, OrcKind, check_timestamps, kinds_of, oldest_date
 from hive_ingest.orc.delete_events import DeleteEvents, RowIds
 from hive_ingest.orc.delete_writer import DeleteEventWriter
+from hive_ingest.orc.file_writer import arrow_compression
 from hive_ingest.orc.merge import MergeOptions, merge_rows
 from hive_ingest.orc.merge_events import merge_delete_events, read_delete_events
 from hive_ingest.orc.merge_parts import RowPart, join_rows, split_rows
@@ -37,6 +38,7 @@ __all__ = [
     "RowPart",
     "StripeEncoder",
     "StripeRows",
+    "arrow_compression",
     "check_timestamps",
     "join",
     "join_rows",

@@ -21,16 +21,8 @@ ACID_VERSION_FILE = "_orc_acid_version"
 
 
 def write_acid_version(store: FileStore, folders: Sequence[str], *, sync: bool = True) -> None:
-    """Mark new delta folders as ACID version 2 (Hive: `AcidUtils.OrcAcidVersion`).
-
-    The byte is written and synced once. The other folders get a hard link to the file if the store supports that.
-    """
-    paths = [f"{folder}/{ACID_VERSION_FILE}" for folder in folders]
-    for path in paths[:1]:
-        with store.create(path, sync=sync) as out:
-            out.write(b"2")
-    for path in paths[1:]:
-        store.link_or_copy(paths[0], path, sync=sync)
+    """Mark new delta folders as ACID version 2 (Hive: `AcidUtils.OrcAcidVersion`)."""
+    store.create_all([f"{folder}/{ACID_VERSION_FILE}" for folder in folders], b"2", sync=sync)
 
 
 class AcidOrcWriter(AcidFileWriter):

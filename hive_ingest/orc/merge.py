@@ -69,6 +69,7 @@ def merge_rows(
     executor: Executor,
     threads: int,
     done: Callable[[FileToRead], None] = lambda file: None,
+    check: Callable[[], None] = lambda: None,
 ) -> AcidFile | None:
     """Merge files of inserted rows of one bucket into the new file `target`; the files stay.
 
@@ -85,6 +86,7 @@ def merge_rows(
         threads: How many tasks run at once. Each takes the memory of a stripe that is read and of one that is
             encoded, and so many results wait to be written.
         done: Called with each file, once all of it has been read.
+        check: Called before each stripe, by several threads. What it raises ends the merge.
 
     Returns:
         The file; None if no row is left, and then there is none.
@@ -100,11 +102,12 @@ def merge_rows(
     alone = alone_stripes(stripes)
     like = options.encoder.like if keys is not None else common_traits(stripes, alone, decoder, options)
     copied = copied_stripes(stripes, alone, like, options)
-    worker = _Worker(decoder, options.encoder, alone, target.path)
+    worker = _Worker(decoder, options.encoder, alone, target.path, check)
     with closing(inputs), StripeOutput(target.store, target.path, like=like, sync=options.sync) as output:
         tasks = _tasks(stripes, alone, copied, options.stripe_bytes)
         left = Counter(stripe.source for stripe in stripes)
         for task, result in _in_order(executor, threads, worker.run, tasks):
+            check()
             _append(task, result, output)
             for stripe in task.stripes:
                 left[stripe.source] -= 1
@@ -243,15 +246,22 @@ class _Worker:
     """Runs tasks; several threads may use it at once."""
 
     def __init__(
-        self, decoder: StripeDecoder, encoder: StripeEncoder, alone: frozenset[InputStripe], path: str
+        self,
+        decoder: StripeDecoder,
+        encoder: StripeEncoder,
+        alone: frozenset[InputStripe],
+        path: str,
+        check: Callable[[], None],
     ) -> None:
         self._decoder = decoder
         self._encoder = encoder
         self._alone = alone
         self._path = path
+        self._check = check
 
     def run(self, task: _Task) -> EncodedStripes | WholeStripe:
         if task.is_copied:
+            self._check()
             copied = self._decoder.copy(task.stripes[0])
             return copied if isinstance(copied, WholeStripe) else self._encoder.encode([copied], self._path)
         return self._encoder.encode(self._rows(task), self._path)
@@ -260,6 +270,7 @@ class _Worker:
         """Of all stripes, in order."""
         pending: Rows | None = None
         for stripe in task.stripes:
+            self._check()
             rows = self._decoder.decode(stripe)
             if pending is not None:
                 ready, pending = pending.split(stripe.low)

@@ -37,12 +37,14 @@ def read_delete_events(
     valid_write_ids: ValidWriteIdList,
     executor: Executor,
     done: Callable[[FileToRead], None] = lambda file: None,
+    check: Callable[[], None] = lambda: None,
 ) -> DeleteEvents | None:
     """What the files delete, except by write ids that are not valid; None without any event.
 
-    Takes 24 bytes an event. Raises CorruptFile, StreamingIOFailure.
+    Takes 24 bytes an event; `done` and `check` are those of `merge_delete_events`. Raises CorruptFile,
+    StreamingIOFailure.
     """
-    events = _read(store, files, valid_write_ids, executor, done)
+    events = _read(store, files, valid_write_ids, executor, done, check)
     return DeleteEvents(events.rows) if len(events.rows) else None
 
 
@@ -55,6 +57,7 @@ def merge_delete_events(
     valid_write_ids: ValidWriteIdList,
     executor: Executor,
     done: Callable[[FileToRead], None] = lambda file: None,
+    check: Callable[[], None] = lambda: None,
     **options: Unpack[FileOptions],
 ) -> AcidFile | None:
     """Merge files of delete events of one bucket into the new file `target`; the files stay.
@@ -70,6 +73,7 @@ def merge_delete_events(
         valid_write_ids: Events of other write ids are left out.
         executor: Runs the reading; not the one that runs this call.
         done: Called after each file.
+        check: Called before each stripe, by several threads. What it raises ends the merge.
         **options: As for `DeleteEventWriter`.
 
     Returns:
@@ -79,7 +83,7 @@ def merge_delete_events(
         CorruptFile: A file is damaged. In each case nothing is left of the target.
         StreamingIOFailure: A file cannot be read or written.
     """
-    events = _first_of_each_row(_read(store, files, valid_write_ids, executor, done))
+    events = _first_of_each_row(_read(store, files, valid_write_ids, executor, done, check))
     if not len(events.rows):
         return None
     with DeleteEventWriter(target.store, target.path, schema=schema, write_id=WriteId(0), **options) as writer:
@@ -93,10 +97,11 @@ def _read(
     valid_write_ids: ValidWriteIdList,
     executor: Executor,
     done: Callable[[FileToRead], None],
+    check: Callable[[], None],
 ) -> _Events:
     parts = []
     for file, part in zip(
-        files, executor.map(lambda file: _read_file(store, file, valid_write_ids), files), strict=True
+        files, executor.map(lambda file: _read_file(store, file, valid_write_ids, check), files), strict=True
     ):
         parts.append(part)
         done(file)
@@ -106,10 +111,13 @@ def _read(
     )
 
 
-def _read_file(store: FileStore, file: FileToRead, valid_write_ids: ValidWriteIdList) -> _Events:
+def _read_file(
+    store: FileStore, file: FileToRead, valid_write_ids: ValidWriteIdList, check: Callable[[], None]
+) -> _Events:
     rows, write_ids = [], []
     with AcidFileReader(store, file) as reader:
         for stripe in range(reader.num_stripes):
+            check()
             found = reader.read(stripe, [OPERATION, *KEY_COLUMNS, WRITE_ID], [])
             if (found.numbers(OPERATION) != DELETE).any():
                 raise CorruptFile(

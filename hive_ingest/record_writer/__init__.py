@@ -1,7 +1,7 @@
 """Record writers, which convert records to Arrow rows, and the protocol for custom ones."""
 
 from hive_ingest.record_writer.arrow_writer import ArrowWriter, MissingColumns, ZonedTimestamps
-from hive_ingest.record_writer.bad_records import OnError
+from hive_ingest.record_writer.bad_records import BadRecord, BadRecords, BadValue, OnError
 from hive_ingest.record_writer.delimited_writer import StrictDelimitedInputWriter
 from hive_ingest.record_writer.json_records import UnknownFields
 from hive_ingest.record_writer.json_writer import StrictJsonWriter
@@ -12,6 +12,9 @@ from hive_ingest.record_writer.writer import Block, Parsed, RecordSchema, Record
 
 __all__ = [
     "ArrowWriter",
+    "BadRecord",
+    "BadRecords",
+    "BadValue",
     "Block",
     "MissingColumns",
     "MissingPartitionKeys",

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hive_ingest.errors import SerializationError
 from hive_ingest.record_writer.arrow_casts import Casts, FieldCast, cast_fields
 from hive_ingest.record_writer.arrow_copies import Copy, copy_of, owned_type
-from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
+from hive_ingest.record_writer.bad_records import BadRecord, BadRecords, BadValue, OnError
 from hive_ingest.record_writer.json_records import UnknownFields
 from hive_ingest.record_writer.options import MissingPartitionKeys, check_choice, check_positive
 from hive_ingest.record_writer.record_by_record import to_batch
@@ -106,6 +106,11 @@ class ArrowWriter:
         self._columns: list[TypedColumn] | None = None
         self._plan: tuple[pa.Schema, ArrowPlan] | None = None
         self.discard()
+
+    @property
+    def on_error(self) -> OnError:
+        """What happens to a bad record."""
+        return self._bad_records.on_error
 
     def bind(self, schema: RecordSchema) -> None:
         """Prepare for a table's schema.
@@ -241,14 +246,22 @@ class ArrowWriter:
             SerializationError: For the first row that does not fit, unless bad records are skipped.
         """
         found: list[pa.RecordBatch] = []
+        skipped: list[BadRecord] = []
         first = block.first_record
         for batch in block.batches:
-            found.extend(self._cast(batch, block.plan, first))
+            found.extend(self._cast(batch, block.plan, first, skipped))
             first += batch.num_rows
         batch = self._joined(found, block.first_record)
         records = first - block.first_record
-        skipped = records - batch.num_rows
-        return Parsed(batch, records, skipped, block.plan.unknown, block.plan.matched, is_checked=True)
+        return Parsed(
+            batch,
+            records,
+            len(skipped),
+            block.plan.unknown,
+            block.plan.matched,
+            is_checked=True,
+            bad_records=tuple(skipped),
+        )
 
     def _joined(self, batches: list[pa.RecordBatch], first_record: int) -> pa.RecordBatch:
         if not batches:
@@ -261,19 +274,22 @@ class ArrowWriter:
                 record=first_record,
             ) from error
 
-    def _cast(self, batch: pa.RecordBatch, plan: ArrowPlan, first_record: int) -> Iterable[pa.RecordBatch]:
-        """Cast a batch. Bad rows are found by halving and left out, which gives several pieces."""
+    def _cast(
+        self, batch: pa.RecordBatch, plan: ArrowPlan, first_record: int, skipped: list[BadRecord]
+    ) -> Iterable[pa.RecordBatch]:
+        """Cast a batch. Bad rows are found by halving and appended to `skipped`, which gives several pieces."""
         try:
             arrays = cast_fields(plan.fields, batch.columns, batch.num_rows)
             width = len(self._arrow_schema)
             self._static.check(arrays[width:])
         except BadValue as bad:
             if batch.num_rows == 1:
-                self._bad_records.handle(bad, first_record, None)
+                row = plan.copy(batch)  # the slice would keep all rows in memory
+                skipped.append(self._bad_records.skip(bad, first_record, None, row))
                 return []
             half = batch.num_rows // 2
-            pieces = list(self._cast(batch.slice(0, half), plan, first_record))
-            return [*pieces, *self._cast(batch.slice(half), plan, first_record + half)]
+            pieces = list(self._cast(batch.slice(0, half), plan, first_record, skipped))
+            return [*pieces, *self._cast(batch.slice(half), plan, first_record + half, skipped)]
         return [pa.RecordBatch.from_arrays(arrays[:width], schema=self._arrow_schema)]
 
 

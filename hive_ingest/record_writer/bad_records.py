@@ -1,9 +1,10 @@
-"""Bad records, which the table cannot hold: they are reported, and fail the transaction or are skipped."""
+"""Bad records, which the table cannot hold: they fail the transaction, or are skipped and returned with the rows."""
 
 from __future__ import annotations
 
 import logging
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from hive_ingest.errors import SerializationError
 from hive_ingest.record_writer.options import check_choice
@@ -16,6 +17,29 @@ logger = logging.getLogger("hive_ingest.record_writer")
 MAX_LOGGED_RECORDS = 10
 #: Characters of a bad value that a message shows.
 MAX_SHOWN_CHARACTERS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A record that was skipped because its table cannot hold it.
+
+    Attributes:
+        record: Its number, counted from 0 from the beginning of the transaction.
+        reason: What is wrong with it.
+        data: The record as it was written: bytes for the writers of text (without the delimiter), a RecordBatch of one
+            row for `ArrowWriter`, a message for Kafka, else the object that was written.
+        byte_offset: Where it starts, where that is known: in its file, or else counted from 0 from the beginning of the
+            transaction.
+        file: The file that it is from, if `ingest_files` read it.
+        line: Its line there, counted from 1.
+    """
+
+    record: int
+    reason: str
+    data: Any
+    byte_offset: int | None = None
+    file: str | None = None
+    line: int | None = None
 
 
 class BadValue(Exception):
@@ -49,16 +73,25 @@ class BadRecords:
 
     def __init__(self, on_error: OnError) -> None:
         check_choice("on_error", on_error, ("fail", "skip"))
-        self._skips = on_error == "skip"
+        self.on_error: OnError = on_error
         self._logged = 0
 
-    def handle(self, bad: BadValue, record: int, byte_offset: int | None) -> None:
-        """Skip and count a bad record.
+    def skip(self, bad: BadValue, record: int, byte_offset: int | None, data: Any) -> BadRecord:
+        """Skip a bad record.
+
+        Args:
+            bad: What is wrong with it.
+            record: Its number in the transaction.
+            byte_offset: Where it starts, if that is known.
+            data: The record as it was written.
+
+        Returns:
+            The record, for `Parsed.bad_records`.
 
         Raises:
             SerializationError: The writer does not skip bad records.
         """
-        if not self._skips:
+        if self.on_error == "fail":
             raise SerializationError(
                 f"{_place(record, byte_offset)}: {bad}. Correct the record and write the transaction again, "
                 "or set on_error='skip' to skip bad records",
@@ -69,6 +102,7 @@ class BadRecords:
         if self._logged <= MAX_LOGGED_RECORDS:
             last = "; further ones are only counted" if self._logged == MAX_LOGGED_RECORDS else ""
             logger.warning("skipped %s: %s%s", _place(record, byte_offset), bad, last)
+        return BadRecord(record, str(bad), data, byte_offset)
 
 
 def _place(record: int, byte_offset: int | None) -> str:

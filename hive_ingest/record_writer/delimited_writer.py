@@ -69,6 +69,11 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         self._bad_records = BadRecords(on_error)
         self._schema: RecordSchema | None = None
 
+    @property
+    def on_error(self) -> OnError:
+        """What happens to a bad record."""
+        return self._bad_records.on_error
+
     def bind(self, schema: RecordSchema) -> None:
         """Prepare for a table's schema.
 
@@ -112,9 +117,14 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         return None if batch is None else Parsed(batch, block.records, matched_columns=self._matched, is_checked=True)
 
     def _parse_records(self, block: TextBlock) -> Parsed:
-        batch = parse_records(block, self._records.row, self._arrow_schema, self._bad_records)
+        batch, skipped = parse_records(block, self._records.row, self._arrow_schema, self._bad_records)
         return Parsed(
-            batch, block.records, block.records - batch.num_rows, matched_columns=self._matched, is_checked=True
+            batch,
+            block.records,
+            len(skipped),
+            matched_columns=self._matched,
+            is_checked=True,
+            bad_records=skipped,
         )
 
     def _field_order(self, columns: list[TypedColumn]) -> list[str]:

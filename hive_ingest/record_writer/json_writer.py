@@ -83,6 +83,11 @@ class StrictJsonWriter(TextRecordWriter):
         self._named: set[str] = set()
         self._schema: RecordSchema | None = None
 
+    @property
+    def on_error(self) -> OnError:
+        """What happens to a bad record."""
+        return self._bad_records.on_error
+
     def bind(self, schema: RecordSchema) -> None:
         """Prepare for a table's schema.
 
@@ -153,17 +158,17 @@ class StrictJsonWriter(TextRecordWriter):
         def row(record: bytes) -> tuple[Any, ...]:
             return self._static.checked_row(records.row(record))
 
-        batch = parse_records(block, row, self._arrow_schema, self._bad_records)
+        batch, skipped = parse_records(block, row, self._arrow_schema, self._bad_records)
         unknown = frozenset(records.seen.unknown)
         self._name_unknown(unknown)
-        skipped = block.records - batch.num_rows
         return Parsed(
             batch,
             block.records,
-            skipped,
+            len(skipped),
             unknown,
             frozenset(records.seen.columns) - self._static.names,
             is_checked=True,
+            bad_records=skipped,
         )
 
     def _name_unknown(self, fields: frozenset[str]) -> None:

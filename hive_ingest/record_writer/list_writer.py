@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from hive_ingest.errors import SerializationError, StreamingError
 from hive_ingest.orc import unreadable_row
-from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
+from hive_ingest.record_writer.bad_records import BadRecord, BadRecords, BadValue, OnError
 from hive_ingest.record_writer.options import check_positive
 from hive_ingest.record_writer.record_by_record import to_batch
 from hive_ingest.record_writer.typed_columns import not_bound
@@ -90,6 +90,11 @@ class RecordListWriter(ABC):
             raise not_bound(self)
         return self._schema
 
+    @property
+    def on_error(self) -> OnError:
+        """What happens to a bad record."""
+        return self._bad_records.on_error
+
     def bind(self, schema: RecordSchema) -> None:
         """Prepare for a table's schema.
 
@@ -141,16 +146,16 @@ class RecordListWriter(ABC):
             SerializationError: For the first bad record, unless bad records are skipped; or for a batch that does not
                 fit the records.
         """
-        batches = self._convert(block.records, block.first_record)
+        skipped: list[BadRecord] = []
+        batches = self._convert(block.records, block.first_record, skipped)
         if len(batches) == 1:
             batch = batches[0]
         else:
             batch = pa.concat_batches(batches) if batches else to_batch([], self.schema.arrow)
-        records = len(block.records)
-        return Parsed(batch, records, records - batch.num_rows, is_checked=True)
+        return Parsed(batch, len(block.records), len(skipped), is_checked=True, bad_records=tuple(skipped))
 
-    def _convert(self, records: list[Any], first_record: int) -> list[pa.RecordBatch]:
-        """The rows of the records that are not bad, which are found by halving."""
+    def _convert(self, records: list[Any], first_record: int, skipped: list[BadRecord]) -> list[pa.RecordBatch]:
+        """The rows of the records that are not bad. Bad ones are found by halving, and appended to `skipped`."""
         try:
             return [self._rows(records)]
         except StreamingError:
@@ -158,11 +163,11 @@ class RecordListWriter(ABC):
         except Exception as error:  # noqa: BLE001 - whatever it is, it means that a record is bad
             if len(records) == 1:
                 bad = error if isinstance(error, BadValue) else BadValue(f"{type(error).__name__}: {error}")
-                self._bad_records.handle(bad, first_record, None)
+                skipped.append(self._bad_records.skip(bad, first_record, None, records[0]))
                 return []
             half = len(records) // 2
-            first = self._convert(records[:half], first_record)
-            return [*first, *self._convert(records[half:], first_record + half)]
+            first = self._convert(records[:half], first_record, skipped)
+            return [*first, *self._convert(records[half:], first_record + half, skipped)]
 
     def _rows(self, records: list[Any]) -> pa.RecordBatch:
         batch = self.to_batch(records)

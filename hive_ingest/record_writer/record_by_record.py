@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hive_ingest.record_writer.bad_records import BadRecords, BadValue
+from hive_ingest.record_writer.bad_records import BadRecord, BadRecords, BadValue
 from hive_ingest.record_writer.text_blocks import TextBlock
 from hive_ingest.record_writer.writer import Parsed
 
@@ -43,24 +43,28 @@ def _joined(first: Parsed, second: Parsed) -> Parsed:
         first.unknown_fields | second.unknown_fields,
         (first.matched_columns or frozenset()) | (second.matched_columns or frozenset()),
         is_checked=first.is_checked and second.is_checked,
+        bad_records=(*first.bad_records, *second.bad_records),
     )
 
 
 def parse_records(
     block: TextBlock, row: Callable[[bytes], tuple[Any, ...]], schema: pa.Schema, bad_records: BadRecords
-) -> pa.RecordBatch:
-    """The rows of a block without skipped records.
+) -> tuple[pa.RecordBatch, tuple[BadRecord, ...]]:
+    """The rows of a block without skipped records, and these.
 
     Raises:
         SerializationError: For the first bad record, unless bad records are skipped.
     """
     rows: list[tuple[Any, ...]] = []
+    skipped: list[BadRecord] = []
+    offsets: list[int] | None = None
     for number, record in enumerate(block.split()):
         try:
             rows.append(row(record))
         except BadValue as bad:
-            bad_records.handle(bad, block.first_record + number, block.offset_of(number))
-    return to_batch(rows, schema)
+            offsets = offsets or block.offsets()
+            skipped.append(bad_records.skip(bad, block.first_record + number, offsets[number], record))
+    return to_batch(rows, schema), tuple(skipped)
 
 
 def to_batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:

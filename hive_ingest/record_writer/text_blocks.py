@@ -6,6 +6,7 @@ block the records are lines, each with one newline at its end, in whatever form 
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -58,10 +59,10 @@ class TextBlock:
             TextBlock(self.lines[middle:], self.records - first, self.first_record + first, self.first_offset + middle),
         )
 
-    def offset_of(self, record: int) -> int:
-        """The byte at which a record of this block starts, counting one delimiter after each record before it."""
-        before = self.items if self.items is not None else self.lines.split(b"\n")
-        return self.first_offset + sum(len(line) + 1 for line in before[:record])
+    def offsets(self) -> list[int]:
+        """The byte at which each record starts, counting one delimiter after each record before it."""
+        lines = self.items if self.items is not None else self.lines.split(b"\n")
+        return list(itertools.accumulate((len(line) + 1 for line in lines), initial=self.first_offset))[: self.records]
 
 
 def split_text(text: bytes) -> list[bytes]:

@@ -23,6 +23,7 @@ from typing import Protocol, runtime_checkable
 import pyarrow as pa
 
 from hive_ingest.model import Column, Table
+from hive_ingest.record_writer.bad_records import BadRecord
 from hive_ingest.schema import arrow_schema
 
 
@@ -76,6 +77,8 @@ class Parsed:
     matched_columns: frozenset[str] | None = None
     #: Whether the writer has checked that every value can be read (`why_unreadable`); if not, the transaction does.
     is_checked: bool = False
+    #: The records that were skipped, in order. Those that a writer does not return are counted, but not handed on.
+    bad_records: tuple[BadRecord, ...] = ()
 
 
 @runtime_checkable

@@ -1,11 +1,13 @@
 """File systems: stores, and locations in them. The only package that opens files."""
 
+from hive_ingest.storage.append_file import AppendFile
 from hive_ingest.storage.arrow_store import ArrowStore
 from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, OutputFile, io_errors, io_failure
 from hive_ingest.storage.local_store import LocalStore
 from hive_ingest.storage.location import Location, copy_file
 
 __all__ = [
+    "AppendFile",
     "ArrowStore",
     "BytesLike",
     "FileEntry",

@@ -2,13 +2,13 @@
 
 Nothing but the local file system has been run; the tests drive this class over pyarrow's local one. Object
 stores (s3a, abfs, gs) can be listed and read. They have no atomic rename, so publishing a transaction there
-could show half of it: writing is refused. HDFS has one; its files cannot be synced one by one from here
-(`close` hands them to the datanodes).
+could show half of it: writing is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -16,7 +16,7 @@ import pyarrow.fs as pafs
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, OutputFile, io_errors
 
-_WITH_ATOMIC_RENAME = frozenset({"hdfs", "local"})
+_WITH_ATOMIC_RENAME = frozenset({"local"})
 
 
 class ArrowOutputFile(OutputFile):
@@ -66,8 +66,18 @@ class ArrowOutputFile(OutputFile):
 class ArrowStore(FileStore):
     """Paths are those of the pyarrow file system (`bucket/key` on an object store)."""
 
-    def __init__(self, filesystem: pafs.FileSystem) -> None:
-        self._filesystem = filesystem
+    has_folders = False
+
+    def __init__(self, open_filesystem: Callable[[], pafs.FileSystem]) -> None:
+        """
+        Args:
+            open_filesystem: Called at the first use, because that of S3 asks the network for the bucket's region.
+        """
+        self._open_filesystem = open_filesystem
+
+    @functools.cached_property
+    def _filesystem(self) -> pafs.FileSystem:
+        return self._open_filesystem()
 
     def create(self, path: str, *, sync: bool) -> OutputFile:
         self.require_atomic_rename("write", path)
@@ -103,7 +113,7 @@ class ArrowStore(FileStore):
         return missing[::-1]
 
     def sync_folders(self, paths: Iterable[str]) -> None:
-        """Nothing to do: HDFS's namenode journals every name before it responds."""
+        """Nothing to do: what can be written here has no folders to sync."""
 
     def list(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> list[FileEntry]:
         if not missing_ok and not self.exists(path):
@@ -134,6 +144,12 @@ class ArrowStore(FileStore):
         with io_errors("delete folder", path):
             if self.exists(path):
                 self._filesystem.delete_dir(path)
+
+    def delete_empty_folder(self, path: str) -> bool:
+        if self.list(path, missing_ok=True):
+            return False
+        self.delete_folder(path)
+        return True
 
     def require_atomic_rename(self, action: str, path: str) -> None:
         kind = self._filesystem.type_name

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import errno
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -121,7 +122,16 @@ class OutputFile(ABC):
 
 
 class FileStore(ABC):
-    """One file system. All methods are safe from several threads, and raise StreamingIOFailure."""
+    """One file system. All methods are safe from several threads, and raise StreamingIOFailure.
+
+    Attributes:
+        parallel_files: So many files are finished at a time, because finishing one takes long. 1: it takes no time
+            worth a thread.
+        has_folders: Whether folders exist of themselves, and can be renamed. An object store has only names.
+    """
+
+    parallel_files: int = 1
+    has_folders: bool = True
 
     @abstractmethod
     def create(self, path: str, *, sync: bool) -> OutputFile:
@@ -141,16 +151,49 @@ class FileStore(ABC):
     def require_atomic_rename(self, action: str, path: str) -> None:  # noqa: B027 (most stores have one)
         """Raises UnsupportedFeature for a store on which a reader could see half of what is published."""
 
+    def rename_folder(self, source: str, target: str) -> None:
+        """Rename a folder in one step. An empty folder at `target` is replaced.
+
+        Raises:
+            StreamingIOFailure: `target` is not free, or the file system refused.
+        """
+        if not self.is_free(target):
+            raise PathExists(f"cannot rename {source!r} to {target!r}: the target exists already")
+        self.delete_empty_folder(target)
+        self.rename(source, target)
+
+    def is_free(self, path: str) -> bool:
+        """Whether a folder can get this name: nothing lies there but an empty folder."""
+        return not self.exists(path) or not self.list(path, missing_ok=True)
+
+    def why_not_renamable(self, source: str, target: str) -> str | None:
+        """Why a folder certainly cannot be renamed, as far as that can be seen; None if nothing is in the way."""
+        for path in (source, target.rpartition("/")[0]):
+            if not self.exists(path):
+                return f"{path} is missing"
+        return None
+
+    @abstractmethod
+    def delete_empty_folder(self, path: str) -> bool:
+        """Delete a folder if it is empty; a missing one is not an error. False: something lies in it."""
+
     def can_rename(self, source: str, target: str) -> bool:
         """Whether both lie on one device. Either exists, or its folder does."""
         return True
 
-    def link_or_copy(self, source: str, target: str, *, sync: bool) -> None:
-        """The same small file under another name as well; copied where the store has no links."""
-        with self.open_input(source) as file:
-            data = file.read()
-        with self.create(target, sync=sync) as out:
-            out.write(data)
+    def create_all(self, paths: Sequence[str], data: bytes, *, sync: bool) -> None:
+        """Create files with the same content, as many at a time as `parallel_files` says. Raises PathExists."""
+
+        def put(path: str) -> None:
+            with self.create(path, sync=sync) as out:
+                out.write(data)
+
+        if len(paths) < 2 or self.parallel_files == 1:
+            for path in paths:
+                put(path)
+            return
+        with ThreadPoolExecutor(min(len(paths), self.parallel_files), "hive-ingest-files") as pool:
+            list(pool.map(put, paths))
 
     @abstractmethod
     def make_folder(self, path: str, *, exist_ok: bool = True, parents: bool = True) -> list[str]:

@@ -116,14 +116,39 @@ class LocalStore(FileStore):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
             os.rename(source, target)
 
-    def link_or_copy(self, source: str, target: str, *, sync: bool) -> None:
-        with io_errors("link", f"{source} to {target}"):
-            try:
-                os.link(source, target)
-            except OSError as error:
-                if error.errno not in _NO_HARD_LINKS and error.errno != errno.EXDEV:
-                    raise
-                super().link_or_copy(source, target, sync=sync)
+    def rename_folder(self, source: str, target: str) -> None:
+        with io_errors("rename", f"{source} to {target}"):
+            os.rename(source, target)  # which replaces an empty folder, and no other
+
+    def is_free(self, path: str) -> bool:
+        with io_errors("look at", path):
+            return not os.path.lexists(path) or (os.path.isdir(path) and not os.listdir(path))
+
+    def why_not_renamable(self, source: str, target: str) -> str | None:
+        folders = (os.path.dirname(source), os.path.dirname(target))
+        try:
+            device = os.lstat(source).st_dev  # of a symbolic link, which is renamed itself
+            devices = {os.stat(folder).st_dev for folder in folders}
+        except OSError as error:
+            return f"{error.filename} cannot be looked at ({error.strerror}): mount its disk, or restore it"
+        closed = [folder for folder in dict.fromkeys(folders) if not os.access(folder, os.W_OK | os.X_OK)]
+        if closed:
+            return f"this user cannot write to {' and '.join(closed)}: change the permissions, or mount it writable"
+        if devices != {device}:
+            return "they are on different file systems, or it is a mount point: create a new table and copy the rows"
+        return None
+
+    def create_all(self, paths: Sequence[str], data: bytes, *, sync: bool) -> None:
+        """Written and synced once: the others are hard links to the first, where the file system has them."""
+        super().create_all(paths[:1], data, sync=sync)
+        for path in paths[1:]:
+            with io_errors("link", f"{paths[0]} to {path}"):
+                try:
+                    os.link(paths[0], path)
+                except OSError as error:
+                    if error.errno not in _NO_HARD_LINKS and error.errno != errno.EXDEV:
+                        raise
+                    super().create_all([path], data, sync=sync)
 
     def can_rename(self, source: str, target: str) -> bool:
         with io_errors("look at", target):
@@ -166,6 +191,18 @@ class LocalStore(FileStore):
     def delete_file(self, path: str) -> None:
         with io_errors("delete", path):
             _unlink(path)
+
+    def delete_empty_folder(self, path: str) -> bool:
+        with io_errors("delete folder", path):
+            try:
+                os.rmdir(path)
+            except FileNotFoundError:
+                return True
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                return False
+            return True
 
     def delete_folder(self, path: str) -> None:
         with io_errors("delete folder", path):

@@ -1,6 +1,6 @@
 """Locations, as Hive writes them, and the file systems that hold them.
 
-Nothing but the local file system has been run; the other schemes go through `pyarrow.fs` (see `arrow_store`).
+The local file system and HDFS have stores of their own; object stores go through `pyarrow.fs` (see `arrow_store`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pyarrow.fs as pafs
 from hive_ingest.errors import ConfigurationError, UnsupportedFeature
 from hive_ingest.storage.arrow_store import ArrowStore
 from hive_ingest.storage.file_store import FileEntry, FileStore, OutputFile, io_errors
+from hive_ingest.storage.hdfs_store import HdfsStore
 from hive_ingest.storage.local_store import LocalStore
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*|)", re.DOTALL)
@@ -30,6 +31,7 @@ _SCHEMES = {
     "abfss": "abfss",
     "gs": "gs",
 }
+_HDFS: Final = frozenset({"hdfs", "viewfs"})
 _LOCAL: Final = LocalStore()
 _COPY_BYTES: Final = 8 << 20
 
@@ -78,7 +80,7 @@ class Location:
         if scheme not in _SCHEMES:
             known = ", ".join(["file", *_SCHEMES])
             raise ConfigurationError(f"{uri!r} has the unknown scheme {scheme!r}: use a path, or one of {known}")
-        store, root = _arrow_store(_SCHEMES[scheme], authority)
+        store, root = _store(_SCHEMES[scheme], authority)
         return cls(store, f"{root.rstrip('/')}{path}" or "/", f"{uri[: parsed.start(3)]}{path}")
 
     @classmethod
@@ -175,20 +177,22 @@ def _not_local(uri: str) -> ConfigurationError:
 
 
 @functools.lru_cache(maxsize=64)
-def _arrow_store(scheme: str, authority: str) -> tuple[FileStore, str]:
+def _store(scheme: str, authority: str) -> tuple[FileStore, str]:
     """The store of one authority, and the path of its root. Opened once for each process."""
     uri = f"{scheme}://{authority}/"
+    if scheme in _HDFS:
+        return HdfsStore(uri), ""
+    if scheme == "s3":
+        return ArrowStore(lambda: _open(uri)[0]), authority
+    filesystem, root = _open(uri)
+    return ArrowStore(lambda: filesystem), root
+
+
+def _open(uri: str) -> tuple[pafs.FileSystem, str]:
     # Only the authority goes through pyarrow: it would percent-decode the path.
     with io_errors("open the file system", uri):
         try:
             filesystem, root = pafs.FileSystem.from_uri(uri)
         except (ValueError, pa.ArrowInvalid) as error:
             raise ConfigurationError(f"{uri!r} cannot be opened: {error}") from error
-        except OSError as error:
-            if "libjvm" in str(error) or "libhdfs" in str(error):  # followed by all the paths that were tried
-                raise UnsupportedFeature(
-                    f"{uri!r} needs Hadoop's libhdfs and a JVM, and this process finds neither: set HADOOP_HOME, "
-                    "JAVA_HOME and CLASSPATH where it runs, or use a table on a local or shared disk"
-                ) from None
-            raise
-    return ArrowStore(filesystem), root
+    return filesystem, root

@@ -1,6 +1,7 @@
 """Pipelines that write records from a source into a table, exactly once."""
 
+from hive_ingest.streaming.bad_record_file import BadRecordFile
 from hive_ingest.streaming.files import IngestProgress, IngestResult, ingest_files
 from hive_ingest.streaming.line_file import FilePosition
 
-__all__ = ["FilePosition", "IngestProgress", "IngestResult", "ingest_files"]
+__all__ = ["BadRecordFile", "FilePosition", "IngestProgress", "IngestResult", "ingest_files"]

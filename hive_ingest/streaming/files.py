@@ -10,16 +10,25 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hive_ingest.compaction import CompactionPolicy, Maintenance, MaintenanceMode, hook_of, maintained
-from hive_ingest.connection import CommitInfo, ConnectionStats, StreamingConnection, StreamingSettings
+from hive_ingest.connection import (
+    BadRecordHandler,
+    BadRecordTarget,
+    CommitInfo,
+    ConnectionStats,
+    StreamingConnection,
+    StreamingSettings,
+    bad_record_handler,
+)
 from hive_ingest.errors import ConfigurationError, SerializationError, StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
-from hive_ingest.record_writer import RecordWriter
+from hive_ingest.record_writer import BadRecord, RecordWriter
+from hive_ingest.streaming.bad_record_file import BadRecordFile
 from hive_ingest.streaming.line_file import MAX_LINE_BYTES, FilePosition, LineFile, Lines
 
 _log = logging.getLogger(__name__)
@@ -68,6 +77,9 @@ def ingest_files(
     on_commit: Callable[[CommitInfo], None] | None = None,
     maintenance: MaintenanceMode | Maintenance = "off",
     compaction_policy: CompactionPolicy | None = None,
+    bad_records: BadRecordTarget | str | os.PathLike[str] | None = None,
+    max_bad_records: int | None = None,
+    max_bad_record_share: float | None = None,
 ) -> IngestResult:
     """Commit every line of `paths` as a record of `table`, once, however often this is called.
 
@@ -82,6 +94,11 @@ def ingest_files(
     and for up to half a minute after the last commit; with `"request"` compactions are only requested, by
     `compaction_policy`. See `Maintenance`.
 
+    The bad records that a `record_writer` with `on_error="skip"` skips, each with its file and line, go to
+    `bad_records`: a file to append JSON lines to (see `BadRecordFile`), a handler or a function. More than
+    `max_bad_records` in this call, or a larger share of one transaction than `max_bad_record_share`, end the run with
+    TooManyBadRecords.
+
     Raises SerializationError, which names the file and line of a bad record, StreamingIOFailure for a file that
     cannot be read, and whatever `StreamingConnection` raises; all that was committed before stays.
     """
@@ -93,7 +110,9 @@ def ingest_files(
         paths = [paths]
     files = _by_name(paths, getattr(record_writer, "max_record_bytes", MAX_LINE_BYTES))
     started = time.monotonic()
+    spans = _Spans()
     with (
+        _located(bad_records, spans) as located,
         maintained(metastore, maintenance, compaction_policy) as keeper,
         StreamingConnection.connect(
             metastore,
@@ -105,9 +124,12 @@ def ingest_files(
             sink=sink or TableName.of(table).table,
             sources=files,
             on_commit=hook_of(keeper, on_commit),
+            bad_records=located,
+            max_bad_records=max_bad_records,
+            max_bad_record_share=max_bad_record_share,
         ) as connection,
     ):
-        ingestion = _Ingestion(connection, files, rows_per_transaction, header_lines, on_progress)
+        ingestion = _Ingestion(connection, files, spans, rows_per_transaction, header_lines, on_progress)
         finished_before = ingestion.run()
         return IngestResult(connection.stats, ingestion.positions, finished_before, seconds=time.monotonic() - started)
 
@@ -142,6 +164,10 @@ class _Spans:
     """Maps records of the current transaction to lines of files."""
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """A transaction begins."""
         self._spans: list[_Span] = []
         self._records = self._bytes = 0
 
@@ -169,15 +195,47 @@ class _Spans:
             raise self._located(error, error.record) from error
 
     def _located(self, error: SerializationError, record: int) -> SerializationError:
-        span = next(span for span in reversed(self._spans) if span.record <= record)
-        line = span.line + record - span.record
+        file, line, offset = self.place(record, error.byte_offset)
         why = str(error)
-        if error.byte_offset is None:
-            return SerializationError(f"{span.file.location!r}, line {line}: {why}", record=record)
-        offset = span.offset + error.byte_offset - span.byte
+        if offset is None:
+            return type(error)(f"{file!r}, line {line}: {why}", record=record)
         why = why.removeprefix(f"record {record} (at byte {error.byte_offset}): ")
-        message = f"{span.file.location!r}, line {line} (at byte {offset}): {why}"
-        return SerializationError(message, record=record, byte_offset=offset)
+        return type(error)(f"{file!r}, line {line} (at byte {offset}): {why}", record=record, byte_offset=offset)
+
+    def place(self, record: int, byte_offset: int | None) -> tuple[str, int, int | None]:
+        """The file, line and byte of a record, by its number and byte in the transaction."""
+        span = next(span for span in reversed(self._spans) if span.record <= record)
+        offset = None if byte_offset is None else span.offset + byte_offset - span.byte
+        return span.file.location, span.line + record - span.record, offset
+
+
+@contextmanager
+def _located(
+    target: BadRecordTarget | str | os.PathLike[str] | None, spans: _Spans
+) -> Iterator[BadRecordHandler | None]:
+    """A handler that passes on bad records with their files and lines."""
+    with ExitStack() as stack:
+        if isinstance(target, str | os.PathLike):
+            target = stack.enter_context(BadRecordFile(target))
+        yield None if target is None else _LocatedBadRecords(bad_record_handler(target), spans)
+
+
+class _LocatedBadRecords:
+    """Adds the file and the line to bad records."""
+
+    def __init__(self, handler: BadRecordHandler, spans: _Spans) -> None:
+        self._handler = handler
+        self._spans = spans
+
+    def handle(self, records: Sequence[BadRecord]) -> None:
+        self._handler.handle([self._located(record) for record in records])
+
+    def _located(self, bad: BadRecord) -> BadRecord:
+        file, line, offset = self._spans.place(bad.record, bad.byte_offset)
+        return replace(bad, file=file, line=line, byte_offset=offset)
+
+    def flush(self) -> None:
+        self._handler.flush()
 
 
 class _Ingestion:
@@ -187,12 +245,14 @@ class _Ingestion:
         self,
         connection: StreamingConnection,
         files: Mapping[str, LineFile],
+        spans: _Spans,
         rows_per_transaction: int,
         header_lines: int,
         on_progress: Callable[[IngestProgress], None] | None,
     ) -> None:
         self._connection = connection
         self._files = files
+        self._spans = spans
         self._rows_per_transaction = rows_per_transaction
         self._header_lines = header_lines
         self._on_progress = on_progress
@@ -229,7 +289,8 @@ class _Ingestion:
         return next((name for name in self._files if not self._is_finished(name)), None)
 
     def _write_and_commit(self) -> None:
-        spans = _Spans()
+        spans = self._spans
+        spans.clear()
         skipped = self._connection.stats.records_skipped
         with spans.named():
             after = self._write(spans)

@@ -100,6 +100,18 @@ class Heartbeater:
         with self._lock:
             return now() - self._last_good[txn_id]
 
+    def age_if_watched(self, txn_id: TxnId) -> float | None:
+        """The same; None for a transaction that is not kept alive any more."""
+        with self._lock:
+            sent_at = self._last_good.get(txn_id)
+        return None if sent_at is None else now() - sent_at
+
+    def open_transactions(self) -> tuple[int, float | None]:
+        """How many are kept alive, and the age of the oldest of their last answered heartbeats. Any thread may ask."""
+        with self._lock:
+            sent_at = [*self._last_good.values()]
+        return len(sent_at), now() - min(sent_at) if sent_at else None
+
     def raise_if_lost(self, txn_id: TxnId) -> None:
         """Raises TxnAborted if a heartbeat was answered with "aborted" or "no such transaction"."""
         why = self.lost.get(txn_id)

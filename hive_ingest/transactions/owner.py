@@ -27,10 +27,10 @@ _incarnations = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process that owns sources of a sink.
+    """A process that owns sources of a sink, or compactions.
 
     Attributes:
-        sink: The sink's name.
+        sink: The sink's name. Empty for a worker of compactions.
         host: The host's name.
         machine: A digest of the host's machine id. Empty where it has none, and in a container, whose machine id is
             that of its image.
@@ -38,7 +38,7 @@ class Owner:
             system does not say.
         pid: The process id.
         start: When the process started, in clock ticks since boot. Empty where the system does not say.
-        incarnation: Counts the connections of a process.
+        incarnation: Counts the connections and workers of a process.
     """
 
     sink: str
@@ -50,15 +50,26 @@ class Owner:
     incarnation: int
 
     @classmethod
-    def of_this_process(cls, sink: str) -> Self:
+    def of_this_process(cls, sink: str = "") -> Self:
         pid = os.getpid()
         return cls(sink, _host(), _machine(), _boot(), pid, _start_time(pid) or "", next(_incarnations))
 
+    @property
+    def is_this_process(self) -> bool:
+        """Whether the calling process is the owner, by whatever incarnation."""
+        pid = os.getpid()
+        return (self.pid, self.start, self.boot, self.host) == (pid, _start_time(pid) or "", _boot(), _host())
+
+    @property
+    def process(self) -> str:
+        """The process as text: what `is_dead` needs to know, without the incarnation."""
+        return f"{self.host}/{self.machine}/{self.boot}/{self.pid}/{self.start}"
+
     def to_agent_info(self, agent_info: str) -> str:
         """The text shown by SHOW LOCKS, which `parse` reads back. It fits into Hive's column."""
-        owner = f"owner={self.host}/{self.machine}/{self.boot}/{self.pid}/{self.start}/{self.incarnation}"
-        sink = f"sink={self.sink}"[: MAX_AGENT_INFO - len(owner) - 1]
-        return f"{sink} {owner} {agent_info}"[:MAX_AGENT_INFO].rstrip()
+        owner = f"owner={self.process}/{self.incarnation}"
+        sink = f"sink={self.sink}"[: MAX_AGENT_INFO - len(owner) - 1] + " " if self.sink else ""
+        return f"{sink}{owner} {agent_info}"[:MAX_AGENT_INFO].rstrip()
 
     @classmethod
     def parse(cls, agent_info: str) -> Self | None:
@@ -67,12 +78,18 @@ class Owner:
         Earlier versions wrote no machine: it is empty for those owners.
         """
         facts = dict(word.split("=", 1) for word in agent_info.split() if "=" in word)
+        process, _, incarnation = facts.get("owner", "").rpartition("/")
+        return cls.parse_process(process, incarnation, sink=facts.get("sink", ""))
+
+    @classmethod
+    def parse_process(cls, process: str, incarnation: str, *, sink: str = "") -> Self | None:
+        """The owner whose `process` and incarnation these are; None for other texts."""
         try:
-            host, *machine, boot, pid, start, incarnation = facts["owner"].split("/")
+            host, *machine, boot, pid, start = process.split("/")
             if len(machine) > 1:
                 return None
-            return cls(facts["sink"], host, "".join(machine), boot, int(pid), start, int(incarnation))
-        except (KeyError, ValueError):
+            return cls(sink, host, "".join(machine), boot, int(pid), start, int(incarnation))
+        except ValueError:
             return None
 
     def is_dead(self) -> bool:

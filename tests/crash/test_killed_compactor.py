@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 import hive_ingest as hi
-from hive_ingest.compaction import FolderState
+from hive_ingest.compaction import Compactor, CompactorSettings, FolderState
 from hive_ingest.faults import CLEANER_FAULT_POINTS, WORKER_FAULT_POINTS
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.model import CompactionState, CompactionType
 from hive_ingest.storage import Location
 from hive_ingest.testing import CrashPoint
-from tests.support.compactions import MAJOR, MINOR, Compacted, connect_quietly
+from tests.support.compactions import FAST, MAJOR, MINOR, Compacted, connect_quietly
 from tests.support.metastores import housekeeping
 
 pytestmark = pytest.mark.only_on(["sqlite", "postgres"], because="a real metastore gives a lost job back after a day")
@@ -100,6 +100,21 @@ def test_a_worker_that_is_killed_leaves_nothing_visible_and_another_one_takes_up
     table: Compacted, metastore_uri: str, point: str
 ) -> None:
     check_killed_worker(table, MINOR, point, metastore_uri)
+
+
+@pytest.mark.one_embedded
+@pytest.mark.parametrize("point", WORKER_FAULT_POINTS)
+def test_a_killed_workers_job_does_not_wait_for_a_timeout_on_its_machine(
+    table: Compacted, metastore_uri: str, point: str
+) -> None:
+    before = table.rows()
+    table.request(MINOR)
+    kill(table, "worker", point, 1, metastore_uri)
+    worked = Compactor(table.client, roles=["worker"], settings=CompactorSettings(job=FAST)).run_once().worked
+    is_committed = point == "after_commit_txn"
+    assert [work.state for work in worked] == ([] if is_committed else [CompactionState.READY_FOR_CLEANING])
+    assert table.client.get_valid_txns().open == ()
+    assert table.rows() == before
 
 
 @pytest.mark.one_embedded

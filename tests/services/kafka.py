@@ -18,6 +18,7 @@ from kafka.admin import NewTopic
 from kafka.errors import KafkaError
 
 from tests.services.fetch import fetch, java
+from tests.services.kafka_security import BrokerSecurity
 from tests.services.postgres import free_port
 
 _ROOT = Path(__file__).parents[2]
@@ -28,11 +29,11 @@ _PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller_port}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners=PLAINTEXT://127.0.0.1:{port}{listeners},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}{listeners}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}
 log.dirs={folder}/data
 auto.create.topics.enable=false
 # What Kafka keeps for itself is kept once: there is no second broker.
@@ -45,6 +46,8 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 share.coordinator.state.topic.num.partitions=1
 group.initial.rebalance.delay.ms=0
+# Tests wait for members that were killed.
+group.min.session.timeout.ms=500
 log.cleaner.dedupe.buffer.size=2097152
 """
 
@@ -59,14 +62,22 @@ class KafkaFailed(Exception):
 class KafkaBroker:
     """A running broker; `folder` holds its data and its log. After a restart it listens on the same port."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, security: BrokerSecurity | None = None) -> None:
+        """With `security` it has the listeners of that beside its own, which asks for nothing."""
         self.folder = folder
+        self._security = security
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._topics = itertools.count(1)
         folder.mkdir(parents=True, exist_ok=True)
-        text = _PROPERTIES.format(folder=folder, port=self.port, controller_port=free_port())
-        (folder / "server.properties").write_text(text)
+        text = _PROPERTIES.format(
+            folder=folder,
+            port=self.port,
+            controller_port=free_port(),
+            listeners=security.listeners if security else "",
+            protocols=security.protocols if security else "",
+        )
+        (folder / "server.properties").write_text(text + (security.properties() if security else ""))
         self._format()
 
     @property
@@ -125,6 +136,8 @@ class KafkaBroker:
     def _format(self) -> None:
         command = self._command("kafka.tools.StorageTool")
         arguments = ["format", "-t", _CLUSTER_ID, "-c", "server.properties"]
+        if self._security is not None:
+            arguments += self._security.format_arguments()
         with self._log.open("ab") as log:
             status = subprocess.run([*command, *arguments], cwd=self.folder, stdout=log, stderr=log, check=False)
         if status.returncode:
@@ -139,9 +152,9 @@ class KafkaBroker:
 
 
 @contextlib.contextmanager
-def running_broker(folder: Path) -> Iterator[KafkaBroker]:
+def running_broker(folder: Path, security: BrokerSecurity | None = None) -> Iterator[KafkaBroker]:
     """A new and empty broker with its files in `folder`. Raises `KafkaFailed`, `PartUnavailable`."""
-    broker = KafkaBroker(folder)
+    broker = KafkaBroker(folder, security)
     broker.start()
     try:
         yield broker

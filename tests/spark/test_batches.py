@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from prometheus_client import CollectorRegistry
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -17,6 +18,7 @@ from pyspark.sql import functions as F
 import hive_ingest as hi
 from hive_ingest.errors import PartitionCreationFailed, StreamingConnectionError
 from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.metrics import Metrics
 from hive_ingest.model import TxnState, columns_of
 from hive_ingest.streaming.spark import BatchStats, HiveSink
 from hive_ingest.streaming.spark.maintained import stop_maintenance
@@ -275,3 +277,22 @@ def test_the_driver_compacts_the_table_and_the_progress_of_its_sink(
     assert_once(hi.read_table(client, table)["id"].to_pylist(), list(range(40)))
     assert len(tables.files(table)) < 4
     assert {info.table.table for info in client.show_compactions()} == {"t", "t__progress"}
+
+
+# -- metrics -----------------------------------------------------------------------------------------
+
+
+def test_the_metrics_of_the_driver_count_what_its_sinks_write(
+    spark: SparkSession, client: MetastoreClient, tables: Tables
+) -> None:
+    table = tables.create("t")
+    registry = CollectorRegistry()
+    with Metrics(registry):
+        for batch_id in range(2):
+            write(client, table, numbered(spark, batch_id * 30, batch_id * 30 + 30), batch_id)
+        write(client, table, numbered(spark, 30, 60), 1)
+
+        labels = {"table": table, "sink": table.partition(".")[2]}
+        names = ("hive_ingest_commits_total", "hive_ingest_rows_total", "hive_ingest_commit_duration_seconds_count")
+        assert [registry.get_sample_value(name, labels) for name in names] == [2, 60, 2], "the third call was skipped"
+        assert registry.get_sample_value("hive_ingest_connections", labels) is None

@@ -13,6 +13,7 @@ FRONTS = {
     "connection",
     "delta",
     "metastore_client",
+    "metrics",
     "orc",
     "reader",
     "record_writer",

@@ -86,7 +86,7 @@ class EmbeddedMetastoreClient(ForwardingClient):
             MetastoreUnavailable: No connection.
         """
         address = parse_uri(uri)
-        given = None if warehouse is None else check_warehouse(address, warehouse)
+        given = None if warehouse is None else check_warehouse(warehouse)
         backend = backend_for(address, options)
         if address.is_sqlite and not address.path.exists():
             if not create:

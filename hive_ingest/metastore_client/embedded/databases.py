@@ -11,7 +11,7 @@ from hive_ingest.metastore_client.embedded.context import Context
 from hive_ingest.metastore_client.embedded.folder_tasks import plan_removal_if_empty
 from hive_ingest.metastore_client.embedded.folders import make_folders
 from hive_ingest.metastore_client.embedded.locks import Locks, require_lock
-from hive_ingest.metastore_client.embedded.lookups import matching, no_such_database, own_location
+from hive_ingest.metastore_client.embedded.lookups import matching, no_such_database
 from hive_ingest.metastore_client.embedded.sessions import Row, Session, Sessions
 from hive_ingest.metastore_client.embedded.tables import drop_table_in
 from hive_ingest.metastore_client.locations import normal_location
@@ -47,7 +47,7 @@ class Databases:
     ) -> Database:
         """Raises AlreadyExists, ConfigurationError. Without `location` it lies at `<warehouse>/<name>.db`."""
         lower = database_name(name)
-        where = own_location(self._db, location) if location else f"{self._context.warehouse.rstrip('/')}/{lower}.db"
+        where = normal_location(location) if location else f"{self._context.warehouse.rstrip('/')}/{lower}.db"
         row = {"location": where, "comment": comment, "params": json.dumps(dict(properties or {}))}
 
         def work(session: Session) -> Database:

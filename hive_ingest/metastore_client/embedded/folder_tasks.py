@@ -14,16 +14,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-from hive_ingest.errors import StreamingError
+from hive_ingest.errors import StreamingError, StreamingIOFailure
 from hive_ingest.metastore_client.embedded.folders import is_same_or_inside, rename_folder
 from hive_ingest.metastore_client.embedded.migrations import GET_METASTORE_ID
 from hive_ingest.metastore_client.embedded.sessions import Row, Session, Sessions
-from hive_ingest.metastore_client.locations import local_path
 from hive_ingest.model import LockId, TableName
-from hive_ingest.storage import LocalStore
+from hive_ingest.storage import Location
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +70,7 @@ def plan_removal(
     session: Session, location: str, name: TableName, next_write_id: int, *, partition: str | None = None
 ) -> None:
     """Plan the removal of the folder of a dropped table or partition."""
-    if local_path(location) is None:
+    if not Location.of(location).store.has_folders:
         _log.warning("%s lies at %s, which cannot be removed from here: remove it by hand", name, location)
         return
     about = {"database": name.database, "table": name.table, "partition": partition}
@@ -173,55 +171,56 @@ class FolderTasks:
     def _do(self, task_id: int) -> None:
         trash = self._sessions.run(lambda session: _start(session, task_id))
         if trash is not None:
-            LocalStore().delete_folder(str(trash))
+            trash.delete_folder()
             self._sessions.run(lambda session: _end(session, task_id))
 
 
-def _start(session: Session, task_id: int) -> Path | None:
+def _start(session: Session, task_id: int) -> Location | None:
     """Everything but removing files: those under the path that is returned are to be removed."""
     task = session.row(_GET, task=task_id)
     if task is None:
         return None  # somebody else was faster
-    kind, path = task[1], local_path(task[2])
-    if path is None or kind == _TRASH:
-        return path
+    kind, folder = task[1], Location.of(task[2])
+    if kind == _TRASH:
+        return folder
     if kind == _REMOVE:
-        return _put_out_of_sight(session, task, path)
+        return _put_out_of_sight(session, task, folder)
     if kind == _REMOVE_IF_EMPTY:
-        _remove_if_empty(path)
+        _remove_if_empty(folder)
     elif kind == _MOVE:
-        _move(path, local_path(task[3]))
+        _move(folder, Location.of(task[3]))
         session.execute(_RELEASE, lock_id=task[8])
     session.execute(_DELETE, task=task_id)
     return None
 
 
-def _put_out_of_sight(session: Session, task: Row, path: Path) -> Path | None:
+def _put_out_of_sight(session: Session, task: Row, folder: Location) -> Location | None:
     """Its hidden name in the same folder, which one task always gets."""
-    hidden = path.with_name(f".hive_ingest_trash_{session.scalar(GET_METASTORE_ID)}_{task[0]}")
+    hidden = folder.parent / f".hive_ingest_trash_{session.scalar(GET_METASTORE_ID)}_{task[0]}"
     if not hidden.exists():  # else it was renamed by a process that was killed before its COMMIT
         in_use = [location for (location,) in session.rows(_LOCATIONS) if is_same_or_inside(location, task[2])]
-        if path.is_symlink() or in_use:
-            _log.warning("%s is not removed: it is a symbolic link, or %s lies in it", path, in_use or "something")
+        if in_use or folder.store.is_symlink(folder.path):
+            _log.warning("%s is not removed: it is a symbolic link, or %s lies in it", folder, in_use or "something")
             session.execute(_DELETE, task=task[0])
             return None
-        if path.is_dir():
-            rename_folder(path, hidden)
-    session.execute(_SET_SOURCE, task=task[0], kind=_TRASH, source=f"file:{hidden}")
+        if folder.exists():
+            rename_folder(folder, hidden)
+    session.execute(_SET_SOURCE, task=task[0], kind=_TRASH, source=str(hidden))
     return hidden
 
 
-def _remove_if_empty(path: Path) -> None:
-    try:
-        path.rmdir()
-    except FileNotFoundError:
+def _remove_if_empty(folder: Location) -> None:
+    if not folder.store.has_folders:
         return
-    except OSError as error:
-        _log.warning("%s is not removed (%s): something else lies in it", path, error.strerror)
+    try:
+        if not folder.store.delete_empty_folder(folder.path):
+            _log.warning("%s is not removed: something else lies in it", folder)
+    except StreamingIOFailure as error:
+        _log.warning("%s is not removed: %s", folder, error)
 
 
-def _move(source: Path, target: Path | None) -> None:
-    if target is not None and source.is_dir():
+def _move(source: Location, target: Location) -> None:
+    if source.exists():
         rename_folder(source, target)
 
 

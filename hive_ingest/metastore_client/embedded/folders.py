@@ -1,21 +1,22 @@
-"""Folders of databases, tables and partitions, where they are local: made, moved, and put out of sight."""
+"""Folders of databases, tables and partitions: made, moved, and put out of sight.
+
+An object store has no folders: nothing is made there, and nothing can be moved.
+"""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from pathlib import Path, PurePath
 
-from hive_ingest.errors import InvalidOperation, StreamingIOFailure
+from hive_ingest.errors import InvalidOperation, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.metastore_client.locations import local_path
-from hive_ingest.storage import LocalStore
+from hive_ingest.storage import FileStore, Location
 
 #: Of the folders that hold rows of an ACID table.
 _ACID_PREFIXES = ("base_", "delta_", "delete_delta_")
 
 
 def make_folders(locations: Iterable[str], *, inside: str | None = None) -> None:
-    """Make the folders and their parents, on the device. Nothing is done remotely: the writer makes them there.
+    """Make the folders and their parents, on the device.
 
     Args:
         locations: Of the folders.
@@ -25,27 +26,26 @@ def make_folders(locations: Iterable[str], *, inside: str | None = None) -> None
     Raises:
         StreamingIOFailure: A folder cannot be made, or `inside` is missing.
     """
-    store = LocalStore()
-    parent = None if inside is None else local_path(inside)
-    if parent is not None and not parent.is_dir():
+    wanted = [place for place in map(Location.of, locations) if place.store.has_folders]
+    if inside is not None and wanted and not Location.of(inside).exists():
         raise StreamingIOFailure(
-            f"cannot make a folder in {str(parent)!r}, which is in the catalog and is missing: mount its disk, or "
-            "restore it"
+            f"cannot make a folder in {Location.of(inside).path!r}, which is in the catalog and is missing: mount its "
+            "disk, or restore it"
         )
-    made: list[str] = []
-    for location in locations:
-        path = local_path(location)
-        if path is not None:
-            made += store.make_folder(str(path))
-    store.sync_folders({str(PurePath(folder).parent) for folder in made})
+    made: dict[FileStore, set[str]] = {}
+    for place in wanted:
+        above = {folder.rpartition("/")[0] or "/" for folder in place.make_folder()}
+        made.setdefault(place.store, set()).update(above)
+    for store, folders in made.items():
+        store.sync_folders(sorted(folders))
 
 
 def refuse_acid_files(location: str, what: str) -> None:
     """Raises InvalidOperation if the folder holds deltas or bases: their rows would appear in `what`."""
-    path = local_path(location)
-    if path is None or not path.is_dir():
+    folder = Location.of(location)
+    if not folder.store.has_folders:
         return
-    found = next((name for name in os.listdir(path) if name.startswith(_ACID_PREFIXES)), None)
+    found = next((entry.name for entry in folder.list(missing_ok=True) if entry.name.startswith(_ACID_PREFIXES)), None)
     if found is not None:
         raise InvalidOperation(
             f"{what}: its folder {location} already holds ACID files ({found!r}), whose rows would appear in it: "
@@ -63,22 +63,24 @@ def is_inside(location: str, parent: str) -> bool:
 
 def is_same_or_inside(location: str, parent: str) -> bool:
     """As `is_inside`, or `parent` itself."""
-    return is_inside(location, parent) or local_path(location) == local_path(parent)
+    return location == parent or is_inside(location, parent) or _is_same_path(location, parent)
 
 
-def rename_folder(source: Path, target: Path) -> None:
+def _is_same_path(one: str, other: str) -> bool:
+    path = local_path(one)
+    return path is not None and path == local_path(other)
+
+
+def rename_folder(source: Location, target: Location) -> None:
     """Rename, on the device. Raises StreamingIOFailure."""
-    try:
-        source.rename(target)
-    except OSError as error:
-        raise StreamingIOFailure(f"{source} cannot be renamed to {target} ({error.strerror})") from error
-    LocalStore().sync_folders({str(source.parent), str(target.parent)})
+    source.store.rename_folder(source.path, target.path)
+    source.store.sync_folders(sorted({source.parent.path, target.parent.path}))
 
 
 def require_free(location: str, what: str) -> None:
     """Raises InvalidOperation unless a folder can be renamed to `location`: it is missing, or empty."""
-    path = local_path(location)
-    if path is not None and os.path.lexists(path) and (not path.is_dir() or any(path.iterdir())):
+    folder = Location.of(location)
+    if folder.store.has_folders and not folder.store.is_free(folder.path):
         raise InvalidOperation(f"{what} cannot get the folder {location}, which is not empty: remove it, or its name")
 
 
@@ -87,24 +89,13 @@ def require_movable(source: str, target: str) -> None:
 
     Raises:
         StreamingIOFailure: It is missing, or certainly cannot be renamed to `target`.
+        UnsupportedFeature: It lies on an object store, or they lie on different file systems.
     """
-    old, new = local_path(source), local_path(target)
-    if old is None or new is None:
-        return
-    why = _why_not_movable(old, new)
+    old, new = Location.of(source), Location.of(target)
+    if not old.store.has_folders or old.store is not new.store:
+        raise UnsupportedFeature(
+            f"{source} cannot be renamed to {target} from here: create a new table and copy the rows"
+        )
+    why = old.store.why_not_renamable(old.path, new.path)
     if why is not None:
-        raise StreamingIOFailure(f"{old} cannot be renamed to {new}, and nothing was changed: {why}")
-
-
-def _why_not_movable(source: Path, target: Path) -> str | None:
-    try:
-        device = source.lstat().st_dev  # of a symbolic link, which is renamed itself
-        above = {folder: folder.stat().st_dev for folder in (source.parent, target.parent)}
-    except OSError as error:
-        return f"{error.filename} cannot be looked at ({error.strerror}): mount its disk, or restore it"
-    closed = [str(folder) for folder in above if not os.access(folder, os.W_OK | os.X_OK)]
-    if closed:
-        return f"this user cannot write to {' and '.join(closed)}: change the permissions, or mount it writable"
-    if set(above.values()) != {device}:
-        return "they are on different file systems, or it is a mount point: create a new table and copy the rows"
-    return None
+        raise StreamingIOFailure(f"{old.path} cannot be renamed to {new.path}, and nothing was changed: {why}")

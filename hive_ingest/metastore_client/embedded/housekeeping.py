@@ -1,7 +1,7 @@
 """Housekeeping by lease, in any client that makes a call: it needs no daemon.
 
-Sources: Hive 4's `PerformTimeoutsFunction`, `CleanEmptyAbortedAndCommittedTxns`, `performWriteSetGC` and, for
-TXN_TO_WRITE_ID, the rule min(Z, A, N) of HIVE-18747.
+Sources: Hive 4's `PerformTimeoutsFunction`, `CleanEmptyAbortedAndCommittedTxns`, `performWriteSetGC`,
+`RemoveDuplicateCompleteTxnComponentsCommand` and, for TXN_TO_WRITE_ID, the rule min(Z, A, N) of HIVE-18747.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from hive_ingest.errors import MetastoreUnavailable
 from hive_ingest.identity import this_host
 from hive_ingest.metastore_client.embedded.compaction_history import CompactionHistory
 from hive_ingest.metastore_client.embedded.compactions import Compactions
 from hive_ingest.metastore_client.embedded.context import TIMED_OUT, Context
-from hive_ingest.metastore_client.embedded.sessions import Session
+from hive_ingest.metastore_client.embedded.sessions import Row, Session
 from hive_ingest.metastore_client.embedded.transactions import release
 from hive_ingest.model import TxnId
 
@@ -26,6 +28,8 @@ _log = logging.getLogger(__name__)
 LEASE_SECONDS = 60.0
 #: Transactions that one SQL transaction times out or forgets, so that others get their turn.
 BATCH_SIZE = 1_000
+#: A commit is remembered for a day at least, for writers that ask late what became of it.
+DUPLICATES_KEPT_SECONDS = 86_400.0
 
 # A time further ahead than any interval was written under another clock: it does not count.
 _TAKE_LEASE = """
@@ -112,6 +116,24 @@ _LOWEST_OPEN = """
 _PRUNE_WRITE_SET = "DELETE FROM WRITE_SET WHERE WS_COMMIT_ID < :low"
 
 
+# Tables and partitions that were written and not compacted, with their last write ids: of any kind, and of an update.
+_WRITTEN_SEVERAL_TIMES = """
+    SELECT CTC_DATABASE, CTC_TABLE, CTC_PARTITION, max(CTC_WRITEID),
+        max(CASE WHEN CTC_UPDATE_DELETE = 'Y' THEN CTC_WRITEID END)
+    FROM COMPLETED_TXN_COMPONENTS
+    WHERE CTC_TABLE IS NOT NULL
+    GROUP BY CTC_DATABASE, CTC_TABLE, CTC_PARTITION
+    HAVING min(CTC_WRITEID) < max(CTC_WRITEID) AND min(CTC_TIMESTAMP) < NOW_MS() - :kept_ms
+"""
+_FORGET_EARLIER = """
+    DELETE FROM COMPLETED_TXN_COMPONENTS
+    WHERE CTC_DATABASE = :database AND CTC_TABLE = :table
+        AND CTC_PARTITION IS NOT DISTINCT FROM CAST(:partition AS TEXT)
+        AND CTC_WRITEID < :highest AND CTC_WRITEID IS DISTINCT FROM CAST(:highest_update AS BIGINT)
+        AND CTC_TIMESTAMP < NOW_MS() - :kept_ms
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class HousekeepingResult:
     """Counts of one run."""
@@ -121,6 +143,7 @@ class HousekeepingResult:
     forgotten_txns: int = 0
     pruned_write_ids: int = 0
     pruned_write_sets: int = 0
+    pruned_components: int = 0
     revoked_compactions: int = 0
     purged_compactions: int = 0
 
@@ -175,6 +198,7 @@ class Housekeeping:
                 forgotten_txns=self._forget_txns(),
                 pruned_write_ids=self._db.run(_prune_write_ids),
                 pruned_write_sets=self._db.run(_prune_write_set),
+                pruned_components=self._prune_components(),
                 purged_compactions=self._compaction_history.purge_completed_compactions(),
             )
         finally:
@@ -224,6 +248,20 @@ class Housekeeping:
         while count := self._db.run(work):
             forgotten += count
         return forgotten
+
+    def _prune_components(self) -> int:
+        """Keep of each table or partition the last write alone: it is what says that a compaction may be due."""
+        kept_ms = _ms(DUPLICATES_KEPT_SECONDS)
+        found = self._db.query(_WRITTEN_SEVERAL_TIMES, kept_ms=kept_ms)
+
+        def work(batch: Sequence[Row], session: Session) -> int:
+            names = ("database", "table", "partition", "highest", "highest_update")
+            return sum(
+                session.execute(_FORGET_EARLIER, **dict(zip(names, row, strict=True)), kept_ms=kept_ms) for row in batch
+            )
+
+        batches = (found[at : at + BATCH_SIZE] for at in range(0, len(found), BATCH_SIZE))
+        return sum(self._db.run(partial(work, batch)) for batch in batches)
 
 
 def _prune_write_ids(session: Session) -> int:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from hive_ingest.errors import AlreadyExists, NoSuchObject, UnsupportedFeature
+from hive_ingest.errors import AlreadyExists, NoSuchObject
 from hive_ingest.metastore_client.ddl_locks import exclusive_lock, needs_exclusive_lock, on_table
 from hive_ingest.metastore_client.embedded.context import Context
 from hive_ingest.metastore_client.embedded.folder_tasks import (
@@ -21,10 +21,10 @@ from hive_ingest.metastore_client.embedded.folder_tasks import (
 from hive_ingest.metastore_client.embedded.folders import make_folders, refuse_acid_files, require_free, require_movable
 from hive_ingest.metastore_client.embedded.location_checks import refuse_overlap
 from hive_ingest.metastore_client.embedded.locks import Locks, require_lock
-from hive_ingest.metastore_client.embedded.lookups import matching, no_such_database, own_location
+from hive_ingest.metastore_client.embedded.lookups import matching, no_such_database
 from hive_ingest.metastore_client.embedded.sessions import Row, Session
 from hive_ingest.metastore_client.embedded.write_ids import abort_writers
-from hive_ingest.metastore_client.locations import local_path
+from hive_ingest.metastore_client.locations import normal_location
 from hive_ingest.metastore_client.table_checks import MANAGED, check_change, check_existing, new_table
 from hive_ingest.model import Column, LockId, Table, TableName, columns_of
 
@@ -106,7 +106,7 @@ class Tables:
         """
         new = new_table(table, **definition)
         if new.location:
-            new = replace(new, location=own_location(self._db, new.location))
+            new = replace(new, location=normal_location(new.location))
         return self._db.run(lambda session: _create(session, new, if_not_exists))
 
     def get_table(self, table: str | TableName) -> Table:
@@ -245,10 +245,6 @@ def _rename(session: Session, old: Table, new: TableName) -> str:
         session.execute(rename, **names, new_database=new.database, new_table=new.table)
     if old.location.rpartition("/")[2] != old.name.table:
         return old.location
-    if local_path(old.location) is None:
-        raise UnsupportedFeature(
-            f"{old.name} lies at {old.location}, which cannot be renamed from here: create a new table"
-        )
     location = f"{parent.rstrip('/')}/{new.table}"
     refuse_overlap(session, new, location, table_id=old.id)
     clear_place(session, [location])

@@ -11,7 +11,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from hive_ingest.errors import ConfigurationError
-from hive_ingest.metastore_client.locations import local_path, normal_location
+from hive_ingest.metastore_client.locations import normal_location
 
 SQLITE = "sqlite"
 POSTGRESQL = "postgresql+psycopg"
@@ -106,14 +106,8 @@ def _texts(query: Mapping[str, str | tuple[str, ...]]) -> list[str]:
 # -- locations ---------------------------------------------------------------------------------------
 
 
-def check_warehouse(uri: MetastoreUri, warehouse: str) -> str:
-    """The warehouse's location. Raises ConfigurationError: empty, or not local under SQLite."""
+def check_warehouse(warehouse: str) -> str:
+    """The warehouse's location. Raises ConfigurationError: it is empty."""
     if not warehouse:
         raise ConfigurationError("empty warehouse: give the folder in which databases and tables are stored")
-    location = normal_location(warehouse)
-    if uri.is_sqlite and local_path(location) is None:
-        raise ConfigurationError(
-            f"a SQLite metastore serves one machine, and {location!r} is not on it: "
-            "use a local warehouse, or a PostgreSQL metastore"
-        )
-    return location
+    return normal_location(warehouse)

@@ -176,8 +176,32 @@ def test_ingest_stops_at_a_bad_record_and_says_where(alerts: Shell, tmp_path: Pa
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err.startswith(f"error: '{path}', line 26 (at byte ")
     assert len(outcome.err.splitlines()) == 1
-    skipped = alerts.done("ingest", "web.alerts", path, "--on-error", "skip")
+    skipped = alerts("ingest", "web.alerts", path, "--on-error", "skip")
+    assert skipped.code == 3
     assert "; 1 bad record skipped" in skipped.out
+    assert alerts("ingest", "web.alerts", path, "--on-error", "skip").code == 0  # nothing was left for it
+
+
+def test_ingest_keeps_bad_records_in_a_file_and_stops_at_too_many(alerts: Shell, tmp_path: Path) -> None:
+    path = records(tmp_path / "a.json", 5)
+    path.write_text(path.read_text() + '{"id": "x"}\nno json\n')
+    bad = tmp_path / "bad.jsonl"
+    keep = ("ingest", "web.alerts", path, "--bad-records", bad)
+    outcome = alerts(*keep)
+    assert outcome.code == 1
+    assert "--bad-records has no effect" in outcome.err
+    assert "give it --on-error='skip'" in outcome.err
+    outcome = alerts(*keep, "--on-error", "skip", "--max-bad-records", "1")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "--max-bad-records=1 allows" in outcome.err
+    assert alerts(*keep, "--on-error", "skip", "--max-bad-record-share", "0.2").code == 1
+    outcome = alerts(*keep, "--on-error", "skip", "--max-bad-records", "2")
+    assert outcome.code == 3
+    lines = [json.loads(line) for line in bad.read_text().splitlines()]
+    assert [(line["file"], line["line"], line["data"]) for line in lines[-2:]] == [
+        (str(path), 6, '{"id": "x"}'),
+        (str(path), 7, "no json"),
+    ]
 
 
 def test_ingest_can_refuse_unknown_fields(alerts: Shell, tmp_path: Path) -> None:

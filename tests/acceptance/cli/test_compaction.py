@@ -52,6 +52,14 @@ def test_compact_waits_and_show_compactions_has_the_numbers(shell: Shell, table:
     assert (row["files_before"], row["files_after"]) == (3, 1)
 
 
+def test_a_request_may_have_properties_which_are_shown(shell: Shell, table: Compacted) -> None:
+    table.inserts(1, 3)
+    shell.done("compact", "web.t", "major", "--property", "tblprops.orc.compress=ZLIB", "--wait")
+    (row,) = shell.done("show", "compactions", "web.t", "-o", "json").rows
+    assert row["properties"] == "tblprops.orc.compress=ZLIB"
+    assert str(row["job"]).startswith("hive-ingest-txn-")
+
+
 def test_a_request_without_a_worker_is_shown_as_waiting(shell: Shell, table: Compacted) -> None:
     table.inserts(1, 3)
     assert "is initiated" in shell.done("compact", "web.t", "major").out

@@ -118,6 +118,7 @@ def test_retry_after_failed_cleanup_delay_disabled(table: Compacted, monkeypatch
     check_retries(table, monkeypatch, retention=0.0)
 
 
+@pytest.mark.on_both
 def test_retention_after_failed_cleanup(table: Compacted, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = replace(NO_GRACE, retry_seconds=60.0)
     table.inserts(1, 2)
@@ -153,6 +154,7 @@ def test_cleanup_after_iow_and_major_table_compaction(table: Compacted) -> None:
     check_clean(table, MAJOR, ["base_5_v"])
 
 
+@pytest.mark.on_both
 def test_cleanup_after_major_table_compaction_with_long_running_query(based: Compacted) -> None:
     before = based.rows()
     with hi.scan(based.client, based.name, row_ids=True) as reader:
@@ -213,6 +215,7 @@ def test_dropped_partition(parts: Compacted) -> None:
     assert parts.short_folders("other") == ["delta_4_4"]
 
 
+@pytest.mark.on_both
 def test_process_compaction_candidates_in_parallel(parts: Compacted) -> None:
     for number in range(5):
         parts.inserts(1, 2, part=f"p{number}")
@@ -251,6 +254,7 @@ def test_delayed_cleanup_after_minor_compaction_on_partition(parts: Compacted) -
     check_delayed(partition_with_base(parts), MINOR, "today")
 
 
+@pytest.mark.on_both
 def test_delayed_cleanup_after_minor_and_major_compaction(table: Compacted) -> None:
     retention = replace(NO_GRACE, retention_seconds=100)
     table.inserts(1, 2)
@@ -445,6 +449,7 @@ def test_compaction_hwm_is_honored_with_min_open_write_id_set(table: Compacted) 
     assert table.rows() == before
 
 
+@pytest.mark.on_both
 def test_compaction_hwm_is_honored_with_min_open_write_id_set_and_aborted_iow(table: Compacted) -> None:
     table.inserts(1, 2)
     writer, write_id = table.begin()
@@ -460,6 +465,7 @@ def test_compaction_hwm_is_honored_with_min_open_write_id_set_and_aborted_iow(ta
 # -- beyond Hive's cases -----------------------------------------------------------------------------
 
 
+@pytest.mark.on_both
 def test_what_aborted_transactions_left_is_removed_without_a_compaction(table: Compacted) -> None:
     table.insert(1)
     table.aborted_insert(2)
@@ -505,6 +511,17 @@ def test_a_missing_folder_is_not_taken_for_a_cleaned_one(based: Compacted) -> No
     (result,) = based.clean()
     assert (result.state, states(based)) == (READY, [READY])
     assert "missing" in result.message
+
+
+def test_a_cleaner_that_is_stopped_leaves_the_other_partitions_to_the_next(parts: Compacted) -> None:
+    for part in ("a", "b"):
+        parts.insert(1, part=part)
+        parts.insert(2, part=part)
+        parts.compact(MAJOR, part=part)
+    answers = iter((False, False, True, True, True))
+    (result,) = Cleaner(parts.client, NO_GRACE, is_stopped=lambda: next(answers)).run_once()
+    assert result.state is SUCCEEDED
+    assert sorted(states(parts), key=str) == sorted([READY, SUCCEEDED], key=str)
 
 
 # -- what is ported ----------------------------------------------------------------------------------

@@ -7,11 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from hive_ingest.compaction import compact
+from hive_ingest.compaction.worker_ids import is_of_this_process
 from hive_ingest.errors import ConfigurationError, NoSuchObject
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
-from hive_ingest.model import CompactionState
+from hive_ingest.model import CompactionInfo, CompactionState
 from hive_ingest.testing import faults
 from tests.support.compactions import MAJOR, MINOR, Compacted
+from tests.unit.compaction.folders import tail_of
 
 pytestmark = pytest.mark.only_on(["sqlite", "postgres"], because="a real metastore has Hive's own queue")
 
@@ -126,3 +128,42 @@ def test_a_drop_waits_for_the_compaction(table: Compacted) -> None:
         future.result()
     assert table.history() == []
     assert table.clean() == []
+
+
+def test_a_request_overrides_table_properties_for_its_compaction_alone(table: Compacted) -> None:
+    table.inserts(1, 2)
+    before = table.rows()
+    properties = {"tblprops.orc.compress": "zlib", "compactor.mapreduce.map.memory.mb": "3072"}
+    compact(table.client, table.name, kind="major", properties=properties, wait=True)
+    assert table.history()[0].properties == properties, "all of them are stored"
+    assert codec_of(table, "base_*") == "ZLIB"
+    assert codec_of(table, "delta_0000001*") != "ZLIB"
+    assert "orc.compress" not in table.client.get_table(table.name).properties
+    assert table.rows() == before
+
+
+def codec_of(table: Compacted, folder: str) -> str:
+    (path,) = table.folder.glob(f"{folder}/bucket_00000")
+    return tail_of(path).postscript.codec.name
+
+
+def test_an_override_that_no_file_can_have_is_refused_at_the_request(table: Compacted) -> None:
+    with pytest.raises(ConfigurationError, match="'RAR' is not an ORC compression"):
+        compact(table.client, table.name, properties={"tblprops.orc.compress": "rar"})
+    assert table.history() == []
+
+
+def test_a_compaction_is_traced_to_its_worker_and_transaction(table: Compacted) -> None:
+    table.inserts(1, 2)
+    table.request()
+    seen: list[CompactionInfo] = []
+
+    def at(point: str) -> None:
+        if point == "after_merge":
+            seen.extend(table.history())
+
+    with faults(observe=at):
+        table.work()
+    (working,), (done,) = seen, table.history()
+    assert (working.hadoop_job_id, done.hadoop_job_id) == (f"hive-ingest-txn-{working.txn_id}",) * 2
+    assert is_of_this_process(working.worker_id)

@@ -87,6 +87,7 @@ def test_nothing(table: Compacted) -> None:
     assert table.history() == []
 
 
+@pytest.mark.on_both
 def test_recover_failed_local_workers(table: Compacted) -> None:
     """A worker that is interrupted gives its compaction back itself."""
     table.inserts(1, 2)
@@ -97,6 +98,7 @@ def test_recover_failed_local_workers(table: Compacted) -> None:
     assert requested(table) == [(None, MINOR)]
 
 
+@pytest.mark.on_both
 def test_recover_failed_remote_workers(table: Compacted) -> None:
     table.inserts(1, 2)
     table.request()
@@ -113,6 +115,7 @@ def test_major_compact_on_table_too_many_aborts(table: Compacted) -> None:
     assert "aborted" in found.decision.reason
 
 
+@pytest.mark.on_both
 def test_major_compact_on_partition_too_many_aborts(parts: Compacted) -> None:
     parts.insert(1, part="today")
     abort(parts, 4, "today")
@@ -128,6 +131,7 @@ def test_no_compact_on_many_different_partition_aborts(parts: Compacted) -> None
     assert requested(parts) == []
 
 
+@pytest.mark.on_both
 def test_compact_expired_aborted_txns(table: Compacted) -> None:
     table.insert(1)
     abort(table, 1)
@@ -231,6 +235,7 @@ def test_enough_deltas_no_base(table: Compacted) -> None:
     assert found.decision.reason == "11 deltas (> 10), and there is no base"
 
 
+@pytest.mark.on_both
 def test_two_txns_on_same_partition_generate_one_compaction_request(parts: Compacted) -> None:
     parts.insert(1, part="today", overwrite=True)
     parts.insert(*range(50), part="today")
@@ -318,6 +323,7 @@ def test_meta_cache(ms: EmbeddedMetastoreClient) -> None:
 # -- beyond Hive's cases -----------------------------------------------------------------------------
 
 
+@pytest.mark.on_both
 def test_nothing_is_requested_for_a_while_after_repeated_failures(table: Compacted) -> None:
     table.inserts(1, 11)
     for _ in range(2):
@@ -333,6 +339,12 @@ def test_nothing_is_requested_for_a_while_after_repeated_failures(table: Compact
     table.client.clock_offset_seconds = 8 * 86_400
     initiate(table)
     assert requested(table) == [(None, MAJOR)]
+
+
+def test_an_initiator_that_is_stopped_looks_at_no_other_folder(table: Compacted) -> None:
+    table.inserts(1, 12)
+    assert initiate(table, is_stopped=lambda: True) == []
+    assert table.history() == []
 
 
 # -- what is ported ----------------------------------------------------------------------------------

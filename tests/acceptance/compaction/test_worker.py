@@ -11,7 +11,17 @@ import pytest
 from hive_ingest.compaction import Compactor, CompactorSettings, JobSettings, MergeSettings, Worker
 from hive_ingest.errors import MetastoreError, MetastoreUnavailable
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
-from hive_ingest.model import CompactionState, TxnState
+from hive_ingest.model import (
+    CompactionState,
+    DataOperationType,
+    LockComponent,
+    LockId,
+    LockLevel,
+    LockRequest,
+    LockResponse,
+    LockType,
+    TxnState,
+)
 from hive_ingest.testing import CrashPoint, faults
 from tests.support.compactions import FAST, MAJOR, MINOR, Compacted
 from tests.support.fronts import Front, failing
@@ -63,7 +73,7 @@ LEFT_OUT = {
     "test_major_table_legacy": "files without ACID columns are not read yet: such a compaction fails and says so",
     "test_minor_table_legacy": "as test_major_table_legacy",
     "test_does_not_gather_stats_if_compaction_fails": "no statistics of tables are gathered",
-    "test_timeout_without_interrupt": "a merge looks at its timeout between files; no thread is ever abandoned",
+    "test_timeout_without_interrupt": "a merge looks at its timeout before each stripe; no thread is ever abandoned",
     "test_worker_if_is_dyn_part_abort": "aborts are cleaned by partition, so no such request is ever made",
 }
 READY, REFUSED, FAILED = CompactionState.READY_FOR_CLEANING, CompactionState.REFUSED, CompactionState.FAILED
@@ -110,6 +120,7 @@ def test_sorted_partition(based_part: Compacted) -> None:
     check_sorted(based_part, "today")
 
 
+@pytest.mark.on_both
 def test_minor_table_with_base(based: Compacted) -> None:
     before = based.rows()
     assert based.compact(MINOR).state is READY
@@ -118,6 +129,7 @@ def test_minor_table_with_base(based: Compacted) -> None:
     assert based.rows() == before
 
 
+@pytest.mark.on_both
 def test_minor_with_open_in_middle(table: Compacted) -> None:
     table.inserts(1, 3)
     table.begin()
@@ -217,6 +229,7 @@ def test_major_with_open_in_middle(based: Compacted) -> None:
     assert based.rows() == before
 
 
+@pytest.mark.on_both
 def test_major_with_aborted(table: Compacted) -> None:
     table.insert(1, overwrite=True)
     table.insert(2)
@@ -328,6 +341,7 @@ def is_taken_up_again(table: Compacted) -> bool:
     return table.history()[0].state is INITIATED
 
 
+@pytest.mark.on_both
 def test_exception_when_txn_commit_and_mark_failed(table: Compacted) -> None:
     table.inserts(1, 2)
     before = table.rows()
@@ -381,6 +395,7 @@ def test_worker_not_enough_to_compact(table: Compacted) -> None:
     assert "None of the compaction thresholds met" in result.message
 
 
+@pytest.mark.on_both
 def test_worker_not_enough_to_compact_needs_cleaning(table: Compacted) -> None:
     table.inserts(1, 2)
     table.insert(3, overwrite=True)
@@ -394,6 +409,7 @@ def test_worker_not_enough_to_compact_needs_cleaning(table: Compacted) -> None:
 # -- beyond Hive's cases -----------------------------------------------------------------------------
 
 
+@pytest.mark.on_both
 @pytest.mark.parametrize(
     "point",
     ["after_compaction_txn", "after_update_compactor_state", "after_merge", "after_publish", "after_mark_compacted"],
@@ -425,6 +441,7 @@ def test_a_lost_answer_to_the_commit_is_asked_for_again(based: Compacted) -> Non
     assert based.rows() == before
 
 
+@pytest.mark.on_both
 def test_a_stopped_worker_puts_its_compaction_back(based: Compacted) -> None:
     before, folders = based.rows(), based.folders()
     based.request(MAJOR)
@@ -434,6 +451,31 @@ def test_a_stopped_worker_puts_its_compaction_back(based: Compacted) -> None:
     assert based.folders() == folders
     assert based.work().state is READY
     assert based.rows() == before
+
+
+def test_a_worker_that_waits_for_its_lock_can_be_stopped(based: Compacted) -> None:
+    (txn_id,) = based.client.open_txns()
+    component = LockComponent(
+        LockType.EXCLUSIVE,
+        LockLevel.TABLE,
+        based.name.database,
+        based.name.table,
+        operation_type=DataOperationType.NO_TXN,
+    )
+    based.client.lock(LockRequest((component,), txn_id))
+    based.request(MAJOR)
+    waits = threading.Event()
+
+    def check_lock(lock_id: LockId) -> LockResponse:
+        waits.set()
+        answer: LockResponse = based.client.check_lock(lock_id)
+        return answer
+
+    settings = replace(FAST, lock_wait_seconds=3600)
+    front: Any = Front(based.client, check_lock=check_lock)
+    result = Worker(front, settings, is_stopped=waits.is_set).run_once()
+    assert result is not None
+    assert result.state is based.history()[0].state is INITIATED
 
 
 def test_numbers_and_bytes_of_files_are_in_the_history(based: Compacted) -> None:

@@ -27,7 +27,7 @@ from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient, folder_tasks
 from hive_ingest.metastore_client.embedded.folders import rename_folder
 from hive_ingest.model import Column, DataOperationType, Table, TableName, TxnId, columns_of
-from hive_ingest.storage import LocalStore
+from hive_ingest.storage import LocalStore, Location
 from tests.acceptance.metastore.requests import READ, component, lock
 
 COLUMNS = {"id": "int", "msg": "string"}
@@ -205,7 +205,7 @@ def kill_after_folder(
     ms: MetastoreClient, patch: pytest.MonkeyPatch, change: Callable[[MetastoreClient], None]
 ) -> None:
 
-    def die(source: Path, target: Path) -> None:
+    def die(source: Location, target: Location) -> None:
         rename_folder(source, target)
         raise Killed
 
@@ -338,7 +338,7 @@ def test_a_folder_that_cannot_be_removed_is_not_used_again(
 ) -> None:
     with_rows(table)
 
-    def refuse(source: Path, target: Path) -> None:
+    def refuse(source: Location, target: Location) -> None:
         raise StreamingIOFailure(f"{source} cannot be renamed (permission denied)")
 
     monkeypatch.setattr(folder_tasks, "rename_folder", refuse)
@@ -417,7 +417,7 @@ def test_a_table_whose_rename_is_not_finished_is_locked_until_it_is(
 ) -> None:
     """Its folder was not there yet: readers and writers were told to restore it from a backup."""
 
-    def refuse(source: Path, target: Path) -> None:
+    def refuse(source: Location, target: Location) -> None:
         raise StreamingIOFailure(f"{source} cannot be renamed (read-only file system)")
 
     rows = pa.table({"id": pa.array([1], pa.int32()), "msg": ["a"], "p": pa.array([1], pa.int32())})

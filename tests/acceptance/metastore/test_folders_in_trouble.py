@@ -17,6 +17,7 @@ from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.metastore_client.embedded import folder_tasks, tables
 from hive_ingest.metastore_client.embedded.folders import make_folders
 from hive_ingest.model import LockState, Table, TableName
+from hive_ingest.storage import Location
 from tests.acceptance.metastore.requests import READ, component, lock
 from tests.support.tables import create_table
 
@@ -57,7 +58,7 @@ def test_two_tables_created_at_once_in_two_databases_do_not_share_a_folder(
 def test_a_rename_that_cannot_be_finished_is_not_logged_each_time_a_waiter_looks(
     ms: MetastoreClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def refuse(source: Path, target: Path) -> None:
+    def refuse(source: Location, target: Location) -> None:
         raise StreamingIOFailure(f"{source} cannot be renamed (read-only file system)")
 
     table = create_table(ms)

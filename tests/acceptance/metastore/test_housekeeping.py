@@ -195,6 +195,40 @@ def test_write_sets_are_kept_while_a_transaction_is_open_that_could_conflict(ms:
 # -- the lease ---------------------------------------------------------------------------------------
 
 
+def test_of_writes_that_were_never_compacted_the_last_ones_are_remembered(ms: EmbeddedMetastoreClient) -> None:
+    """Hive: `removeDuplicateCompletedTxnComponents`. The last update counts apart, as there."""
+    written: list[TxnId] = []
+    for operation in (DataOperationType.INSERT, DataOperationType.UPDATE, *[DataOperationType.INSERT] * 3):
+        (txn_id,) = ms.open_txns()
+        ms.allocate_table_write_ids("db.t", [txn_id])
+        lock(ms, component(READ, table="t", operation=operation), txn_id=txn_id)
+        ms.commit_txn(txn_id)
+        written.append(txn_id)
+    assert housekeeping(ms).pruned_components == 0, "a writer may still ask what became of its commit"
+    ms.clock_offset_seconds = 24 * HOUR + 1
+    assert housekeeping(ms).pruned_components == 3
+    assert housekeeping(ms).pruned_components == 0
+    for txn_id in (written[1], written[4]):
+        ms.commit_txn(txn_id)
+    with pytest.raises(NoSuchTxn):
+        ms.commit_txn(written[3])
+    assert [each.table.table for each in ms.find_potential_compactions(aborted_threshold=1)] == ["t"]
+
+
+def test_writes_of_one_partition_do_not_hide_those_of_others(ms: EmbeddedMetastoreClient) -> None:
+    for partition in ("k=1", "k=2"):
+        (txn_id,) = ms.open_txns()
+        (allocated,) = ms.allocate_table_write_ids("db.t", [txn_id])
+        ms.add_dynamic_partitions(
+            txn_id, allocated.write_id, "db.t", [partition], operation_type=DataOperationType.INSERT
+        )
+        ms.commit_txn(txn_id)
+    ms.clock_offset_seconds = 24 * HOUR + 1
+    assert housekeeping(ms).pruned_components == 0
+    found = ms.find_potential_compactions(aborted_threshold=1)
+    assert sorted(str(each.partition_name) for each in found) == ["k=1", "k=2"]
+
+
 def test_only_one_process_runs_housekeeping_at_a_time(
     ms: EmbeddedMetastoreClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

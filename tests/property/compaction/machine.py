@@ -11,6 +11,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,10 +63,15 @@ class Reader:
 class CompactionMachine(RuleBasedStateMachine):
     """Writers, readers, workers, cleaners and housekeeping of a table with two partitions."""
 
-    def __init__(self) -> None:
+    def __init__(self, database: Callable[[], AbstractContextManager[str | None]] = nullcontext) -> None:
+        """
+        Args:
+            database: Makes an empty database, and gives its address. By default SQLite, in a file of its own.
+        """
         super().__init__()
-        self._folder = tempfile.TemporaryDirectory()
-        self._ms = connect_quietly(Path(self._folder.name))
+        self._made = ExitStack()
+        self._folder = Path(self._made.enter_context(tempfile.TemporaryDirectory()))
+        self._ms = self._made.enter_context(connect_quietly(self._folder, self._made.enter_context(database())))
         self._table = Compacted(self._ms, partition_keys={"part": "string"})
         self._numbers = itertools.count()
         self._rows: Model = {part: {} for part in PARTS}
@@ -78,8 +84,7 @@ class CompactionMachine(RuleBasedStateMachine):
         finally:
             for reader in self._readers:
                 reader.scan.close()
-            self._ms.close()
-            self._folder.cleanup()
+            self._made.close()
 
     # -- writers -----------------------------------------------------------------------------------
 

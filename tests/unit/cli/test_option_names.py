@@ -16,16 +16,22 @@ from hive_ingest.metastore_client import Catalog, connect_metastore
 from hive_ingest.reader import scan
 from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
 from hive_ingest.streaming import ingest_files
+from hive_ingest.streaming.kafka import KafkaIngest, KafkaOptions, KafkaRoute
 
 #: Options that no argument of the library stands for.
 _ONLY_HERE = {
     "create-table": {"create_database"},
     "ingest": {"files", "format"},
+    "kafka": {"config", "format", "message_columns", "metrics_port", "metrics_host", "max_commit_age_seconds"},
     "read": {"limit", "output", "null_format"},
 }
 _FUNCTIONS: dict[str, tuple[Callable[..., Any], ...]] = {
     "create-table": (Catalog.create_table,),
     "ingest": (ingest_files, StrictJsonWriter, StrictDelimitedInputWriter),
+    "kafka": (
+        *(KafkaIngest, KafkaIngest.run, KafkaOptions, KafkaRoute),
+        *(StrictJsonWriter, StrictDelimitedInputWriter),
+    ),
     "read": (scan,),
 }
 #: What stands for a list of several on the command line.
@@ -34,6 +40,7 @@ _SINGULAR = {
     "partition_keys": "partition-key",
     "bucket_columns": "bucket-column",
     "properties": "property",
+    "kafka_options": "kafka-option",
 }
 
 

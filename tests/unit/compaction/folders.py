@@ -116,12 +116,12 @@ class Folder:
             writer.close()
         return path
 
-    def delete(self, write_id: int, rows: Iterable[tuple[int, int, int]], *, bucket: int = 0) -> Path:
+    def delete(self, write_id: int, rows: Iterable[tuple[int, int, int]], *, bucket: int = 0, **options: Any) -> Path:
         self.high_water_mark = max(self.high_water_mark, write_id)
         path = self.path / f"delete_delta_{write_id:07d}_{write_id:07d}_0000" / f"bucket_{bucket:05d}"
         path.parent.mkdir(parents=True, exist_ok=True)
         with DeleteEventWriter(
-            STORE, str(path), schema=arrow_schema(self.table.columns), write_id=WriteId(write_id), sync=False
+            STORE, str(path), schema=arrow_schema(self.table.columns), write_id=WriteId(write_id), sync=False, **options
         ) as writer:
             writer.write(row_ids(sorted(rows)))
             writer.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.orc as orc
 import pytest
 
+from hive_ingest.compaction import MergePlan, MergeProgress
 from hive_ingest.errors import CorruptFile, UnsupportedFeature
 from hive_ingest.orc.tail import read_stripe_statistics
 from hive_ingest.storage import LocalStore
@@ -371,3 +373,37 @@ def test_a_file_of_many_stripes_is_opened_a_few_times_and_closed(
     folder.compact("major", stripe_bytes=stripe_bytes, threads=2)
     assert len(opened) <= 4, "to find its stripes, by two threads that read, and by the one that writes"
     assert all(source.closed for source in opened)
+
+
+@pytest.mark.parametrize("stripe_bytes", [64 << 20, 1000], ids=["encoded", "copied"])
+def test_a_merge_is_ended_in_the_middle_of_a_large_file(folder: Folder, stripe_bytes: int) -> None:
+    large_deltas(folder)
+    plan = folder.plan("minor")
+    assert plan is not None
+    assert_ended_before_a_file_is_read(folder, plan, stripe_bytes=stripe_bytes)
+
+
+def test_a_merge_is_ended_in_the_middle_of_a_large_file_of_delete_events(folder: Folder) -> None:
+    for write_id in (1, 2):
+        folder.insert(write_id, [(1, "text")])
+    numbers = sorted(random.Random(1).sample(range(1 << 40), 300_000))  # that do not become runs
+    for write_id in (3, 4):
+        path = folder.delete(write_id, [(1, BUCKET, i) for i in numbers], stripe_size_bytes=1 << 10)
+        assert len(tail_of(path).footer.stripes) > 3
+    plan = folder.plan("major")
+    assert plan is not None
+    assert_ended_before_a_file_is_read(folder, plan, threads=1)
+
+
+def assert_ended_before_a_file_is_read(folder: Folder, plan: MergePlan, **settings: Any) -> None:
+    seen: list[MergeProgress] = []
+
+    def stop_at_the_third(progress: MergeProgress) -> None:
+        seen.append(progress)
+        if len(seen) >= 3:
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        folder.merge(plan, progress=stop_at_the_third, **settings)
+    assert {progress.files_read for progress in seen} == {0}
+    assert folder.staged == []

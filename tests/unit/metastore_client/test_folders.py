@@ -12,6 +12,7 @@ from hive_ingest.metastore_client.embedded.folders import (
     rename_folder,
     require_free,
 )
+from hive_ingest.storage import Location
 
 
 def uri(path: Path) -> str:
@@ -42,15 +43,15 @@ def test_a_path_with_dots_cannot_leave_its_folder(tmp_path: Path) -> None:
 
 def test_a_folder_is_renamed_whole(tmp_path: Path) -> None:
     (tmp_path / "t" / "p=1").mkdir(parents=True)
-    rename_folder(tmp_path / "t", tmp_path / "u")
+    rename_folder(Location.of(str(tmp_path / "t")), Location.of(str(tmp_path / "u")))
     assert (tmp_path / "u" / "p=1").is_dir()
 
 
 def test_a_folder_is_not_renamed_onto_another(tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
     (tmp_path / "u" / "x").mkdir(parents=True)
-    with pytest.raises(StreamingIOFailure, match="cannot be renamed"):
-        rename_folder(tmp_path / "t", tmp_path / "u")
+    with pytest.raises(StreamingIOFailure, match="cannot rename"):
+        rename_folder(Location.of(str(tmp_path / "t")), Location.of(str(tmp_path / "u")))
     assert (tmp_path / "t").is_dir()
 
 

@@ -179,4 +179,4 @@ def test_a_remote_location_has_no_path() -> None:
 
 def test_a_warehouse_must_be_named() -> None:
     with pytest.raises(ConfigurationError, match="empty warehouse"):
-        check_warehouse(parse_uri("sqlite:///m.db"), "")
+        check_warehouse("")

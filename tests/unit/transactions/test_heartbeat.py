@@ -152,6 +152,23 @@ def test_the_age_counts_from_the_sending_of_the_last_answered_heartbeat() -> Non
         beats.stop()
 
 
+def test_a_transaction_that_has_just_ended_has_no_age() -> None:
+    """Statistics are read by other threads while the owner commits."""
+    beats = heartbeater(FakeClient())
+    try:
+        beats.watch([TxnId(1), TxnId(2)])
+        beats.forget([TxnId(1)])
+        assert beats.age_if_watched(TxnId(1)) is None
+        assert beats.age_if_watched(TxnId(2)) is not None
+        count, age = beats.open_transactions()
+        assert count == 1
+        assert age is not None
+        beats.forget([TxnId(2)])
+        assert beats.open_transactions() == (0, None)
+    finally:
+        beats.stop()
+
+
 def test_stop_is_idempotent_and_leaves_no_thread() -> None:
     before = threading.active_count()
     beats = heartbeater(FakeClient())

@@ -1,0 +1,137 @@
+"""Options of the record writers, which commands share, and the writers that they choose."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from hive_ingest.record_writer import RecordWriter
+
+
+class Format(enum.StrEnum):
+    """Format of the records."""
+
+    JSON = "json"
+    DELIMITED = "delimited"
+
+
+class OnError(enum.StrEnum):
+    """What happens to a bad record."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+class UnknownFields(enum.StrEnum):
+    """What happens to a key of a JSON object that matches no column."""
+
+    IGNORE = "ignore"
+    FAIL = "fail"
+
+
+class MissingFields(enum.StrEnum):
+    """What happens to a record that lacks fields."""
+
+    FAIL = "fail"
+    NULL = "null"
+
+
+FormatOption = Annotated[Format, typer.Option("--format", help="Format of the records.")]
+OnErrorOption = Annotated[OnError, typer.Option("--on-error", help="Stop at a bad record, or skip and count it.")]
+UnknownFieldsOption = Annotated[
+    UnknownFields, typer.Option("--unknown-fields", help="JSON: keys that match no column.")
+]
+MissingPartitionKeysOption = Annotated[
+    MissingFields,
+    typer.Option(
+        "--missing-partition-keys",
+        help="JSON: a record without a partition key is bad, or goes to the default partition.",
+    ),
+]
+FieldDelimiterOption = Annotated[
+    str,
+    typer.Option("--field-delimiter", metavar="CHAR", help="Delimited: the character between fields; \\t is a tab."),
+]
+NullFormatOption = Annotated[
+    str, typer.Option("--null-format", metavar="TEXT", help="Delimited: the text of a null field.")
+]
+EscapeOption = Annotated[
+    str | None, typer.Option("--escape", metavar="CHAR", help="Delimited: escapes a delimiter that is data.")
+]
+ColumnsOption = Annotated[
+    str | None,
+    typer.Option("--columns", metavar="NAME,…", help="Delimited: the columns in the order of the fields."),
+]
+MissingFieldsOption = Annotated[
+    MissingFields,
+    typer.Option("--missing-fields", help="Delimited: a record with fewer fields is bad, or has nulls at its end."),
+]
+MaxRecordBytesOption = Annotated[
+    int, typer.Option("--max-record-bytes", metavar="N", min=1, help="Size of the longest record.")
+]
+BadRecordsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--bad-records", metavar="FILE", help="With --on-error skip: append the bad records to it, as JSON lines."
+    ),
+]
+MaxBadRecordsOption = Annotated[
+    int | None,
+    typer.Option("--max-bad-records", metavar="N", min=0, help="With --on-error skip: stop after more than these."),
+]
+MaxBadRecordShareOption = Annotated[
+    float | None,
+    typer.Option(
+        "--max-bad-record-share",
+        metavar="SHARE",
+        min=0,
+        max=1,
+        help="With --on-error skip: stop at a larger share of bad records in one transaction, such as 0.01.",
+    ),
+]
+
+
+def writer_options(format: str) -> tuple[str, ...]:
+    """The names of the options that a format has."""
+    return tuple(inspect.signature(_class_of(format)).parameters)
+
+
+def new_record_writer(format: str, options: Mapping[str, Any]) -> RecordWriter:
+    """The writer of a format.
+
+    Args:
+        format: One of `Format`.
+        options: By the names of the writer's arguments.
+
+    Raises:
+        ConfigurationError: An invalid value.
+    """
+    writer: RecordWriter = _class_of(format)(**options)
+    return writer
+
+
+def writer_from_options(values: Mapping[str, Any]) -> RecordWriter:
+    """The writer of `--format`, from all options of a command; those of other formats are left out."""
+    options = {
+        name: getattr(values[name], "value", values[name])
+        for name in writer_options(values["format"])
+        if name in values
+    }
+    if "field_delimiter" in options:
+        options["field_delimiter"] = options["field_delimiter"].replace("\\t", "\t")
+    if options.get("columns") is not None:
+        options["columns"] = [name.strip() for name in options["columns"].split(",")]
+    return new_record_writer(values["format"], options)
+
+
+def _class_of(format: str) -> Any:
+    from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
+
+    classes = {Format.JSON: StrictJsonWriter, Format.DELIMITED: StrictDelimitedInputWriter}
+    return classes[Format(format)]

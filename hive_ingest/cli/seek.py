@@ -1,0 +1,105 @@
+"""`hive-ingest sinks seek`: continue elsewhere in the topics of Kafka."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hive_ingest.cli.kafka_options import KafkaOptionOption, kafka_options_of
+from hive_ingest.cli.options import MetastoreOption, TableArgument, WarehouseOption, connected
+
+if TYPE_CHECKING:
+    from hive_ingest.streaming.kafka.seek import SeekResult
+
+
+def seek(
+    table: TableArgument,
+    metastore: MetastoreOption,
+    topic: Annotated[str, typer.Option("--topic", metavar="NAME", help="The topic.", show_default=False)],
+    bootstrap_servers: Annotated[
+        str,
+        typer.Option(
+            "--bootstrap-servers", metavar="HOST:PORT,…", help="Brokers to connect to first.", show_default=False
+        ),
+    ],
+    warehouse: WarehouseOption = None,
+    sink: Annotated[
+        str | None, typer.Option("--sink", metavar="NAME", help="The sink. Default: the table's name.")
+    ] = None,
+    to_offset: Annotated[
+        str | None,
+        typer.Option("--to-offset", metavar="N|earliest|latest", help="The next offset to read.", show_default=False),
+    ] = None,
+    to_timestamp: Annotated[
+        str | None,
+        typer.Option(
+            "--to-timestamp",
+            metavar="TIME",
+            help="The first message from this time on, such as 2025-01-31T08:00:00Z.",
+            show_default=False,
+        ),
+    ] = None,
+    partitions: Annotated[
+        list[int] | None,
+        typer.Option("--partition", metavar="N", help="Only this partition; repeat it. Default: all.", min=0),
+    ] = None,
+    kafka_options: KafkaOptionOption = None,
+    lock_wait_seconds: Annotated[
+        float,
+        typer.Option(
+            "--lock-wait-seconds", metavar="N", min=0, help="How long to wait for a transaction that is under way."
+        ),
+    ] = 10.0,
+) -> None:
+    """Set where an ingest from Kafka continues. Rows may repeat: messages that are read again are written again.
+
+    Stop the ingest first: it is refused while a transaction of it is under way.
+    """
+    from hive_ingest.streaming.kafka.seek import seek_offsets
+
+    if (to_offset is None) == (to_timestamp is None):
+        raise typer.BadParameter("give one of --to-offset and --to-timestamp", param_hint="--to-offset")
+    target: Any = int(to_offset) if to_offset is not None and to_offset.isdecimal() else to_offset
+    with connected(metastore, warehouse) as client:
+        results = seek_offsets(
+            client,
+            table,
+            topic,
+            bootstrap_servers=bootstrap_servers,
+            to_offset=target,
+            to_timestamp=_time(to_timestamp) if to_timestamp is not None else None,
+            sink=sink,
+            partitions=partitions or None,
+            kafka_options=kafka_options_of(kafka_options),
+            settings={"lock_wait_seconds": lock_wait_seconds},
+        )
+    for line in _report(results):
+        typer.echo(line)
+
+
+def _time(text: str) -> dt.datetime:
+    try:
+        return dt.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"{text!r}: write a time such as 2025-01-31T08:00:00Z", param_hint="--to-timestamp"
+        ) from error
+
+
+def _report(results: Sequence[SeekResult]) -> Iterator[str]:
+    for each in results:
+        before = "no position" if each.before is None else f"offset {each.before}"
+        yield f"{each.topic} [{each.partition}]: {before} -> offset {each.after}{_what_it_means(each)}"
+
+
+def _what_it_means(result: SeekResult) -> str:
+    if result.before is None or result.before == result.after:
+        return ""
+    if not result.is_same_topic:
+        return "; the topic was deleted and created again: CAUTION: its messages may be in the table already"
+    if result.after < result.before:
+        return f"; CAUTION: offsets {result.after} to {result.before - 1} are written again"
+    return f"; CAUTION: offsets {result.before} to {result.after - 1} are left out"

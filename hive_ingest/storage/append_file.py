@@ -1,0 +1,52 @@
+"""A local file that is appended to, whole lines at a time."""
+
+from __future__ import annotations
+
+import os
+import weakref
+
+from hive_ingest.storage.file_store import io_errors
+
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+
+
+class AppendFile:
+    """A local file, created if it is missing. Several threads and processes may append to it at once.
+
+    Each append is one call of the system, so a process that is killed leaves no half of one.
+
+    Raises:
+        StreamingIOFailure: The file cannot be opened.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        with io_errors("open", path):
+            self._fd = os.open(path, _FLAGS, 0o666)
+            self._close = weakref.finalize(self, os.close, self._fd)
+            _sync_folder(path)
+
+    def append(self, data: bytes) -> None:
+        """Append all of `data`. Raises StreamingIOFailure."""
+        with io_errors("write", self.path):
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+
+    def sync(self) -> None:
+        """Wait until what was appended is on the disk. Raises StreamingIOFailure."""
+        with io_errors("sync", self.path):
+            os.fsync(self._fd)
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._close()
+
+
+def _sync_folder(path: str) -> None:
+    """So that a new file's name is on the disk too."""
+    fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,269 @@
+"""HDFS, through hdfs-native."""
+
+from __future__ import annotations
+
+import io
+import os
+import uuid
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from hive_ingest.errors import PathNotFound, StreamingIOFailure
+from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, OutputFile
+from hive_ingest.storage.hdfs_client import HdfsClient
+
+if TYPE_CHECKING:
+    from hdfs_native import AsyncFileReader, AsyncFileWriter, FileStatus
+
+#: As a folder made by another client: everybody may read.
+_FOLDER_PERMISSION = 0o755
+#: What a killed process leaves of a folder that it has not renamed yet; the leading dot hides it from all readers.
+_HIDDEN_FOLDER = ".hive_ingest_mkdir_"
+
+
+class HdfsOutputFile(OutputFile):
+    """Written to the DataNodes as it comes. With `sync` they have it on their disks when it is closed (hsync)."""
+
+    def __init__(self, client: HdfsClient, path: str, *, sync: bool) -> None:
+        from hdfs_native import WriteOptions
+
+        self.path = path
+        self._client = client
+        self._sync = sync
+        self._size = 0
+        self._owner = os.getpid()
+        self._file: AsyncFileWriter | None = None
+        options = WriteOptions(overwrite=False, create_parent=False)
+        self._file = client.call("create", path, lambda hdfs: hdfs.create(path, options))
+
+    @property
+    def closed(self) -> bool:
+        return self._file is None
+
+    def tell(self) -> int:
+        return self._size
+
+    def write(self, data: BytesLike) -> int:
+        file = self._file
+        if file is None:
+            raise StreamingIOFailure(f"cannot write {self.path!r}: it is closed; create another file")
+        view = memoryview(data).cast("B")
+        if len(view):
+            self._client.call("write", self.path, lambda _: file.write(view))
+        self._size += len(view)
+        return len(view)
+
+    def close(self) -> None:
+        file = self._file
+        if file is None:
+            return
+        try:
+            if self._sync and self._size:
+                self._client.call("sync", self.path, lambda _: file.hsync())
+            self._client.call("finish", self.path, lambda _: file.close())
+        except StreamingIOFailure as failure:
+            try:
+                self.discard()
+            except StreamingIOFailure as error:
+                failure.add_note(f"and the unfinished file could not be removed: {error}")
+            raise
+        self._file = None
+
+    def discard(self) -> None:
+        if self._file is None:
+            return
+        # Not closed first: a file that is complete could be mistaken for one.
+        self._file = None
+        self._client.call("remove", self.path, lambda hdfs: hdfs.delete(self.path, False))
+
+    def __del__(self) -> None:
+        if getattr(self, "_file", None) is not None and self._owner == os.getpid():
+            warnings.warn(
+                f"file {self.path!r} was neither closed nor discarded; it is incomplete and is removed",
+                ResourceWarning,
+                stacklevel=2,
+            )
+            self.discard()
+
+
+class HdfsInputFile(io.RawIOBase):
+    """A file as Arrow reads it."""
+
+    def __init__(self, client: HdfsClient, path: str) -> None:
+        self._client = client
+        self._path = path
+        self._file: AsyncFileReader = client.call("open", path, lambda hdfs: hdfs.read(path))
+        self._size = len(self._file)
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def size(self) -> int:
+        return self._size
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = start + offset
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        rest = max(0, self._size - self._position)
+        # Its reader panics beyond the end.
+        length = rest if size is None or size < 0 else min(size, rest)
+        if not length:
+            return b""
+        start = self._position
+        data = self._client.call("read", self._path, lambda _: self._file.read_range(start, length))
+        self._position += len(data)
+        return data
+
+
+class HdfsStore(FileStore):
+    """Paths are those of one name service."""
+
+    # Closing a file waits until the NameNode has heard of its last block, which takes half a second.
+    parallel_files = 16
+
+    def __init__(self, url: str) -> None:
+        self._client = HdfsClient(url)
+
+    def create(self, path: str, *, sync: bool) -> OutputFile:
+        return HdfsOutputFile(self._client, path, sync=sync)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return pa.PythonFile(HdfsInputFile(self._client, path), mode="r")
+
+    def rename(self, source: str, target: str) -> None:
+        before = self._status(source)
+        try:
+            self._client.call("rename", f"{source} to {target}", lambda hdfs: hdfs.rename(source, target, False))
+        except StreamingIOFailure:
+            # The client repeats a call whose answer was lost, and the repeated one finds the source gone.
+            if not self._was_renamed(before, source, target):
+                raise
+
+    def _was_renamed(self, before: FileStatus, source: str, target: str) -> bool:
+        """Whether the target is what the source was, which is gone."""
+        try:
+            if self.exists(source):
+                return False
+            after = self._status(target)
+        except StreamingIOFailure:
+            return False
+        # A rename changes neither. HDFS gives every write a time of its own, in ms.
+        return (after.isdir, after.length, after.modification_time) == (
+            before.isdir,
+            before.length,
+            before.modification_time,
+        )
+
+    def make_folder(self, path: str, *, exist_ok: bool = True, parents: bool = True) -> list[str]:
+        path = path.rstrip("/")
+        made = []
+        above = path.rpartition("/")[0]
+        if parents and above and not self.exists(above):
+            made = self.make_folder(above)
+        if not exist_ok:
+            self._make_exclusively(path)
+            return [*made, path]
+        if self._is_folder(path):
+            return made
+        self._mkdir(path)
+        return [*made, path]
+
+    def _is_folder(self, path: str) -> bool:
+        try:
+            is_folder = bool(self._status(path).isdir)
+        except PathNotFound:
+            return False
+        if not is_folder:
+            raise StreamingIOFailure(f"cannot make folder {path!r}: it is a file, not a folder: check the location")
+        return True
+
+    def _make_exclusively(self, path: str) -> None:
+        """HDFS's mkdir succeeds when the folder exists; its rename does not."""
+        above, _, name = path.rpartition("/")
+        hidden = f"{above}/{_HIDDEN_FOLDER}{uuid.uuid4().hex}_{name}"
+        self._mkdir(hidden)
+        try:
+            self.rename(hidden, path)
+        except StreamingIOFailure as failure:
+            try:
+                self.delete_folder(hidden)
+            except StreamingIOFailure as error:
+                failure.add_note(f"and {hidden!r} could not be removed: {error}")
+            raise
+
+    def _mkdir(self, path: str) -> None:
+        self._client.call("make folder", path, lambda hdfs: hdfs.mkdirs(path, _FOLDER_PERMISSION, False))
+
+    def sync_folders(self, paths: Iterable[str]) -> None:
+        """Nothing to do: the NameNode's journal has every name before it answers."""
+
+    def list(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> list[FileEntry]:
+        try:
+            found = self._statuses(path)
+        except PathNotFound:
+            if missing_ok:
+                return []
+            raise
+        return sorted(self._entries(found, recursive), key=lambda entry: entry.path)
+
+    def _entries(self, found: Iterable[FileStatus], recursive: bool) -> Iterator[FileEntry]:
+        for status in found:
+            name = status.path.rpartition("/")[2]
+            yield FileEntry(status.path, name, 0 if status.isdir else status.length, status.isdir)
+            if recursive and status.isdir:
+                try:
+                    below = self._statuses(status.path)
+                except PathNotFound:
+                    continue  # removed since its parent was listed
+                yield from self._entries(below, recursive)
+
+    def _statuses(self, path: str) -> Sequence[FileStatus]:
+        async def collect(hdfs: Any) -> Sequence[FileStatus]:
+            return [status async for status in hdfs.list_status(path, False)]
+
+        path = path.rstrip("/") or "/"
+        found = self._client.call("list", path, collect)
+        if len(found) == 1 and not found[0].isdir and found[0].path == path:
+            raise StreamingIOFailure(f"cannot list {path!r}: it is a file, not a folder: check the location")
+        return found
+
+    def _status(self, path: str) -> FileStatus:
+        return self._client.call("look at", path, lambda hdfs: hdfs.get_file_info(path))
+
+    def exists(self, path: str) -> bool:
+        try:
+            self._status(path)
+        except PathNotFound:
+            return False
+        return True
+
+    def file_size(self, path: str) -> int:
+        return int(self._status(path).length)
+
+    def delete_file(self, path: str) -> None:
+        self._client.call("delete", path, lambda hdfs: hdfs.delete(path, False))
+
+    def delete_empty_folder(self, path: str) -> bool:
+        try:
+            self._client.call("delete folder", path, lambda hdfs: hdfs.delete(path, False))
+        except StreamingIOFailure:
+            if self.list(path, missing_ok=True):
+                return False
+            raise
+        return True
+
+    def delete_folder(self, path: str) -> None:
+        self._client.call("delete folder", path, lambda hdfs: hdfs.delete(path, True))

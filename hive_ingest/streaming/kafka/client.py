@@ -1,0 +1,57 @@
+"""The consumer of the ingest, and the few things of the Kafka client that are not public."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
+from hive_ingest.streaming.kafka.clients import new_consumer
+from hive_ingest.streaming.kafka.options import MAX_POLL_RECORDS, KafkaOptions
+
+_log = logging.getLogger(__name__)
+
+
+def group_consumer(
+    bootstrap_servers: str | Sequence[str], group_id: str, options: KafkaOptions, client_options: KafkaClientOptions
+) -> Any:
+    """A consumer that stores nothing in Kafka by itself, and never decides where to continue.
+
+    Raises:
+        ConfigurationError, StreamingConnectionError: See `new_consumer`.
+    """
+    if importlib.util.find_spec("crc32c") is None:
+        _log.warning("the package crc32c is missing, without which Kafka is read four times slower: pip install crc32c")
+    assignors = importlib.import_module("kafka.coordinator.assignors.cooperative_sticky")
+    defaults = {
+        "client_id": "hive-ingest",
+        "max_poll_records": MAX_POLL_RECORDS,
+        # A topic that was deleted and created again is noticed this early.
+        "metadata_max_age_ms": 30_000,
+        "metrics_enabled": False,
+        "partition_assignment_strategy": [assignors.CooperativeStickyAssignor],
+    }
+    own = {
+        "allow_auto_create_topics": False,
+        "auto_offset_reset": "none",
+        "enable_auto_commit": False,
+        "group_id": group_id,
+        "isolation_level": options.isolation_level,
+        **{name: value for name, value in defaults.items() if name not in client_options},
+    }
+    return new_consumer(bootstrap_servers, client_options, own)
+
+
+def topic_id(consumer: Any, topic: str) -> str | None:
+    """The id of a topic as of the last metadata; None where the brokers are older than Kafka 2.8."""
+    found = consumer._cluster.topic_id(topic)  # the public API has names only
+    return None if found is None or not found.int else str(found)
+
+
+def describe(error: BaseException) -> str:
+    """An error of the Kafka client in one line, with its name."""
+    text, name = str(error), type(error).__name__
+    return text if name in text else f"{name}: {text}"

@@ -1,0 +1,342 @@
+"""The consumer's thread: it owns the Kafka client, and hands messages to the routes."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from hive_ingest.errors import ConfigurationError, KafkaFailure
+from hive_ingest.faults import reach
+from hive_ingest.streaming.kafka.client import describe, topic_id
+from hive_ingest.streaming.kafka.client_options import kafka_module
+from hive_ingest.streaming.kafka.inbox import Batch, RouteCommitted, RouteEnded, RouteEvent, Start, StartRequest
+from hive_ingest.streaming.kafka.options import POLL_SECONDS, KafkaOptions
+from hive_ingest.streaming.kafka.positions import OffsetMetadata
+from hive_ingest.streaming.kafka.rebalances import Rebalances
+from hive_ingest.streaming.kafka.route_writer import RouteWriter
+from hive_ingest.streaming.kafka.start_offsets import CommittedOffset, LogRange, PartitionNow, start_position
+from hive_ingest.streaming.kafka.takeover import Membership
+
+_log = logging.getLogger(__name__)
+
+#: What a message takes in memory besides its key and value.
+_MESSAGE_BYTES = 600
+_CALL_MS = 10_000
+_CLOSE_MS = 5_000
+_IDLE_LOOK_SECONDS = 0.5
+
+
+class MessageConsumer:
+    """Runs on the thread that made it. Ends when it is asked to, when a route fails, or at the end of the topics."""
+
+    def __init__(
+        self,
+        consumer: Any,
+        routes: Mapping[str, RouteWriter],
+        events: queue.SimpleQueue[RouteEvent],
+        membership: Membership,
+        options: KafkaOptions,
+        *,
+        until_end: bool,
+    ) -> None:
+        self._kafka = kafka_module()
+        self._consumer = consumer
+        self._routes = routes
+        self._events = events
+        self._membership = membership
+        self._options = options
+        self._until_end = until_end
+        self._rebalances = Rebalances(consumer, {topic: route.inbox for topic, route in routes.items()})
+        #: Of each topic, the version of the messages that its route wants, and the topic's id at their start.
+        self._started: dict[str, tuple[int, str | None]] = {}
+        #: The offset after what was handed on; only of partitions that were started.
+        self._handed_on: dict[Any, int] = {}
+        #: Where the partitions ended when they were assigned.
+        self._ends: dict[Any, int] = {}
+        self._paused: set[str] = set()
+        self._waiting: list[StartRequest] = []
+        self._failing_since: float | None = None
+        self._looked_at = 0.0
+        #: When the last poll ended, by the monotonic clock.
+        self.polled_at: float | None = None
+        #: Of each partition that was assigned, where it ended when that was last seen.
+        self.log_ends: dict[tuple[str, int], int] = {}
+        self.max_poll_interval_seconds: float = consumer.config["max_poll_interval_ms"] / 1000
+
+    @property
+    def rebalances(self) -> int:
+        """Changes of the assignment since the start."""
+        return self._rebalances.count
+
+    @property
+    def paused_topics(self) -> set[str]:
+        return self._paused
+
+    def run(self, is_stopping: Callable[[], bool]) -> None:
+        """Raises what a route raises; KafkaFailure, OffsetLoss, ConfigurationError."""
+        self._check_topics()
+        self._consumer.subscribe(topics=sorted(self._routes), listener=self._rebalances.listener())
+        while not is_stopping():
+            self._handle_events()
+            if self._until_end and self._is_at_end():
+                return
+            self._answer_routes()
+            self._poll()
+            self._balance_memory()
+
+    def finish(self) -> None:
+        """Once the routes have ended, tell Kafka of the last commits. Raises what a route could not commit."""
+        while not self._events.empty():
+            event = self._events.get_nowait()
+            if isinstance(event, RouteCommitted):
+                self._commit_offsets(event, at_once=True)
+            elif isinstance(event, RouteEnded) and event.error is not None:
+                raise event.error
+
+    # -- topics ------------------------------------------------------------------------------------
+
+    def _check_topics(self) -> None:
+        for topic in self._routes:
+            try:
+                if self._consumer.partitions_for_topic(topic) is None:
+                    raise ConfigurationError(f"topic {topic!r} does not exist: create it, or correct its name")
+            except self._kafka.errors.KafkaError as error:
+                raise KafkaFailure(f"cannot look up topic {topic!r}: {describe(error)}") from error
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def _handle_events(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for request in waiting:
+            self._start(request)
+        while not self._events.empty():
+            event = self._events.get_nowait()
+            if isinstance(event, StartRequest):
+                self._start(event)
+            elif isinstance(event, RouteCommitted):
+                self._commit_offsets(event)
+            elif isinstance(event, RouteEnded) and event.error is not None:
+                raise event.error
+
+    def _start(self, request: StartRequest) -> None:
+        route = self._routes[request.topic]
+        if request.generation != route.inbox.assignment.generation:
+            return  # it reads its positions again
+        partitions = {self._kafka.TopicPartition(request.topic, number): number for number in request.known}
+        try:
+            found = self._look_up(request, partitions)
+        except self._kafka.errors.KafkaError as error:
+            self._retry(error)
+            self._waiting.append(request)
+            return
+        self._failing_since = None
+        positions = {
+            number: start_position(
+                found[number], request.known[number], request.known_partitions, self._options, _log.warning
+            )
+            for number in request.known
+        }
+        route.inbox.put(Start(request.version, positions))
+        self._started[request.topic] = (request.version, topic_id(self._consumer, request.topic))
+        for partition, number in partitions.items():
+            self._consumer.seek(partition, positions[number].offset)
+            self._handed_on[partition] = positions[number].offset
+            self._ends.setdefault(partition, found[number].log.end)
+        self._consumer.resume(*partitions)
+        self._paused.discard(request.topic)
+        reach("after_seek")
+
+    def _look_up(self, request: StartRequest, partitions: Mapping[Any, int]) -> dict[int, PartitionNow]:
+        starts = self._consumer.beginning_offsets(list(partitions), timeout_ms=_CALL_MS)
+        ends = self._consumer.end_offsets(list(partitions), timeout_ms=_CALL_MS)
+        count = len(self._consumer.partitions_for_topic(request.topic) or ())
+        found = {}
+        for partition, number in partitions.items():
+            self.log_ends[request.topic, number] = ends[partition]
+            found[number] = PartitionNow(
+                request.topic,
+                number,
+                topic_id(self._consumer, request.topic),
+                count,
+                LogRange(starts[partition], ends[partition]),
+                self._committed(request, partition),
+            )
+        return found
+
+    def _committed(self, request: StartRequest, partition: Any) -> CommittedOffset | None:
+        """What was committed after a commit to the same table; None for anything else."""
+        found = self._consumer.committed(partition, metadata=True, timeout_ms=_CALL_MS)
+        metadata = OffsetMetadata.parse(found.metadata) if found is not None else None
+        sink = self._routes[request.topic].route.sink_name
+        if metadata is None or (metadata.sink, metadata.table_id) != (sink, request.table_id):
+            return None
+        return CommittedOffset(found.offset, metadata)
+
+    def _commit_offsets(self, event: RouteCommitted, *, at_once: bool = False) -> None:
+        """Kafka's own offsets follow, so that its tools show the lag. Nothing depends on them."""
+        route = self._routes[event.topic]
+        offsets = {
+            self._kafka.TopicPartition(event.topic, number): self._kafka.OffsetAndMetadata(
+                known.position.offset,
+                OffsetMetadata(route.route.sink_name, event.table_id, known.epoch).to_text(),
+                -1,
+            )
+            for number, known in event.known.items()
+            if number in route.inbox.assignment.partitions
+        }
+        if not offsets:
+            return
+        reach("before_offset_commit")
+        try:
+            if at_once:
+                self._consumer.commit(offsets, timeout_ms=_CLOSE_MS)
+            else:
+                self._consumer.commit_async(offsets, callback=_log_failed_commit)
+        except self._kafka.errors.KafkaError as error:
+            _log.info("Kafka was not told of the positions of topic %s: %s", event.topic, describe(error))
+        reach("after_offset_commit")
+
+    # -- the group ---------------------------------------------------------------------------------
+
+    def _answer_routes(self) -> None:
+        """Find out whether the group still has this member. Only its coordinator knows: it checks each commit."""
+        if not self._membership.is_wanted:
+            return
+        assigned = sorted(self._consumer.assignment())
+        is_member = False
+        if assigned:
+            try:
+                last = self._consumer.committed(assigned[0], metadata=True, timeout_ms=_CALL_MS)
+                offset = last or self._kafka.OffsetAndMetadata(0, "", -1)
+                self._consumer.commit({assigned[0]: offset}, timeout_ms=_CLOSE_MS)
+                is_member = True
+            except self._kafka.errors.KafkaError as error:
+                _log.info("the group does not confirm this member: %s", describe(error))
+        self._membership.answer(is_member=is_member)
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    def _poll(self) -> None:
+        try:
+            polled = self._consumer.poll(timeout_ms=POLL_SECONDS * 1000)
+            self._failing_since = None
+        except self._kafka.errors.OffsetOutOfRangeError as error:
+            self._restart(error.args[0])
+            return
+        except self._kafka.errors.KafkaError as error:
+            self._retry(error)
+            return
+        finally:
+            self.polled_at = time.monotonic()
+        if polled:
+            reach("after_poll")
+        for partition, messages in polled.items():
+            self._hand_on(partition, messages)
+            self.log_ends[partition.topic, partition.partition] = self._consumer.highwater(partition)
+        if not polled:
+            self._pass_gaps()
+
+    def _hand_on(self, partition: Any, messages: Sequence[Any]) -> None:
+        topic = partition.topic
+        if partition not in self._handed_on or not self._is_same_topic(topic):
+            return
+        nbytes = sum([message.serialized_value_size for message in messages]) + _MESSAGE_BYTES * len(messages)
+        after = messages[-1].offset + 1
+        self._routes[topic].inbox.put(Batch(self._started[topic][0], partition.partition, messages, after, nbytes))
+        self._handed_on[partition] = after
+
+    def _is_same_topic(self, topic: str) -> bool:
+        """Whether a topic is still the one that was started; if not, its positions are looked at again."""
+        now, before = topic_id(self._consumer, topic), self._started[topic][1]
+        if now is None or before is None or now == before:
+            return True
+        self._restart(partition for partition in self._handed_on if partition.topic == topic)
+        return False
+
+    def _restart(self, partitions: Iterable[Any]) -> None:
+        """Have the positions read again, and compared with what the topics have now."""
+        partitions = list(partitions)
+        self._rebalances.hold(partitions)
+        for topic in {partition.topic for partition in partitions}:
+            for partition in [each for each in self._handed_on if each.topic == topic]:
+                del self._handed_on[partition]
+            self._routes[topic].inbox.restart()
+
+    def _pass_gaps(self) -> None:
+        """Offsets without messages (of compaction and of transactions) are passed too, once nothing else comes."""
+        now = time.monotonic()
+        if now - self._looked_at < _IDLE_LOOK_SECONDS:
+            return
+        self._looked_at = now
+        assigned = self._consumer.assignment()
+        for partition in [each for each in self._handed_on if each not in assigned]:
+            del self._handed_on[partition]
+        for partition, handed_on in list(self._handed_on.items()):
+            if not self._is_same_topic(partition.topic):
+                return
+            position = self._consumer.position(partition, timeout_ms=0)
+            if position is not None and position > handed_on:
+                version = self._started[partition.topic][0]
+                self._routes[partition.topic].inbox.put(Batch(version, partition.partition, (), position, 0))
+                self._handed_on[partition] = position
+
+    def _balance_memory(self) -> None:
+        """Pause the partitions of a route whose queue is full. Polling goes on, or the group would expel us."""
+        most = self._options.queue_max_bytes / len(self._routes)
+        for topic, route in self._routes.items():
+            queued = route.inbox.queued_bytes
+            if queued >= most and topic not in self._paused:
+                self._consumer.pause(*self._of_topic(topic))
+                self._paused.add(topic)
+            elif queued < most / 2 and topic in self._paused:
+                self._paused.discard(topic)
+                self._consumer.resume(*self._of_topic(topic))
+
+    def _of_topic(self, topic: str) -> list[Any]:
+        """The partitions that are being read."""
+        assigned = self._consumer.assignment()
+        return [each for each in self._handed_on if each.topic == topic and each in assigned]
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def _is_at_end(self) -> bool:
+        """Whether everything that was in the partitions when they were assigned is committed in the tables."""
+        if self._rebalances.count == 0:
+            return False
+        assigned = [
+            (route, self._kafka.TopicPartition(topic, number))
+            for topic, route in self._routes.items()
+            for number in route.inbox.assignment.partitions
+        ]
+        if not all(partition in self._handed_on and partition in self._ends for _, partition in assigned):
+            return False
+        if not all(self._handed_on[partition] >= self._ends[partition] for _, partition in assigned):
+            return False
+        for route in self._routes.values():
+            route.inbox.hurry()
+        return all(
+            (known := route.committed.get(partition.partition)) is not None
+            and known.position.offset >= self._ends[partition]
+            for route, partition in assigned
+        )
+
+    # -- failures ----------------------------------------------------------------------------------
+
+    def _retry(self, error: Exception) -> None:
+        """Raises KafkaFailure for what will not pass, or does not for `retry_seconds`."""
+        now = time.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+            _log.warning("Kafka: %s", describe(error))
+        is_passing = getattr(error, "retriable", False)
+        if not is_passing or now - self._failing_since > self._options.retry_seconds:
+            raise KafkaFailure(f"Kafka: {describe(error)}") from error
+        time.sleep(POLL_SECONDS)
+
+
+def _log_failed_commit(offsets: object, response: object) -> None:
+    if isinstance(response, Exception):
+        _log.info("Kafka was not told of the positions %s: %s", offsets, describe(response))

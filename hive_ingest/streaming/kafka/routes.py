@@ -1,0 +1,63 @@
+"""Which topic goes to which table, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hive_ingest.connection import BadRecordTarget
+from hive_ingest.errors import ConfigurationError
+from hive_ingest.model import TableName
+from hive_ingest.record_writer import RecordWriter
+from hive_ingest.streaming.kafka.message_writer import Tombstones
+from hive_ingest.streaming.kafka.messages import MessageColumns
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaRoute:
+    """A topic and the table that its messages are written to.
+
+    Attributes:
+        topic: The topic's name.
+        table: The table, as `database.table`.
+        record_writer: Makes rows of the messages' values. Each route needs one of its own.
+        sink: The name under which the positions are kept; by default the table's name.
+        columns: The columns that take the metadata of messages.
+        tombstones: What becomes of messages without a value. See `MessageWriter`.
+        static_partition_values: As for `StreamingConnection.connect`.
+        bad_records: Takes the messages that a record writer with `on_error="skip"` skips. See
+            `StreamingConnection.connect`, also for the limits below, which begin again with each assignment.
+        max_bad_records: How many may be skipped.
+        max_bad_record_share: Which share of a transaction's messages may be skipped.
+    """
+
+    topic: str
+    table: str
+    record_writer: RecordWriter
+    sink: str | None = None
+    columns: MessageColumns | None = None
+    tombstones: Tombstones = "fail"
+    static_partition_values: Sequence[str] = ()
+    bad_records: BadRecordTarget | None = None
+    max_bad_records: int | None = None
+    max_bad_record_share: float | None = None
+
+    @property
+    def table_name(self) -> TableName:
+        return TableName.of(self.table)
+
+    @property
+    def sink_name(self) -> str:
+        return self.sink or self.table_name.table
+
+
+def check_routes(routes: Sequence[KafkaRoute]) -> None:
+    """Raises ConfigurationError for none at all, a topic that occurs twice, or a record writer that two share."""
+    if not routes:
+        raise ConfigurationError("routes=[] is empty: give at least one KafkaRoute(topic=…, table=…, record_writer=…)")
+    topics = [route.topic for route in routes]
+    twice = sorted({topic for topic in topics if topics.count(topic) > 1})
+    if twice:
+        raise ConfigurationError(f"topic {twice[0]!r} has two routes: a topic goes to one table")
+    if len({id(route.record_writer) for route in routes}) < len(routes):
+        raise ConfigurationError("two routes share a record writer: give each one of its own")

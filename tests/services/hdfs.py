@@ -1,0 +1,148 @@
+"""A real HDFS for tests: a NameNode, or a pair of them, and a DataNode in one process on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.services.fetch import fetch, java
+from tests.services.javac import class_path, compiled, java_files
+from tests.services.postgres import free_port
+
+_SOURCES = Path(__file__).parent / "java" / "hdfs"
+_START_SECONDS = 120.0
+# The second compiler would cost more time than it saves.
+_OPTIONS = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",)
+
+
+class HdfsFailed(Exception):
+    """It did not start, or did not obey a command; the message ends with its log."""
+
+
+class Hdfs:
+    """A running HDFS; its files lie in `folder`. It ends with this process, however that ends.
+
+    With `is_ha`, two NameNodes serve the name service `warehouse`, of which the first is active.
+    """
+
+    def __init__(self, folder: Path, *, is_ha: bool = False) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.ports = [free_port() for _ in range(2 if is_ha else 1)]
+        self.is_ha = is_ha
+        jars = fetch("hdfs")
+        classes = compiled("hdfs", java_files(_SOURCES), jars)
+        command = [
+            *(str(java()), *_OPTIONS, *_LOGGING, "-cp", f"{classes}:{class_path(jars)}"),
+            *("hiveingest.services.Hdfs", str(folder / "data"), *map(str, self.ports)),
+        ]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        # What MiniDFSCluster hangs on is not an error that it reports.
+        with _killed_after(self._process, _START_SECONDS):
+            self._expect("UP")
+
+    @property
+    def uri(self) -> str:
+        """The root, such as `hdfs://127.0.0.1:9000`."""
+        return "hdfs://warehouse" if self.is_ha else f"hdfs://127.0.0.1:{self.ports[0]}"
+
+    def configuration(self) -> dict[str, str]:
+        """What a client needs of `hdfs-site.xml`; empty for a single NameNode."""
+        if not self.is_ha:
+            return {}
+        addresses = {
+            f"dfs.namenode.rpc-address.warehouse.nn{number}": f"127.0.0.1:{port}"
+            for number, port in enumerate(self.ports, 1)
+        }
+        provider = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+        return {
+            "dfs.nameservices": "warehouse",
+            "dfs.ha.namenodes.warehouse": "nn1,nn2",
+            "dfs.client.failover.proxy.provider.warehouse": provider,
+            **addresses,
+        }
+
+    def enter_safe_mode(self) -> None:
+        self._obey("safemode enter")
+
+    def leave_safe_mode(self) -> None:
+        self._obey("safemode leave")
+
+    def set_quota(self, path: str, *, names: int = -1, size_bytes: int = -1) -> None:
+        """Of a folder; -1 lifts it."""
+        self._obey(f"quota {path} {names} {size_bytes}")
+
+    def set_permission(self, path: str, octal: str) -> None:
+        self._obey(f"permission {path} {octal}")
+
+    def fail_over(self, to: int) -> None:
+        """Make the NameNode of that index active, and the other one a standby."""
+        self._obey(f"failover {to}")
+
+    def stop_namenode(self, number: int = 0) -> None:
+        self._obey(f"stop-namenode {number}")
+
+    def start_namenode(self, number: int = 0) -> None:
+        self._obey(f"start-namenode {number}")
+
+    def pause(self) -> None:
+        """Stop answering, as a machine under a long garbage collection does."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """Kill it; idempotent."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "hdfs.log"
+
+    def _obey(self, command: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{command}\n")
+        self._process.stdin.flush()
+        self._expect("DONE")
+
+    def _expect(self, answer: str) -> None:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().strip()
+        if line != answer:
+            raise HdfsFailed(f"{answer} was expected of HDFS, not {line!r}; its log ends:\n{self._log_end()}")
+
+    def _log_end(self) -> str:
+        return self._log.read_text(errors="replace")[-4000:]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+@contextlib.contextmanager
+def _killed_after(process: subprocess.Popen[str], seconds: float) -> Iterator[None]:
+    timer = threading.Timer(seconds, process.kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -1,0 +1,132 @@
+"""The TOML file and the options of `hive-ingest kafka`, before anything connects."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hive_ingest.cli.app import make_app
+from hive_ingest.cli.kafka_config import read_config
+from hive_ingest.errors import ConfigurationError
+from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
+from hive_ingest.streaming.kafka import KafkaRoute, MessageColumns
+
+WHOLE = """
+metastore = "env:TEST_METASTORE"
+warehouse = "/warehouse"
+bootstrap_servers = "broker:9092"
+group_id = "events-to-hive"
+max_seconds = 5
+on_offset_loss = "earliest"
+maintenance = "inline"
+
+[settings]
+fsync = false
+
+[kafka_options]
+security_protocol = "SASL_SSL"
+sasl_mechanism = "SCRAM-SHA-512"
+sasl_plain_username = "ingest"
+sasl_plain_password = "file:/run/secrets/kafka"
+
+[[routes]]
+topic = "events"
+table = "web.events"
+
+[[routes]]
+topic = "clicks"
+table = "web.clicks"
+sink = "clicks_by_kafka"
+tombstones = "skip"
+max_bad_records = 10
+record_writer = { format = "delimited", field_delimiter = ";", on_error = "skip" }
+columns = { offset = "kafka_offset", partition = "kafka_partition" }
+"""
+
+
+def config(folder: Path, text: str) -> Path:
+    (folder / "ingest.toml").write_text(text)
+    return folder / "ingest.toml"
+
+
+def test_a_file_has_the_arguments_of_the_ingest_and_its_routes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_METASTORE", "postgresql://u:secret@host/hive")
+    found = read_config(config(tmp_path, WHOLE))
+    events, clicks = found.pop("routes")
+    assert found.pop("kafka_options")["sasl_plain_password"] == "file:/run/secrets/kafka"
+    assert found == {
+        "metastore": "postgresql://u:secret@host/hive",
+        "warehouse": "/warehouse",
+        "bootstrap_servers": "broker:9092",
+        "group_id": "events-to-hive",
+        "max_seconds": 5,
+        "on_offset_loss": "earliest",
+        "maintenance": "inline",
+        "settings": {"fsync": False},
+    }
+    assert isinstance(events, KafkaRoute)
+    assert (events.topic, events.table, events.columns) == ("events", "web.events", None)
+    assert isinstance(events.record_writer, StrictJsonWriter)
+    assert (clicks.sink, clicks.tombstones, clicks.max_bad_records) == ("clicks_by_kafka", "skip", 10)
+    assert isinstance(clicks.record_writer, StrictDelimitedInputWriter)
+    assert clicks.columns == MessageColumns(offset="kafka_offset", partition="kafka_partition")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("group_id", "group", "line 5: unknown key 'group'; did you mean 'group_id'?"),
+        ("fsync", "sync", "line 11: unknown key 'sync'; did you mean 'fsync'?"),
+        ("sasl_mechanism", "sasl_mech", "line 15: unknown key 'sasl_mech'; did you mean 'sasl_mechanism'?"),
+        ('"file:/run/secrets/kafka"', '"hunter2"', "line 17: sasl_plain_password is a secret: write env:NAME or file:"),
+        ("[[routes]]\ntopic", "[[route]]\ntopic", "line 19: unknown key 'route'; did you mean 'routes'?"),
+        ('table = "web.events"', "", "line 19: 'table' is missing"),
+        ("field_delimiter", "field_delim", "line 29: unknown key 'field_delim'; did you mean 'field_delimiter'?"),
+        ('"delimited"', '"csv"', "line 29: format='csv': give one of json, delimited"),
+        ('"skip" }', '"ignore" }', "line 29: .*on_error"),
+        ("kafka_partition", "kafka_offset", "line 30: .*one column is named twice"),
+        ("max_seconds = 5", "max_seconds = 0", "line 6: max_seconds"),
+        ("max_seconds = 5", 'max_seconds = "soon"', "line 6: max_seconds"),
+        ('on_offset_loss = "earliest"', 'on_offset_loss = "first"', "line 7: on_offset_loss"),
+        ("TEST_METASTORE", "NO_SUCH_VARIABLE", "line 2: metastore=env:NO_SUCH_VARIABLE: there is no environment"),
+        ("SASL_SSL", "PLAINTEXT", "line 13: sasl_mechanism has no effect"),
+    ],
+)
+def test_an_error_names_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str, message: str
+) -> None:
+    monkeypatch.setenv("TEST_METASTORE", "sqlite:///m.db")
+    assert before in WHOLE
+    with pytest.raises(ConfigurationError, match=r"ingest\.toml, " + message) as caught:
+        read_config(config(tmp_path, WHOLE.replace(before, after, 1)))
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_file_without_routes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape("there is no [[routes]]")):
+        read_config(config(tmp_path, 'group_id = "g"'))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--group-id", "g", "--table", "a.b"], "--topic"),
+        (["--topic", "t", "--table", "a.b", "--group-id", "g"], "--bootstrap-servers"),
+        (["--config", "ingest.toml", "--on-error", "skip"], "--on-error"),
+        (["--config", "ingest.toml", "--topic", "t"], "--topic"),
+        (["--topic", "t", "--table", "a.b", "--message-column", "offsets=o"], "'offsets' is not a part of a message"),
+        (["--topic", "t", "--table", "a.b", "--kafka-option", "sasl_plain_password=hunter2"], "is a secret"),
+        (["--topic", "t", "--table", "a.b", "--kafka-option", "fetch_max_bytes=many"], "give a number"),
+        (["--topic", "t", "--table", "a.b", "--kafka-option", "check_crcs=1"], "give true or false"),
+    ],
+)
+def test_wrong_options_are_usage_errors(tmp_path: Path, options: list[str], message: str) -> None:
+    config(tmp_path, WHOLE)
+    options = [str(tmp_path / option) if option == "ingest.toml" else option for option in options]
+    done = CliRunner().invoke(make_app(lambda: None), ["kafka", "--metastore", "sqlite:///m.db", *options])
+    assert done.exit_code == 2
+    assert message in " ".join(done.output.split())
+    assert "hunter2" not in done.output
