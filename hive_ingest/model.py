@@ -390,12 +390,17 @@ class AbortedComponent:
 
 @dataclass(frozen=True, slots=True)
 class CompactionCandidate:
-    """A table or partition that may need a compaction, as the metastore can tell without looking at its files."""
+    """A table or partition that may need a compaction, as the metastore can tell without looking at its files.
+
+    `commits` and `highest_write_id` are of the transactions that wrote it since its last compaction was cleaned.
+    """
 
     table: TableName
     partition_name: str | None
     too_many_aborts: bool = False
     has_old_abort: bool = False
+    commits: int = 0
+    highest_write_id: WriteId | None = None
 
 
 def columns_of(columns: Mapping[str, str] | Sequence[Column] | None) -> tuple[Column, ...]:

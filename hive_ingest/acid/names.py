@@ -247,6 +247,11 @@ class OriginalFileName:
         copy = "" if self.copy is None else f"_copy_{self.copy}"
         return f"{self.bucket:06d}_{self.attempt_id}{copy}"
 
+    @staticmethod
+    def matches(name: str) -> bool:
+        """Whether `parse` takes the name."""
+        return _ORIGINAL.fullmatch(name) is not None
+
     @classmethod
     def parse(cls, name: str) -> Self:
         """Raises CorruptFile for any other name."""

@@ -3,6 +3,7 @@
 from hive_ingest.compaction.cleaner import Cleaner, CleanerSettings, CleanResult
 from hive_ingest.compaction.compactor import ROLES, Compactor, CompactorResult, CompactorSettings
 from hive_ingest.compaction.distributed import DEFAULT_SPLIT_BUCKET_BYTES, DistributedMerge, MergeTasks, TaskRunner
+from hive_ingest.compaction.erasure import PurgeOutcome, purge
 from hive_ingest.compaction.file_merger import MergeSettings
 from hive_ingest.compaction.folder_state import FolderSize, FolderState
 from hive_ingest.compaction.initiator import Initiated, Initiator
@@ -14,9 +15,7 @@ from hive_ingest.compaction.policy import CompactionPolicy, Decision
 from hive_ingest.compaction.requests import (
     NO_WORKER_SECONDS,
     CompactionOutcome,
-    PurgeOutcome,
     compact,
-    purge,
 )
 from hive_ingest.compaction.worker import Worker, WorkResult
 from hive_ingest.compaction.worker_ids import worker_name

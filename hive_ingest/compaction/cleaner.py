@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -16,11 +15,19 @@ from itertools import takewhile
 from hive_ingest.acid import parse_folder_name
 from hive_ingest.compaction.leftovers import Leftovers, aborted_leftovers, obsolete_leftovers
 from hive_ingest.compaction.policy import has_no_cleanup
-from hive_ingest.compaction.target import Target, find_target
+from hive_ingest.compaction.target import Target, find_target, refuse_restored
 from hive_ingest.errors import NoSuchCompaction, NoSuchObject, StreamingError, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.faults import reach
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.model import AbortedComponent, CompactionInfo, CompactionState, CompactionType, TxnId
+from hive_ingest.model import (
+    AbortedComponent,
+    CompactionInfo,
+    CompactionState,
+    CompactionType,
+    TableName,
+    TxnId,
+    WriteId,
+)
 from hive_ingest.storage import Location
 from hive_ingest.transactions import remove_leftovers
 
@@ -94,8 +101,11 @@ class Cleaner:
         grace = self._settings.aborted_grace_seconds
         self._grace_seconds = client.txn_timeout_seconds if grace is None else grace
 
-    def run_once(self) -> list[CleanResult]:
+    def run_once(self, table: str | TableName | None = None) -> list[CleanResult]:
         """Clean all that may be cleaned now.
+
+        Args:
+            table: Only this one.
 
         Raises:
             MetastoreError: The metastore cannot be asked. What goes wrong with one table is in its result.
@@ -103,21 +113,25 @@ class Cleaner:
         min_open = self._client.find_min_open_txn_id_for_cleaner()
         results: list[CleanResult] = []
         seen: set[int] = set()
-        while not self._is_stopped() and (ready := [info for info in self._ready(min_open) if info.id not in seen]):
+        while not self._is_stopped() and (
+            ready := [info for info in self._ready(table, min_open) if info.id not in seen]
+        ):
             reach("after_find_ready_to_clean")
             seen.update(info.id for info in ready)
             results += [self._clean(info, min_open) for info in self._until_stopped(ready)]
-        aborts = self._client.find_ready_to_clean_aborts(aborted_threshold=self._settings.aborted_threshold)
+        aborts = self._client.find_ready_to_clean_aborts(
+            aborted_threshold=self._settings.aborted_threshold, table=table
+        )
         found = map(self._clean_aborts, self._until_stopped(aborts))
         return results + [result for result in found if result is not None]
 
     def _until_stopped(self, infos: Iterable[CompactionInfo]) -> Iterator[CompactionInfo]:
         return takewhile(lambda _: not self._is_stopped(), infos)
 
-    def _ready(self, min_open: TxnId) -> list[CompactionInfo]:
+    def _ready(self, table: str | TableName | None, min_open: TxnId) -> list[CompactionInfo]:
         """At most one of each table or partition, so that a second one is found once the first is done."""
         return self._client.find_ready_to_clean(
-            min_open_txn_id=min_open, retention_seconds=self._settings.retention_seconds
+            min_open_txn_id=min_open, retention_seconds=self._settings.retention_seconds, table=table
         )
 
     # -- compactions -------------------------------------------------------------------------------
@@ -132,6 +146,7 @@ class Cleaner:
         if has_no_cleanup(target.table.properties) or has_no_cleanup(target.properties):
             return self._refused(info, target)
         try:
+            refuse_restored(self._client, target)
             self._client.mark_cleaner_start(info)
             removed = self._remove_obsolete(info, target, min_open)
         except NoSuchCompaction as error:
@@ -141,10 +156,7 @@ class Cleaner:
         return CleanResult(info, CompactionState.SUCCEEDED, removed)
 
     def _remove_obsolete(self, info: CompactionInfo, target: Target, min_open: TxnId) -> tuple[Location, ...]:
-        up_to = info.highest_write_id
-        components = self._ended_long_ago(
-            self._client.get_aborted_components(info.table, info.partition_name, up_to=up_to)
-        )
+        components = self._aborted_components(info, up_to=info.highest_write_id)
         obsolete = obsolete_leftovers(self._client, target, info, min_open)
         aborted = aborted_leftovers(target.location, components)
         removed = self._remove(target, [*obsolete, *aborted.folders])
@@ -155,7 +167,7 @@ class Cleaner:
     # -- aborted transactions ----------------------------------------------------------------------
 
     def _clean_aborts(self, info: CompactionInfo) -> CleanResult | None:
-        components = self._ended_long_ago(self._client.get_aborted_components(info.table, info.partition_name))
+        components = self._aborted_components(info)
         if not components:
             return None
         try:
@@ -187,16 +199,14 @@ class Cleaner:
             return None, nothing
         if has_no_cleanup(target.table.properties) or has_no_cleanup(target.properties):
             return None
+        refuse_restored(self._client, target)
         return target, aborted_leftovers(target.location, components)
 
-    def _ended_long_ago(self, components: Iterable[AbortedComponent]) -> list[AbortedComponent]:
-        """Without transactions whose writers may still be publishing."""
-        found = list(components)
-        if not found or self._grace_seconds <= 0:
-            return found
-        beats = {info.id: info.last_heartbeat_ms for info in self._client.get_open_txns_info().transactions}
-        latest_ms = (time.time() - self._grace_seconds) * 1000
-        return [each for each in found if beats.get(each.txn_id, 0) <= latest_ms]
+    def _aborted_components(self, info: CompactionInfo, *, up_to: WriteId | None = None) -> list[AbortedComponent]:
+        """Without those of transactions whose writers may still be publishing."""
+        return self._client.get_aborted_components(
+            info.table, info.partition_name, up_to=up_to, silent_seconds=self._grace_seconds
+        )
 
     # -- removal -----------------------------------------------------------------------------------
 
@@ -255,7 +265,11 @@ def _attempts(info: CompactionInfo) -> int:
 
 
 def _delete(location: Location) -> None:
-    if parse_folder_name(location.name) is None:
-        location.delete_file()  # without the ACID columns, from before the table was transactional
-    else:
+    if parse_folder_name(location.name) is not None or _is_folder(location):
         location.delete_folder()
+    else:
+        location.delete_file()  # without the ACID columns, from before the table was transactional
+
+
+def _is_folder(location: Location) -> bool:
+    return any(entry.is_folder and entry.name == location.name for entry in location.parent.list())

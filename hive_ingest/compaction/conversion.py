@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hive_ingest.model import Column
-from hive_ingest.orc import AcidFileReader, OrcKind, RowConversion, StripeRows, kinds_of
+from hive_ingest.orc import OrcKind, RowConversion, StripeReader, StripeRows, kinds_of
 from hive_ingest.reader import ColumnSource, column_sources
 from hive_ingest.schema import arrow_schema
 
 _CHECKED_KINDS = frozenset({OrcKind.DATE, OrcKind.TIMESTAMP, OrcKind.TIMESTAMP_INSTANT})
 
 
-def conversion_to(columns: Sequence[Column]) -> Callable[[AcidFileReader], RowConversion | None]:
+def conversion_to(columns: Sequence[Column]) -> Callable[[StripeReader], RowConversion | None]:
     """For each file, how to come from its columns to `columns`; None where they are the same.
 
     What it returns raises UnsupportedFeature for a file whose columns do not fit (see `reader.column_sources`).
@@ -23,7 +23,7 @@ def conversion_to(columns: Sequence[Column]) -> Callable[[AcidFileReader], RowCo
     schema = arrow_schema(columns)
     row_type = pa.struct(list(schema))
 
-    def find(reader: AcidFileReader) -> RowConversion | None:
+    def find(reader: StripeReader) -> RowConversion | None:
         sources = list(
             column_sources(
                 columns,
@@ -40,7 +40,7 @@ def conversion_to(columns: Sequence[Column]) -> Callable[[AcidFileReader], RowCo
 
     found: dict[object, RowConversion | None] = {}  # tables have few generations of columns
 
-    def conversion(reader: AcidFileReader) -> RowConversion | None:
+    def conversion(reader: StripeReader) -> RowConversion | None:
         if kinds_of(reader.tail) & _CHECKED_KINDS:
             return find(reader)  # by the file's own smallest and largest values
         key = (reader.tail.footer.types, reader.calendar)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from hive_ingest.compaction.folder_state import FolderState
 from hive_ingest.compaction.policy import CompactionPolicy, Decision, has_no_auto_compaction
@@ -23,11 +25,18 @@ from hive_ingest.model import (
     CompactionType,
     Table,
     TableName,
+    WriteId,
 )
 
 _log = logging.getLogger(__name__)
 _UNDER_WAY = (CompactionState.INITIATED, CompactionState.WORKING)
 _DONE = (CompactionState.READY_FOR_CLEANING, CompactionState.SUCCEEDED)
+#: So many tables and partitions are looked at in one round. Those that need no compaction stay among the candidates,
+#: and a low limit would let them keep others out for ever.
+_MOST_CANDIDATES = 100_000
+#: A folder that needed no compaction is looked at again after this time, although nothing was committed to it.
+_LOOK_AGAIN_SECONDS = 300.0
+_Place: TypeAlias = tuple[TableName, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,16 @@ class Initiated:
     decision: Decision
     response: CompactionResponse | None = None
     error: StreamingError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """A decision against a compaction, what was known of the table or partition then, and when that was."""
+
+    candidate: CompactionCandidate
+    table: Table
+    decision: Decision
+    at: float
 
 
 class Initiator:
@@ -72,6 +91,7 @@ class Initiator:
         self._threads = threads
         self._is_stopped = is_stopped
         self._id = f"{this_host()}-initiator"
+        self._remembered: dict[_Place, _Remembered] = {}
 
     def run_once(self) -> list[Initiated]:
         """One round over all tables.
@@ -84,10 +104,11 @@ class Initiator:
             aborted_threshold=self._policy.aborted_threshold,
             aborted_time_threshold_seconds=self._policy.aborted_age_seconds,
             check_interval_seconds=self._interval,
+            limit=_MOST_CANDIDATES,
         )
-        if not candidates:
-            return []
-        return self._look_at(candidates, self._client.show_compactions())
+        places = {(each.table, each.partition_name) for each in candidates}
+        self._remembered = {place: each for place, each in self._remembered.items() if place in places}
+        return self._look_at(candidates, self._client.show_compactions()) if candidates else []
 
     def examine(self, places: Iterable[tuple[TableName, str | None]]) -> list[Initiated]:
         """Look at certain tables and partitions, as after a commit. Any metastore takes the requests.
@@ -105,9 +126,15 @@ class Initiator:
 
     def _look_at(self, candidates: list[CompactionCandidate], known: list[CompactionInfo]) -> list[Initiated]:
         tables = self._tables(candidates)
+        of_place: dict[_Place, list[CompactionInfo]] = defaultdict(list)
+        for info in known:
+            of_place[info.table, info.partition_name].append(info)
+
+        def initiate(each: CompactionCandidate) -> Initiated | None:
+            return self._initiate(each, tables[each.table], of_place.get((each.table, each.partition_name), []))
+
         with ThreadPoolExecutor(self._threads, "initiator") as threads:
-            found = threads.map(lambda each: self._initiate(each, tables[each.table], known), candidates)
-            return [each for each in found if each is not None]
+            return [each for each in threads.map(initiate, candidates) if each is not None]
 
     def _tables(self, candidates: Iterable[CompactionCandidate]) -> dict[TableName, Table | None]:
         """Each table once; None where it was dropped."""
@@ -134,22 +161,23 @@ class Initiator:
         except StreamingError as error:
             self._note(candidate, str(error))
             _log.warning("whether %s needs a compaction is not known: %s", _text(candidate), error)
-            decision = Decision(None, f"could not be decided: {error}")
+            decision = Decision(None, f"is not known: {error}")
             return Initiated(candidate.table, candidate.partition_name, decision, error=error)
 
     def _decide_and_request(
         self, candidate: CompactionCandidate, table: Table, known: list[CompactionInfo]
     ) -> Initiated | None:
         name, partition = candidate.table, candidate.partition_name
-        mine = [info for info in known if (info.table, info.partition_name) == (name, partition)]
-        reason = _why_not(table, mine)
+        reason = _why_not(table, known)
+        if reason is None and (decision := self._recall(candidate, table)) is not None:
+            return Initiated(name, partition, decision)
         if reason is None and self._failed_too_often(candidate):
             reason = f"the last {self._policy.failed_threshold} compactions failed"
-            if not mine or mine[0].state is not CompactionState.DID_NOT_INITIATE:
+            if not known or known[0].state is not CompactionState.DID_NOT_INITIATE:
                 self._note(candidate, f"not initiated: {reason}")
         if reason is not None:
             return Initiated(name, partition, Decision(None, reason))
-        decision = self._decide(candidate, find_target(self._client, name, partition, table=table), mine)
+        decision = self._decide(candidate, find_target(self._client, name, partition, table=table), known)
         if decision.type is None:
             return Initiated(name, partition, decision)
         response = self._client.compact(
@@ -164,13 +192,16 @@ class Initiator:
         return Initiated(name, partition, decision, response)
 
     def _decide(self, candidate: CompactionCandidate, target: Target, known: list[CompactionInfo]) -> Decision:
-        if candidate.too_many_aborts:
-            return Decision(CompactionType.MAJOR, f"more than {self._policy.aborted_threshold} aborted transactions")
-        if candidate.has_old_abort:
-            return Decision(CompactionType.MINOR, "an old aborted transaction")
         valid_txns = self._client.get_valid_txns()
         (snapshot,) = self._client.get_valid_write_ids([target.table.name], valid_txns)
-        state = FolderState.read(target.location, snapshot.for_compactor(), valid_txns)
+        compactor = snapshot.for_compactor()
+        if not _has_merged(known, compactor.high_water_mark):
+            if candidate.too_many_aborts:
+                aborted = self._policy.aborted_threshold
+                return Decision(CompactionType.MAJOR, f"more than {aborted} aborted transactions")
+            if candidate.has_old_abort:
+                return Decision(CompactionType.MINOR, "an old aborted transaction")
+        state = FolderState.read(target.location, compactor, valid_txns)
         report(
             PartitionExamined(
                 str(candidate.table),
@@ -182,7 +213,22 @@ class Initiator:
         )
         last = [info.end_ms or info.commit_time_ms or 0 for info in known if info.state in _DONE]
         since = time.time() - max(last) / 1000 if last else None
-        return self._policy.decide(state, target.table.properties, seconds_since_last=since)
+        decision = self._policy.decide(state, target.table.properties, seconds_since_last=since)
+        if decision.type is None and not snapshot.open:
+            self._remember(candidate, target.table, decision)
+        return decision
+
+    def _remember(self, candidate: CompactionCandidate, table: Table, decision: Decision) -> None:
+        """That a folder needs no compaction: it cannot need one before the next commit, except by age."""
+        if candidate.commits and self._policy.max_age_seconds is None:
+            place = (candidate.table, candidate.partition_name)
+            self._remembered[place] = _Remembered(candidate, table, decision, time.monotonic())
+
+    def _recall(self, candidate: CompactionCandidate, table: Table) -> Decision | None:
+        found = self._remembered.get((candidate.table, candidate.partition_name))
+        if found is None or (found.candidate, found.table) != (candidate, table):
+            return None
+        return found.decision if time.monotonic() - found.at < _LOOK_AGAIN_SECONDS else None
 
     def _failed_too_often(self, candidate: CompactionCandidate) -> bool:
         return self._client.check_failed_compactions(
@@ -221,6 +267,12 @@ def _why_not(table: Table, known: list[CompactionInfo]) -> str | None:
         if info.state in _UNDER_WAY:
             return f"compaction {info.id} is {info.state.text}"
     return None
+
+
+def _has_merged(known: Iterable[CompactionInfo], highest: WriteId) -> bool:
+    """Whether a compaction has taken in all that one of now could: another one would rid the folder of nothing."""
+    done = (*_DONE, CompactionState.REFUSED)
+    return any(info.state in done and (info.highest_write_id or 0) >= highest for info in known)
 
 
 def _text(candidate: CompactionCandidate) -> str:

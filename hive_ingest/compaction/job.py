@@ -13,7 +13,7 @@ from hive_ingest.compaction.folder_state import FolderState
 from hive_ingest.compaction.merge import MergeProgress, Merger, merge
 from hive_ingest.compaction.overrides import with_overrides
 from hive_ingest.compaction.plan import MergePlan, plan_major, plan_minor
-from hive_ingest.compaction.target import Target, find_target
+from hive_ingest.compaction.target import Target, find_target, refuse_restored
 from hive_ingest.compaction.worker_ids import agent_info_of
 from hive_ingest.errors import (
     CommitOutcomeUnknown,
@@ -56,7 +56,8 @@ _log = logging.getLogger(__name__)
 _HERE: Merger = merge
 #: A job is known by its transaction, which the names of its hidden files begin with.
 _JOB_PREFIX = "hive-ingest-txn-"
-NOTHING_TO_MERGE = "None of the compaction thresholds met: there are no two folders to merge"
+#: Hive's own words, which its workers use too.
+NOTHING_TO_MERGE = "None of the compaction thresholds met"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ class CompactionJob:
         remove_leftovers(self._client, Location.of(target.table.location))
         plan, state = self._plan(target)
         if plan is None and not (state.obsolete or state.aborted):
-            raise RefusedCompaction(NOTHING_TO_MERGE)
+            raise RefusedCompaction(f"there is nothing to merge ({NOTHING_TO_MERGE})")
         if plan is None:
             self._client.mark_compacted(self.info)
             self._client.commit_txn(self._txn_id)
@@ -176,6 +177,7 @@ class CompactionJob:
             raise InvalidTable(f"{table.name} is not a full ACID table: only those are compacted")
         if table.sort_columns:
             raise RefusedCompaction(f"{table.name} is sorted by {', '.join(table.sort_columns)}: not compacted")
+        refuse_restored(self._client, target)
         return target
 
     def _plan(self, target: Target) -> tuple[MergePlan | None, FolderState]:

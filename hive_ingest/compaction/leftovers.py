@@ -10,8 +10,10 @@ from hive_ingest.acid import (
     BaseName,
     DeltaName,
     ListedEntry,
+    OriginalFileName,
     ValidTxnList,
     acid_directory,
+    is_hidden,
     parse_folder_name,
 )
 from hive_ingest.compaction.target import Target
@@ -28,7 +30,8 @@ def obsolete_leftovers(
     """What the result of a compaction has replaced, as far as every open snapshot sees that result.
 
     The snapshot ends below the lowest open transaction, and at the compaction's highest write id: what lies above may
-    be of transactions that a reader does not see yet. Folders that are not ACID folders are left alone.
+    be of transactions that a reader does not see yet. Other folders than ACID folders are left alone, unless they hold
+    nothing but files without the ACID columns, whose rows are in the base.
     """
     txns = client.get_valid_txns()
     valid_txns = ValidTxnList(TxnId(min_open - 1), (), tuple(id_ for id_ in txns.aborted if id_ < min_open))
@@ -37,8 +40,17 @@ def obsolete_leftovers(
     snapshot = snapshot.up_to(highest)
     entries = [entry for entry in _entries(target.location) if _highest_write_id(entry) <= highest]
     directory = acid_directory(entries, snapshot, valid_txns)
-    removable = {entry.name for entry in entries if not entry.is_folder or parse_name(entry) is not None}
-    return [target.location / name for name in directory.obsolete if name in removable]
+    is_kept = {entry.name for entry in entries if entry.is_folder and parse_name(entry) is None}
+    found = [target.location / name for name in directory.obsolete]
+    return [place for place in found if place.name not in is_kept or _holds_only_originals(place)]
+
+
+def _holds_only_originals(folder: Location) -> bool:
+    """Whether all files have names that Hive gives, as in the folders of a UNION ALL; hidden ones do not count."""
+    start = len(folder.path.rstrip("/")) + 1
+    found = [entry.path[start:] for entry in folder.list(recursive=True, missing_ok=True) if not entry.is_folder]
+    names = [path.rpartition("/")[2] for path in found if not any(map(is_hidden, path.split("/")))]
+    return bool(names) and all(map(OriginalFileName.matches, names))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from hive_ingest.acid import (
+    BEFORE_ALL_WRITE_IDS,
     AcidDirectory,
     BaseName,
     BucketFileName,
     DeleteDeltaName,
     DeltaName,
+    OriginalFileName,
     ValidTxnList,
     ValidWriteIdList,
+    parse_file_name,
 )
 from hive_ingest.model import TxnId, WriteId
 from hive_ingest.orc import FileToRead
@@ -60,7 +63,7 @@ class MergePlan:
         is_major: A base is written, without the rows that were deleted.
         valid_write_ids: The compactor's snapshot: rows of aborted write ids are left out.
         max_write_id: The highest write id of what is merged.
-        input_folders: The folders that the output makes obsolete, by name.
+        input_folders: The folders that the output makes obsolete, and files without the ACID columns, by name.
         folders: The output's folders, by name. Each has to be published, also one that no file goes to: it covers
             the write ids.
         files: The files to write. One that would have no rows is not written.
@@ -101,7 +104,6 @@ def plan_minor(
         None where there are not two deltas, or two delete deltas, to merge.
 
     Raises:
-        UnsupportedFeature: The folder holds files without the ACID columns.
         CorruptFile: A file or folder has a name that only begins like one of Hive's.
         StreamingIOFailure: A folder is missing or cannot be listed, or the snapshot is too old for it.
     """
@@ -114,7 +116,8 @@ def plan_minor(
     high = WriteId(max(name.max_write_id for name in merged))
     delta = str(DeltaName(low, high, visibility_txn_id=txn_id))
     delete_delta = str(DeleteDeltaName(low, high, visibility_txn_id=txn_id))
-    rows = replace(folder, directory=replace(directory, base=None)).data_files()
+    deltas = replace(directory, base=None, original_files=(), original_folders=())
+    rows = replace(folder, directory=deltas).data_files()
     return MergePlan(
         location,
         is_major=False,
@@ -137,22 +140,24 @@ def plan_major(
     Arguments and errors are those of `plan_minor`.
 
     Returns:
-        None where there are not two folders to merge.
+        None where there are not two folders to merge, and no files without the ACID columns to give them.
     """
     folder = _closed_folder(location, valid_write_ids, valid_txns)
     directory = folder.directory
+    originals = (*directory.original_files, *directory.original_folders)
     base = (directory.base,) if directory.base else ()
     deltas = (*directory.deltas, *directory.delete_deltas)
-    if len(base) + len(deltas) < 2:
+    if not originals and len(base) + len(deltas) < 2:
         return None
-    high = WriteId(max(*(name.write_id for name in base), *(name.max_write_id for name in deltas)))
+    write_ids = (*(name.write_id for name in base), *(name.max_write_id for name in deltas))
+    high = WriteId(max(write_ids, default=BEFORE_ALL_WRITE_IDS))
     output = str(BaseName(high, visibility_txn_id=txn_id))
     return MergePlan(
         location,
         is_major=True,
         valid_write_ids=valid_write_ids,
         max_write_id=high,
-        input_folders=tuple(map(str, (*base, *deltas))),
+        input_folders=(*originals, *map(str, (*base, *deltas))),
         folders=(output,),
         files=_by_bucket(output, folder.data_files()),
         delete_events=tuple(folder.delete_event_files()),
@@ -183,7 +188,13 @@ def _by_bucket(
     """Hive's attempt numbers are left out: the files of all attempts that were published hold rows."""
     found: dict[int, list[FileToRead]] = {}
     for file in files:
-        found.setdefault(BucketFileName.parse(file.path.rpartition("/")[2]).bucket, []).append(file)
+        found.setdefault(_bucket_of(file.path.rpartition("/")[2]), []).append(file)
     return tuple(
         PlannedFile(folder_name, bucket, tuple(inputs), is_delete_events) for bucket, inputs in sorted(found.items())
     )
+
+
+def _bucket_of(file_name: str) -> int:
+    name = parse_file_name(file_name)
+    assert isinstance(name, BucketFileName | OriginalFileName), file_name
+    return name.bucket

@@ -176,13 +176,19 @@ class CompactionCleaningCalls(Protocol):
         ...
 
     def find_ready_to_clean(
-        self, *, min_open_txn_id: TxnId | None = None, retention_seconds: float = 0.0, limit: int = FETCH_SIZE
+        self,
+        *,
+        min_open_txn_id: TxnId | None = None,
+        retention_seconds: float = 0.0,
+        table: str | TableName | None = None,
+        limit: int = FETCH_SIZE,
     ) -> list[CompactionInfo]:
         """Compactions whose old files no open transaction can need, at most one for each table or partition.
 
         Args:
             min_open_txn_id: An earlier answer of `find_min_open_txn_id_for_cleaner`; None for that of now.
             retention_seconds: Only those that committed so long ago.
+            table: Only those of this table.
             limit: At most so many.
         """
         ...
@@ -192,6 +198,7 @@ class CompactionCleaningCalls(Protocol):
         *,
         aborted_threshold: int,
         aborted_time_threshold_seconds: float | None = None,
+        table: str | TableName | None = None,
         limit: int = FETCH_SIZE,
     ) -> list[CompactionInfo]:
         """Tables and partitions with many or old aborted transactions, as infos of type ABORT_TXN_CLEANUP.
@@ -202,11 +209,22 @@ class CompactionCleaningCalls(Protocol):
         ...
 
     def get_aborted_components(
-        self, table: str | TableName, partition_name: str | None = None, *, up_to: WriteId | None = None
+        self,
+        table: str | TableName,
+        partition_name: str | None = None,
+        *,
+        up_to: WriteId | None = None,
+        silent_seconds: float = 0.0,
     ) -> list[AbortedComponent]:
-        """What aborted transactions may have left in the folder, with write ids up to `up_to`.
+        """What aborted transactions may have left in the folder.
 
-        No snapshot ever shows it, so it may be removed at any time.
+        No snapshot ever shows it, so it may be removed once its writers have stopped.
+
+        Args:
+            table: Which table.
+            partition_name: Which partition.
+            up_to: Only write ids up to this one.
+            silent_seconds: Only of transactions whose last heartbeat is so long ago, by the metastore's clock.
         """
         ...
 

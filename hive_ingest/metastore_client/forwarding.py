@@ -90,6 +90,7 @@ class ForwardingClient:
     allocate_table_write_ids = by("_write_ids", WriteIdCalls.allocate_table_write_ids)
     get_max_allocated_write_id = by("_write_ids", WriteIdCalls.get_max_allocated_write_id)
     raise_write_ids = by("_write_ids", WriteIdCalls.raise_write_ids)
+    raise_txn_ids = by("_write_ids", WriteIdCalls.raise_txn_ids)
     get_valid_write_ids = by("_write_ids", WriteIdCalls.get_valid_write_ids)
     get_open_txns_info = by("_snapshots", SnapshotCalls.get_open_txns_info)
     get_valid_txns = by("_snapshots", SnapshotCalls.get_valid_txns)

@@ -102,6 +102,13 @@ class WriteIdCalls(Protocol):
         """
         ...
 
+    def raise_txn_ids(self, at_least: TxnId) -> None:
+        """Open no transaction below `at_least` from now on; those that are skipped count as committed.
+
+        For a metastore that was restored from an older copy, whose tables have newer compactions.
+        """
+        ...
+
     def get_valid_write_ids(
         self, tables: Sequence[str | TableName], valid_txns: ValidTxnList | None = None
     ) -> list[ValidWriteIdList]:

@@ -1,19 +1,23 @@
 """ORC files: metadata and tails, statistics, stripe copying, column reading, files of inserts and delete events."""
 
-from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead, StripeRows
+from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead
 from hive_ingest.orc.acid_schema import BUCKET, DELETE, INSERT, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from hive_ingest.orc.acid_writer import COMPRESSIONS, AcidFile, AcidOrcWriter, write_acid_version
 from hive_ingest.orc.columns import OrcColumn, OrcKind, check_timestamps, kinds_of, oldest_date
 from hive_ingest.orc.delete_events import DeleteEvents, RowIds
 from hive_ingest.orc.delete_writer import DeleteEventWriter
 from hive_ingest.orc.file_writer import arrow_compression
+from hive_ingest.orc.joined_files import FileGroup
 from hive_ingest.orc.merge import MergeOptions, merge_rows
 from hive_ingest.orc.merge_events import merge_delete_events, read_delete_events
 from hive_ingest.orc.merge_parts import RowPart, join_rows, split_rows
 from hive_ingest.orc.merge_rows import RowConversion
 from hive_ingest.orc.normalise import unreadable_row, unwritable_values
+from hive_ingest.orc.open_ahead import open_ahead
+from hive_ingest.orc.original_rows import OriginalRows, count_rows
 from hive_ingest.orc.stripe_copy import join
 from hive_ingest.orc.stripe_encoder import StripeEncoder
+from hive_ingest.orc.stripe_reader import StripeReader, StripeRows
 
 __all__ = [
     "BUCKET",
@@ -29,23 +33,28 @@ __all__ = [
     "AcidOrcWriter",
     "DeleteEventWriter",
     "DeleteEvents",
+    "FileGroup",
     "FileToRead",
     "MergeOptions",
     "OrcColumn",
     "OrcKind",
+    "OriginalRows",
     "RowConversion",
     "RowIds",
     "RowPart",
     "StripeEncoder",
+    "StripeReader",
     "StripeRows",
     "arrow_compression",
     "check_timestamps",
+    "count_rows",
     "join",
     "join_rows",
     "kinds_of",
     "merge_delete_events",
     "merge_rows",
     "oldest_date",
+    "open_ahead",
     "read_delete_events",
     "split_rows",
     "unreadable_row",

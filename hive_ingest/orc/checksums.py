@@ -230,11 +230,24 @@ def read_segment(
         source.seek(start)
         data = source.read_buffer(count)
     if data.size != count or not checksums.matches(segment, data):
-        raise CorruptFile(
-            f"{path!r} is damaged: the checksum of its bytes {start} to {start + count} is wrong. Restore the file "
-            "from a copy"
-        )
+        raise _damaged(path, start, count)
     return data
+
+
+def verify_content(data: pa.Buffer, checksums: ContentChecksums, content_bytes: int, path: str) -> None:
+    """Verify a file in memory, of which the first `content_bytes` are content. Raises CorruptFile."""
+    content = memoryview(data)[:content_bytes]
+    for segment in range(len(checksums.crcs)):
+        start = segment * checksums.segment_bytes
+        if not checksums.matches(segment, part := content[start : start + checksums.segment_bytes]):
+            raise _damaged(path, start, len(part))
+
+
+def _damaged(path: str, start: int, count: int) -> CorruptFile:
+    return CorruptFile(
+        f"{path!r} is damaged: the checksum of its bytes {start} to {start + count} is wrong. Restore the file "
+        "from a copy"
+    )
 
 
 def read_content(source: pa.NativeFile, checksums: ContentChecksums, content_bytes: int, path: str) -> pa.Buffer:

@@ -84,9 +84,34 @@ def _lz4_length(chunk: bytes, at: int, length: int) -> tuple[int, int]:
 
 
 def _unzstd(chunk: bytes, limit: int) -> bytes:
+    size = _zstd_size(chunk)
+    if size is not None:  # as nearly always
+        if size > limit:
+            raise WireError("a zstd chunk is longer than its block")
+        return _native(chunk, size, "zstd")
     with pa.CompressedInputStream(pa.BufferReader(chunk), "zstd") as stream:
         data: bytes = stream.read(limit + 1)
     return data
+
+
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+#: By the two highest bits of a frame's descriptor: the length of the size, and what is added to it (RFC 8878, 3.1.1).
+_ZSTD_SIZES = ((1, 0), (2, 256), (4, 0), (8, 0))
+_ZSTD_DICTIONARY_BYTES = (0, 1, 2, 4)
+
+
+def _zstd_size(chunk: bytes) -> int | None:
+    """The size of the frame's content; None where the header does not say it."""
+    if len(chunk) < 5 or not chunk.startswith(_ZSTD_MAGIC):
+        return None
+    descriptor = chunk[4]
+    is_single_segment = descriptor >> 5 & 1
+    if not descriptor >> 6 and not is_single_segment:
+        return None
+    length, added = _ZSTD_SIZES[descriptor >> 6]
+    start = 5 + (not is_single_segment) + _ZSTD_DICTIONARY_BYTES[descriptor & 3]
+    found = chunk[start : start + length]
+    return int.from_bytes(found, "little") + added if len(found) == length else None
 
 
 def _deflate(data: bytes) -> bytes:
@@ -114,6 +139,11 @@ _COMPRESSORS: dict[Codec, Callable[[bytes], bytes]] = {
     Codec.LZ4: _arrow_compressor("lz4_raw"),
     Codec.ZSTD: _arrow_compressor("zstd"),
 }
+
+
+def can_unpack(codec: Codec) -> bool:
+    """Whether `unpack` knows the codec."""
+    return codec == Codec.NONE or codec in _DECOMPRESSORS
 
 
 def unpack(section: bytes, codec: Codec, block_size: int) -> bytes:

@@ -13,13 +13,17 @@ from decimal import Decimal, InvalidOperation, localcontext
 from hive_ingest.orc.protobuf import (
     Field,
     WireError,
+    as_bytes,
     bytes_field,
     double_field,
     int_field,
+    int_fields,
     packed_varints,
     read_fields,
+    scan_fields,
     signed_field,
     varint,
+    zigzag,
 )
 from hive_ingest.schema import MAX_DECIMAL_PRECISION
 
@@ -47,11 +51,11 @@ def merge_column_statistics(parts: Sequence[bytes]) -> bytes:
 
 def int_range(part: bytes) -> tuple[int, int] | None:
     """Minimum and maximum of an integer column, if they are known. Raises WireError."""
-    message = _message(part)
-    if 2 not in message:
-        return None
-    typed = _message(message[2].as_bytes)
-    return (typed[1].as_signed, typed[2].as_signed) if 1 in typed and 2 in typed else None
+    for number, value, _, _ in scan_fields(part):
+        if number == 2:
+            typed = int_fields(as_bytes(number, value))
+            return (zigzag(typed[1]), zigzag(typed[2])) if 1 in typed and 2 in typed else None
+    return None
 
 
 def _message(data: bytes) -> _Message:

@@ -18,6 +18,7 @@ from hive_ingest.orc.tail import OrcTail
 class OrcKind(enum.IntEnum):
     """The values of `Type.Kind` in orc_proto.proto that are used here."""
 
+    BOOLEAN = 0
     STRING = 7
     TIMESTAMP = 9
     LIST = 10

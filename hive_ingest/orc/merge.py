@@ -8,31 +8,31 @@ several threads, a few stripes ahead of what has been written.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, wait
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TypeVar
+
+import pyarrow as pa
 
 from hive_ingest.acid import ValidWriteIdList
-from hive_ingest.orc.acid_reader import SMALL_FILE_BYTES, AcidFileReader, FileToRead
+from hive_ingest.orc.acid_reader import FileToRead, read_small_file
 from hive_ingest.orc.acid_schema import KeyRange
 from hive_ingest.orc.delete_events import DeleteEvents
 from hive_ingest.orc.file_writer import AcidFile
+from hive_ingest.orc.in_order import in_order
 from hive_ingest.orc.merge_input import InputStripe, MergeInput, RowSizes, closing
 from hive_ingest.orc.merge_rows import RowConversion, Rows, StripeDecoder
 from hive_ingest.orc.stripe_encoder import EncodedStripes, StripeEncoder
 from hive_ingest.orc.stripe_output import StripeOutput, WholeStripe, file_traits
+from hive_ingest.orc.stripe_reader import StripeReader
 from hive_ingest.orc.tail import OrcTail
 from hive_ingest.storage import FileStore, Location
 
 #: Files that are kept in memory between finding their bounds and reading their rows, at most so many.
 _KEPT_BYTES, _KEPT_FILES = 64 << 20, 2048
-_OPENED_AT_ONCE = 32
-
-_T = TypeVar("_T")
-_R = TypeVar("_R")
+_READ_AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class MergeOptions:
     """
 
     encoder: StripeEncoder
-    conversion: Callable[[AcidFileReader], RowConversion | None]
+    conversion: Callable[[StripeReader], RowConversion | None]
     stripe_bytes: int = 64 << 20
     sync: bool = True
 
@@ -106,7 +106,7 @@ def merge_rows(
     with closing(inputs), StripeOutput(target.store, target.path, like=like, sync=options.sync) as output:
         tasks = _tasks(stripes, alone, copied, options.stripe_bytes)
         left = Counter(stripe.source for stripe in stripes)
-        for task, result in _in_order(executor, threads, worker.run, tasks):
+        for task, result in in_order(executor, threads, worker.run, tasks):
             check()
             _append(task, result, output)
             for stripe in task.stripes:
@@ -126,21 +126,26 @@ def ordered_stripes(inputs: Sequence[MergeInput], keys: KeyRange | None = None) 
 
 def open_inputs(store: FileStore, files: Sequence[FileToRead], executor: Executor, threads: int) -> list[MergeInput]:
     """Raises CorruptFile, UnsupportedFeature, StreamingIOFailure."""
-    parts = [files[at : at + _OPENED_AT_ONCE] for at in range(0, len(files), _OPENED_AT_ONCE)]
+    parts = [files[at : at + _READ_AT_ONCE] for at in range(0, len(files), _READ_AT_ONCE)]
     kept = _to_keep(files)
     sizes = RowSizes()
 
-    def open_part(part: Sequence[FileToRead]) -> list[MergeInput]:
-        return [MergeInput(store, file, sizes, keep=file.path in kept) for file in part]
+    def read(part: Sequence[FileToRead]) -> list[pa.Buffer | None]:
+        return [read_small_file(store, file) for file in part]
 
-    return [source for _, part in _in_order(executor, threads, open_part, parts) for source in part]
+    # Only reading has several threads: opening takes the interpreter, and they would be in each other's way.
+    return [
+        MergeInput(store, file, sizes, data=data, keep=file.path in kept)
+        for part, found in in_order(executor, threads, read, parts)
+        for file, data in zip(part, found, strict=True)
+    ]
 
 
 def _to_keep(files: Sequence[FileToRead]) -> set[str]:
     kept: set[str] = set()
     size = 0
     for file in files:
-        if file.size_bytes <= SMALL_FILE_BYTES and len(kept) < _KEPT_FILES and size < _KEPT_BYTES:
+        if file.is_small and len(kept) < _KEPT_FILES and size < _KEPT_BYTES:
             kept.add(file.path)
             size += file.size_bytes
     return kept
@@ -269,16 +274,17 @@ class _Worker:
     def _rows(self, task: _Task) -> Iterator[Rows]:
         """Of all stripes, in order."""
         pending: Rows | None = None
-        for stripe in task.stripes:
-            self._check()
-            rows = self._decoder.decode(stripe)
-            if pending is not None:
-                ready, pending = pending.split(stripe.low)
-                yield ready
-            if stripe in self._alone:
-                yield rows
-            else:
-                pending = rows if pending is None else pending.merged(rows)
+        for is_alone, run in groupby(task.stripes, self._alone.__contains__):
+            stripes = list(run)
+            for first, rows in self._decoder.decode(stripes, together=is_alone):
+                self._check()
+                if pending is not None:
+                    ready, pending = pending.split(first.low)
+                    yield ready
+                if is_alone:
+                    yield rows
+                else:
+                    pending = rows if pending is None else pending.merged(rows)
         if pending is not None:
             yield pending
 
@@ -289,21 +295,3 @@ def _append(task: _Task, result: EncodedStripes | WholeStripe, output: StripeOut
         return
     with task.stripes[0].source.reader() as reader:
         output.append(reader.content, result)
-
-
-def _in_order(
-    executor: Executor, ahead: int, function: Callable[[_T], _R], items: Iterable[_T]
-) -> Iterator[tuple[_T, _R]]:
-    """Each item with its result, in order; at most so many are computed ahead."""
-    waiting: deque[tuple[_T, Future[_R]]] = deque()
-    try:
-        for item in items:
-            if len(waiting) > ahead:
-                first, future = waiting.popleft()
-                yield first, future.result()
-            waiting.append((item, executor.submit(function, item)))
-        while waiting:
-            first, future = waiting.popleft()
-            yield first, future.result()
-    finally:
-        wait([future for _, future in waiting if not future.cancel()])

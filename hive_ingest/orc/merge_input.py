@@ -61,12 +61,15 @@ class MergeInput:
     square of their number.
     """
 
-    def __init__(self, store: FileStore, file: FileToRead, sizes: RowSizes, *, keep: bool) -> None:
+    def __init__(
+        self, store: FileStore, file: FileToRead, sizes: RowSizes, *, data: pa.Buffer | None = None, keep: bool
+    ) -> None:
         """
         Args:
             store: The file's store.
             file: What to read.
             sizes: Shared by all files of a merge.
+            data: Its bytes, if they have been read already.
             keep: Whether a file that is read as a whole may stay in memory.
 
         Raises:
@@ -75,10 +78,10 @@ class MergeInput:
         self.file = file
         self._store = store
         self._lock = Lock()
-        reader = AcidFileReader(store, file)
+        reader = AcidFileReader(store, file, data=data)
         try:
             self.tail: OrcTail = reader.tail
-            self._row_type = reader.row_type
+            self._row_type = None if keep else reader.row_type
             self.stripes = stripes_of(self, reader, sizes)
         except BaseException:
             reader.close()
@@ -94,7 +97,8 @@ class MergeInput:
 
     def has_columns_of(self, schema: pa.Schema) -> bool:
         """The same columns, by name and type."""
-        return bool(self._row_type == pa.struct(list(schema)))
+        row_type = self._row_type if self._kept is None else self._kept.row_type
+        return bool(row_type == pa.struct(list(schema)))
 
     @contextmanager
     def reader(self) -> Iterator[AcidFileReader]:
@@ -179,6 +183,15 @@ class InputStripe:
         """The last one of its file with rows."""
         return self.source.stripes[-1] is self
 
+    @property
+    def is_small_file(self) -> bool:
+        """Whether it is all of a small file."""
+        return self.source.file.is_small and self.source.stripes == [self]
+
+    @property
+    def rows(self) -> int:
+        return self.source.tail.footer.stripes[self.number].rows
+
     def check(self, first: Key, last: Key) -> None:
         """Raises CorruptFile for keys outside of the bounds."""
         if first < self.low or last > self.high:
@@ -192,7 +205,9 @@ def stripes_of(source: MergeInput, reader: AcidFileReader, sizes: RowSizes) -> l
     """The stripes with rows, in the order of the file. Raises CorruptFile, StreamingIOFailure."""
     tail = source.tail
     row_bytes = sizes.of(tail)
-    bounds = _bounds_by_index(tail) or _bounds_by_statistics(tail) or _bounds_by_rows(reader)
+    bounds = (
+        _bounds_by_position(source) or _bounds_by_index(tail) or _bounds_by_statistics(tail) or _bounds_by_rows(reader)
+    )
     return [
         InputStripe(source, number, *found, max(stripe.length, int(stripe.rows * row_bytes)))
         for number, (found, stripe) in enumerate(zip(bounds, tail.footer.stripes, strict=True))
@@ -201,6 +216,12 @@ def stripes_of(source: MergeInput, reader: AcidFileReader, sizes: RowSizes) -> l
 
 
 _Bounds = tuple[Key, Key, bool]
+
+
+def _bounds_by_position(source: MergeInput) -> list[_Bounds] | None:
+    """Of a file without the ACID columns. Its stripes lack these, so they are never copied: no last key is given."""
+    original = source.file.original
+    return None if original is None else [(*bounds, False) for bounds in original.bounds(source.tail)]
 
 
 def _bounds_by_index(tail: OrcTail) -> list[_Bounds] | None:

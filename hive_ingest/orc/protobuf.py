@@ -36,13 +36,11 @@ class Field(NamedTuple):
     @property
     def as_signed(self) -> int:
         """A zigzag number (`sint32`, `sint64`)."""
-        return self.as_int >> 1 ^ -(self.as_int & 1)
+        return zigzag(self.as_int)
 
     @property
     def as_bytes(self) -> bytes:
-        if isinstance(self.value, int):
-            raise WireError(f"field {self.number} is not a message or text")
-        return self.value
+        return as_bytes(self.number, self.value)
 
     @property
     def as_double(self) -> float:
@@ -50,6 +48,18 @@ class Field(NamedTuple):
             raise WireError(f"field {self.number} is not a double")
         number: float = struct.unpack("<d", self.as_bytes)[0]
         return number
+
+
+def as_bytes(number: int, value: int | bytes) -> bytes:
+    """The payload of a field. Raises WireError for a number."""
+    if isinstance(value, int):
+        raise WireError(f"field {number} is not a message or text")
+    return value
+
+
+def zigzag(value: int) -> int:
+    """The number of a `sint32` or `sint64`."""
+    return value >> 1 ^ -(value & 1)
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
@@ -66,34 +76,46 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 def read_fields(data: bytes) -> Iterator[Field]:
     """The fields of one message, in the order in which they were written."""
-    at, end = 0, len(data)
-    while at < end:
+    for number, value, start, end in scan_fields(data):
+        yield Field(number, value, data[start:end])
+
+
+def scan_fields(data: bytes) -> list[tuple[int, int | bytes, int, int]]:
+    """Number, value, start and end of each field of one message, in the order in which they were written.
+
+    For messages that are parsed by the thousand: it takes half the time of `read_fields`.
+    """
+    found: list[tuple[int, int | bytes, int, int]] = []
+    at, size_of_data = 0, len(data)
+    while at < size_of_data:
         start, key = at, data[at]
         at += 1
         if key >= 0x80:  # most numbers are a single byte: a call for each would take half of the time
             key, at = read_varint(data, start)
         wire_type = key & 7
         if wire_type in (_VARINT, _BYTES):
-            if at < end and data[at] < 0x80:
+            if at < size_of_data and data[at] < 0x80:
                 value = data[at]
                 at += 1
             else:
                 value, at = read_varint(data, at)
             if wire_type == _VARINT:
-                yield Field(key >> 3, value, data[start:at])
+                found.append((key >> 3, value, start, at))
                 continue
             size = value
         else:
             size = _FIXED_SIZES.get(wire_type, -1)
-        if not 0 <= size <= end - at:
+        if not 0 <= size <= size_of_data - at:
             raise WireError(f"field {key >> 3} is cut off or of an unknown kind")
-        yield Field(key >> 3, data[at : at + size], data[start : at + size])
-        at += size
+        end = at + size
+        found.append((key >> 3, data[at:end], start, end))
+        at = end
+    return found
 
 
 def int_fields(data: bytes) -> dict[int, int]:
     """The numbers of a message by field number; for a repeated field the last one."""
-    return {number: value for number, value, _ in read_fields(data) if isinstance(value, int)}
+    return {number: value for number, value, _, _ in scan_fields(data) if isinstance(value, int)}
 
 
 def packed_varints(field: Field) -> list[int]:

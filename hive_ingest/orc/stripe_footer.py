@@ -19,7 +19,7 @@ from hive_ingest.storage import io_errors
 
 #: ORC's `ColumnEncoding.Kind`: DIRECT, DICTIONARY, DIRECT_V2, DICTIONARY_V2.
 _ENCODINGS = range(4)
-_DICTIONARIES = frozenset({1, 3})
+DICTIONARIES = frozenset({1, 3})
 _TEXTS = frozenset({OrcKind.STRING, OrcKind.VARCHAR, OrcKind.CHAR})
 #: Field numbers of `Stream` and `ColumnEncoding`.
 _COLUMN, _LENGTH = 2, 3
@@ -48,7 +48,7 @@ def _check(message: bytes, stripe: Stripe, types: tuple[ColumnType, ...]) -> Non
         if field.number == 1:
             streams.append(int_fields(field.as_bytes))
         elif field.number == 2:
-            encodings.append(_encoding(field.as_bytes))
+            encodings.append(column_encoding(field.as_bytes))
     if any(stream.get(_COLUMN, 0) >= len(types) for stream in streams):
         raise WireError("it has a stream of a column that does not exist")
     if sum(stream.get(_LENGTH, 0) for stream in streams) != stripe.index_length + stripe.data_length:
@@ -58,14 +58,14 @@ def _check(message: bytes, stripe: Stripe, types: tuple[ColumnType, ...]) -> Non
     repeated = _repeated_columns(types)
     for number, (encoding, type_) in enumerate(zip(encodings, types, strict=True)):
         kind, dictionary_size = encoding
-        if kind not in _ENCODINGS or (kind in _DICTIONARIES and type_.kind not in _TEXTS):
+        if kind not in _ENCODINGS or (kind in DICTIONARIES and type_.kind not in _TEXTS):
             raise WireError("a column has an encoding that its type does not have")
         if number not in repeated and dictionary_size > stripe.rows:
             raise WireError("a dictionary has more entries than its column has values")
 
 
 @lru_cache(maxsize=1024)
-def _encoding(message: bytes) -> tuple[int, int]:
+def column_encoding(message: bytes) -> tuple[int, int]:
     """The kind of a column's encoding, and the size of its dictionary."""
     fields = int_fields(message)
     return fields.get(_KIND, 0), fields.get(_DICTIONARY_SIZE, 0)

@@ -24,7 +24,16 @@ from hive_ingest.orc.checksums import (
     tail_checksum_item,
 )
 from hive_ingest.orc.codec import MAX_BLOCK_SIZE, Codec, store, unpack
-from hive_ingest.orc.protobuf import WireError, bytes_field, int_field, packed_varints, read_fields
+from hive_ingest.orc.protobuf import (
+    Field,
+    WireError,
+    as_bytes,
+    bytes_field,
+    int_field,
+    packed_varints,
+    read_fields,
+    scan_fields,
+)
 from hive_ingest.storage import io_errors
 
 MAGIC = b"ORC"
@@ -33,6 +42,8 @@ PROLEPTIC_GREGORIAN = 2
 _DEFAULT_BLOCK_SIZE = 256 * 1024
 _MAX_POSTSCRIPT_BYTES = 255
 _FIRST_READ_BYTES = 16 * 1024
+#: Fields of `Footer` by their kind. Others are ignored.
+_FOOTER_MESSAGES, _FOOTER_NUMBERS = frozenset({3, 4, 5, 7, 10, 12}), frozenset({1, 2, 6, 8, 9, 11})
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,15 +270,17 @@ def _postscript(ending: bytes, file_size: int) -> PostScript:
     numbers: dict[int, int] = {}
     version: tuple[int, ...] = ()
     magic = rest = b""
-    for field in read_fields(raw):
-        if field.number == 4:
-            version = tuple(packed_varints(field))
-        elif field.number == 8000:
-            magic = field.as_bytes
+    for number, value, start, end in scan_fields(raw):
+        if number == 4:
+            version = tuple(packed_varints(Field(number, value, b"")))
+        elif number == 8000:
+            magic = as_bytes(number, value)
+        elif isinstance(value, int):
+            numbers[number] = value
         else:
-            numbers[field.number] = field.as_int
-        if field.number not in (1, 5):
-            rest += field.raw
+            raise WireError(f"field {number} is not a number")
+        if number not in (1, 5):
+            rest += raw[start:end]
     if magic != MAGIC:
         raise WireError("it does not end with a postscript")
     found = PostScript(
@@ -302,23 +315,26 @@ def _footer_message(ending: bytes, postscript: PostScript) -> bytes:
 def _footer(message: bytes) -> Footer:
     stripes, types, statistics, items, numbers = [], [], [], {}, {}
     encrypted, software_version = False, None
-    for field in read_fields(message):
-        match field.number:
-            case 3:
-                stripes.append(_stripe(field.as_bytes))
-            case 4:
-                types.append(field.as_bytes)
-            case 5:
-                name, value = _user_metadata_item(field.as_bytes)
-                items[name] = value
-            case 7:
-                statistics.append(field.as_bytes)
-            case 10:
-                encrypted = True
-            case 12:
-                software_version = field.as_bytes
-            case 1 | 2 | 6 | 8 | 9 | 11:
-                numbers[field.number] = field.as_int
+    for number, value, _, _ in scan_fields(message):
+        if isinstance(value, int):
+            if number in _FOOTER_MESSAGES:
+                raise WireError(f"field {number} is not a message or text")
+            numbers[number] = value
+        elif number == 7:
+            statistics.append(value)
+        elif number == 4:
+            types.append(value)
+        elif number == 5:
+            name, content = _user_metadata_item(value)
+            items[name] = content
+        elif number == 3:
+            stripes.append(_stripe(value))
+        elif number == 10:
+            encrypted = True
+        elif number == 12:
+            software_version = value
+        elif number in _FOOTER_NUMBERS:
+            raise WireError(f"field {number} is not a number")
     return Footer(
         content_length=numbers.get(2, 0),
         stripes=tuple(stripes),
@@ -336,23 +352,25 @@ def _footer(message: bytes) -> Footer:
 
 def _stripe(message: bytes) -> Stripe:
     numbers, extra = [0, 0, 0, 0, 0], b""
-    for field in read_fields(message):
-        if field.number <= len(numbers):
-            numbers[field.number - 1] = field.as_int
+    for number, value, start, end in scan_fields(message):
+        if number not in range(1, len(numbers) + 1):
+            extra += message[start:end]
+        elif isinstance(value, int):
+            numbers[number - 1] = value
         else:
-            extra += field.raw
+            raise WireError(f"field {number} is not a number")
     offset, index_length, data_length, footer_length, rows = numbers
     return Stripe(offset, index_length, data_length, footer_length, rows, extra)
 
 
 def _user_metadata_item(message: bytes) -> tuple[str, bytes]:
-    name, value = "", b""
-    for field in read_fields(message):
-        if field.number == 1:
-            name = field.as_bytes.decode("utf-8", "replace")
-        elif field.number == 2:
-            value = field.as_bytes
-    return name, value
+    name, content = "", b""
+    for number, value, _, _ in scan_fields(message):
+        if number == 1:
+            name = as_bytes(number, value).decode("utf-8", "replace")
+        elif number == 2:
+            content = as_bytes(number, value)
+    return name, content
 
 
 def _check_stripes(footer: Footer, content_end: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hive_ingest.acid import (
@@ -19,13 +19,13 @@ from hive_ingest.acid import (
     ValidTxnList,
     ValidWriteIdList,
     acid_directory,
-    is_hidden,
     parse_file_name,
     parse_folder_name,
 )
-from hive_ingest.errors import PathNotFound, StreamingIOFailure, UnsupportedFeature
+from hive_ingest.errors import CorruptFile, PathNotFound, StreamingIOFailure
 from hive_ingest.model import WriteId
 from hive_ingest.orc import FileToRead
+from hive_ingest.reader.originals import numbered, original_files
 from hive_ingest.storage import FileEntry, Location
 from hive_ingest.transactions import list_registered
 
@@ -42,17 +42,23 @@ class FolderToRead:
 
     @classmethod
     def of(cls, location: Location, valid_write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> FolderToRead:
-        """Raises what `acid_directory` does, and UnsupportedFeature for files without the ACID columns."""
+        """Raises what `acid_directory` does."""
         directory = acid_directory(_listing(location), valid_write_ids, valid_txns)
-        _check_originals(location, directory)
         return cls(location, directory, valid_write_ids)
 
     def data_files(self, *, newest_first: bool = False) -> Iterator[FileToRead]:
-        """The base's buckets, then each delta's; or the other way round. Raises CorruptFile for a foreign name."""
+        """The base's buckets, or the original files, then each delta's buckets; or the other way round.
+
+        Raises CorruptFile for a foreign name.
+        """
         base = [self.directory.base] if self.directory.base else []
         folders: list[BaseName | DeltaName] = [*base, *self.directory.deltas]
+        if not newest_first:
+            yield from original_files(self.location, self.directory)
         for name in reversed(folders) if newest_first else folders:
             yield from _bucket_files(self.location, name, self.valid_write_ids)
+        if newest_first:
+            yield from reversed(original_files(self.location, self.directory))
 
     def delete_event_files(self) -> Iterator[FileToRead]:
         for name in self.directory.delete_deltas:
@@ -77,28 +83,6 @@ def _children(location: Location, entry: FileEntry) -> tuple[str, ...]:
     return tuple(child.name for child in (location / entry.name).list(missing_ok=True) if not child.is_folder)
 
 
-def _check_originals(location: Location, directory: AcidDirectory) -> None:
-    found = [(location / name).path for name in directory.original_files]
-    for folder in directory.original_folders:
-        below = (location / folder).list(recursive=True)
-        found += [
-            entry.path for entry in below if not entry.is_folder and not _is_below_hidden(entry.path, location.path)
-        ]
-    if found:
-        raise _is_original(found[0])
-
-
-def _is_below_hidden(path: str, folder: str) -> bool:
-    return any(is_hidden(name) for name in path.removeprefix(folder).strip("/").split("/"))
-
-
-def _is_original(path: str) -> UnsupportedFeature:
-    return UnsupportedFeature(
-        f"{path!r} has no ACID columns: it is from before the table was transactional, or from LOAD DATA. "
-        "Run a major compaction in Hive, then read again"
-    )
-
-
 def _bucket_files(
     location: Location, name: BaseName | DeltaName, valid_write_ids: ValidWriteIdList
 ) -> list[FileToRead]:
@@ -106,17 +90,38 @@ def _bucket_files(
     entries = _files_in(folder)
     check, write_ids = not _is_all_valid(name, valid_write_ids), _write_ids(name)
     found: list[FileToRead] = []
+    originals: list[FileEntry] = []
     for entry in entries.values():
         file = parse_file_name(entry.name)
-        if isinstance(file, OriginalFileName):
-            raise _is_original(entry.path)
+        if isinstance(file, OriginalFileName) and entry.size_bytes:
+            originals.append(entry)
         if isinstance(file, BucketFileName):
             side_file = entries.get(str(FlushLengthName(file))) if _may_be_open(name) else None
             length = _committed_length(folder, entry, side_file)
             # Nothing has been flushed yet: a batch of Hive's streaming begins with an empty file.
             if length != 0 and not (entry.size_bytes == 0 and _may_be_open(name)):
                 found.append(FileToRead(entry.path, length, check, entry.size_bytes, write_ids))
-    return found
+    return found + _loaded(folder, name, originals, check) if originals else found
+
+
+def _loaded(
+    folder: Location, name: BaseName | DeltaName, entries: Sequence[FileEntry], check_write_ids: bool
+) -> list[FileToRead]:
+    """Files that LOAD DATA put into a folder: without the ACID columns, with the folder's write id.
+
+    Raises CorruptFile where they cannot have one.
+    """
+    if isinstance(name, DeleteDeltaName) or (isinstance(name, DeltaName) and name.min_write_id != name.max_write_id):
+        raise CorruptFile(
+            f"{entries[0].path!r} has the name of a file without the ACID columns, which Hive writes into no folder of "
+            "this kind: move it out of the table's folder"
+        )
+    write_id, statement_id = (
+        (name.write_id, 0) if isinstance(name, BaseName) else (name.min_write_id, name.statement_id or 0)
+    )
+    return numbered(
+        folder.store, entries, write_id=write_id, statement_id=statement_id, check_write_ids=check_write_ids
+    )
 
 
 def _files_in(folder: Location) -> dict[str, FileEntry]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hive_ingest.acid import ValidTxnList, ValidWriteIdList
-from hive_ingest.errors import CorruptFile, UnsupportedFeature
+from hive_ingest.errors import CorruptFile, StreamingError, UnsupportedFeature
 from hive_ingest.model import Table
 from hive_ingest.orc import (
     BUCKET,
@@ -23,9 +23,12 @@ from hive_ingest.orc import (
     WRITE_ID,
     AcidFileReader,
     DeleteEvents,
+    FileGroup,
     FileToRead,
     RowIds,
+    StripeReader,
     StripeRows,
+    open_ahead,
 )
 from hive_ingest.reader.evolution import ColumnSource, column_sources
 from hive_ingest.reader.folder import FolderToRead
@@ -74,16 +77,18 @@ class Projection:
 def read_partition(
     partition: PartitionToRead, projection: Projection, snapshot: Snapshot, *, newest_first: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """One batch for each stripe that has rows left, by file and row; nothing is opened before it is asked for.
+    """The rows by file and position, in batches; nothing is opened before the first batch is asked for.
 
-    With `newest_first` files and their stripes come in reverse order, and a folder is not listed before it is reached:
-    for callers that stop at the latest rows.
+    Then small files are read ahead, many at a time. With `newest_first` files and their stripes come in reverse order,
+    each file is opened when it is reached, and its folder not listed before: for callers that stop at the latest rows.
     """
     folder = _folder_of(partition, snapshot)
     reading = _PartitionReading(partition, projection, snapshot.valid_write_ids, folder.delete_event_files())
-    files = folder.data_files(newest_first=newest_first)
-    for file in files if newest_first else list(files):
-        yield from reading.batches(file, newest_first=newest_first)
+    if not newest_first:
+        yield from reading.batches(list(folder.data_files()))
+        return
+    for file in folder.data_files(newest_first=True):
+        yield from reading.file_batches(file, newest_first=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +110,7 @@ def list_files(partition: PartitionToRead, snapshot: Snapshot) -> PartitionFiles
 def read_files(files: PartitionFiles, projection: Projection, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
     """As `read_partition`, of files that were listed before; later ones are not read."""
     reading = _PartitionReading(files.partition, projection, snapshot.valid_write_ids, files.delete_events)
-    for file in files.data:
-        yield from reading.batches(file)
+    yield from reading.batches(files.data)
 
 
 def _folder_of(partition: PartitionToRead, snapshot: Snapshot) -> FolderToRead:
@@ -127,23 +131,46 @@ class _PartitionReading:
         self._write_ids = valid_write_ids
         self._deletes = _load_delete_events(self._store, delete_event_files, valid_write_ids)
 
-    def batches(self, file: FileToRead, *, newest_first: bool = False) -> Iterator[pa.RecordBatch]:
+    def batches(self, files: Sequence[FileToRead]) -> Iterator[pa.RecordBatch]:
+        """The rows of several files; errors come after the rows of the files before."""
+        for group in open_ahead(self._store, files, verify_checksums=self._projection.verify_checksums):
+            yield from self._group_batches(group)
+
+    def _group_batches(self, group: FileGroup) -> Iterator[pa.RecordBatch]:
+        try:
+            found = list(self._stripes(group.joined, group.readers[0].file)) if group.joined else None
+        except (StreamingError, pa.ArrowException):
+            found = None  # one by one: then the error names its file, and comes after the rows before it
+        if found is not None:
+            yield from found
+            return
+        for reader in group.readers:
+            yield from self._stripes(reader, reader.file)
+
+    def file_batches(self, file: FileToRead, *, newest_first: bool = False) -> Iterator[pa.RecordBatch]:
+        """One batch for each stripe that has rows left."""
         with AcidFileReader(self._store, file, verify_checksums=self._projection.verify_checksums) as reader:
-            sources = column_sources(
-                self._projection.table.columns,
-                self._projection.needed,
-                reader.row,
-                reader.row_type,
-                calendar=reader.calendar,
-                path=file.path,
-            )
-            names = [source.name for source in sources.values() if source.name is not None]
-            stripes = range(reader.num_stripes)
-            for stripe in reversed(stripes) if newest_first else stripes:
-                rows = reader.read(stripe, self._acid_columns(file), names)
-                batch = self._batch(rows, file, sources)
-                if batch.num_rows:
-                    yield batch
+            yield from self._stripes(reader, file, newest_first=newest_first)
+
+    def _stripes(
+        self, reader: StripeReader, file: FileToRead, *, newest_first: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """Of one file, or of several that are joined and of which `file` is the first."""
+        sources = column_sources(
+            self._projection.table.columns,
+            self._projection.needed,
+            reader.row,
+            reader.row_type,
+            calendar=reader.calendar,
+            path=reader.path,
+        )
+        names = [source.name for source in sources.values() if source.name is not None]
+        stripes = range(reader.num_stripes)
+        for stripe in reversed(stripes) if newest_first else stripes:
+            rows = reader.read(stripe, self._acid_columns(file), names)
+            batch = self._batch(rows, file, sources)
+            if batch.num_rows:
+                yield batch
 
     def _acid_columns(self, file: FileToRead) -> list[str]:
         wants_row_ids = bool(self._deletes) or ROW_ID_COLUMN in self._projection.needed

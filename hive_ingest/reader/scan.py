@@ -43,7 +43,8 @@ def scan(
     lock_wait_seconds: float = DEFAULT_LOCK_WAIT_SECONDS,
     agent_info: str = DEFAULT_AGENT_INFO,
 ) -> Scan:
-    """Read a table batch by batch; memory holds one ORC stripe and the delete events of one partition.
+    """Read a table batch by batch; memory holds one ORC stripe, or small files that are read together, and the delete
+    events of one partition.
 
     `metastore`: a client, or the URI of a metastore for a client that is closed with the scan.
     `columns`: names in the order wanted, partition keys among them; all by default, partition keys last.
@@ -53,7 +54,8 @@ def scan(
     `row_ids` appends `row__id struct<writeid: int64, bucketid: int32, rowid: int64>`, Hive's ROW__ID.
     `batch_rows`: most rows in a batch. `agent_info` is what SHOW LOCKS shows for the reader.
     `verify_checksums`: verify what is read of files that have checksums (all that were written here), before it is
-    decoded. It takes up to a fifth more processor time when all columns are read, next to nothing for a few.
+    decoded. It takes up to a fifth more processor time when all columns are read, next to nothing for a few. Without
+    it, small files are read one by one, which is slower.
 
     Rows come by partition name, then file, then as they lie in the file. char(n) comes padded to n characters, as
     Hive returns it; a column that was added after a file was written is null in its rows.

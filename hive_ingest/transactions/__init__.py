@@ -10,10 +10,16 @@ from hive_ingest.transactions.owner import Owner
 from hive_ingest.transactions.read_transaction import ReadTransaction
 from hive_ingest.transactions.reaper import Guard
 from hive_ingest.transactions.registered_folders import list_registered
-from hive_ingest.transactions.repair import check_write_ids, refuse_unknown_write_ids, repair_write_ids
+from hive_ingest.transactions.repair import (
+    check_write_ids,
+    refuse_unknown_compactions,
+    refuse_unknown_write_ids,
+    repair_write_ids,
+)
 from hive_ingest.transactions.staging import (
     STAGING_FOLDER,
     StagedFile,
+    hidden_copies,
     list_staging,
     new_attempt,
     new_staging,
@@ -38,6 +44,7 @@ __all__ = [
     "TransactionOpener",
     "check_write_ids",
     "describe_locks",
+    "hidden_copies",
     "list_registered",
     "list_staging",
     "lock_timeout",
@@ -45,6 +52,7 @@ __all__ = [
     "new_attempt",
     "new_staging",
     "newest_overwrite",
+    "refuse_unknown_compactions",
     "refuse_unknown_write_ids",
     "remove_attempts",
     "remove_leftovers",

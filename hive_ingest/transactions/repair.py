@@ -1,51 +1,72 @@
-"""Write ids of a metastore that was restored from an older copy than the files of its tables."""
+"""A metastore that was restored from an older copy than the files of its tables.
+
+It would allocate write ids again that folders have already. And it does not know the transactions of later
+compactions, which their folders name (`_v<transaction>`): until it has opened so many again, it shows neither these
+folders nor what a cleaner has removed since.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from hive_ingest.acid import BaseName, parse_folder_name, parse_partition_name, partition_name
+from hive_ingest.acid import BaseName, DeltaName, parse_folder_name, parse_partition_name, partition_name
 from hive_ingest.errors import ConfigurationError, CorruptFile, InvalidTable
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.model import Table, TableName, WriteId
+from hive_ingest.model import Table, TableName, TxnId, WriteId
 from hive_ingest.storage import Location
 from hive_ingest.transactions.registered_folders import list_registered, missing_folder
 
 
 @dataclass(frozen=True, slots=True)
 class WriteIdReport:
-    """ACID folders of a table whose write ids the metastore has not allocated yet.
+    """ACID folders of a table whose write ids the metastore has not allocated, or whose transactions it does not know.
 
     Attributes:
         highest_allocated: The highest write id that the metastore has allocated.
         highest_found: The highest write id in the name of a folder; 0 if there is none.
+        highest_opened: The highest transaction that the metastore has opened.
+        highest_compaction: The highest transaction of a compaction in the name of a folder; 0 if there is none.
         folders: The folders above `highest_allocated`, of registered partitions and of others.
-        unregistered_partitions: Names of the partitions of `folders` that the metastore does not know, sorted.
+        compactions: The same of folders above `highest_opened`.
+        unregistered_partitions: Names of the partitions of these folders that the metastore does not know, sorted.
     """
 
     table: TableName
     highest_allocated: WriteId
     highest_found: WriteId
+    highest_opened: TxnId
+    highest_compaction: TxnId
     folders: tuple[Location, ...]
+    compactions: tuple[Location, ...] = ()
     unregistered_partitions: tuple[str, ...] = ()
 
 
 def check_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdReport:
-    """Compare the folders of a table and its partitions with the write ids that its metastore has allocated.
+    """Compare the folders of a table and its partitions with what its metastore has allocated and opened.
 
     Takes as long as listing the whole table. Raises NoSuchObject, StreamingIOFailure.
     """
     found = client.get_table(table)
     # The folders come first: a writer may take a higher write id, and publish, at any moment.
-    folders = dict(_acid_folders(client, found))
+    folders = list(_acid_folders(client, found))
     allocated = client.get_max_allocated_write_id(found.name)
     if allocated is None:
         (snapshot,) = client.get_valid_write_ids([found.name])
         allocated = snapshot.high_water_mark
-    unknown = tuple(folder for folder, write_id in folders.items() if write_id > allocated)
-    highest = max(folders.values(), default=WriteId(0))
-    return WriteIdReport(found.name, allocated, highest, unknown, _unregistered_partitions(client, found, unknown))
+    opened = client.get_valid_txns().high_water_mark
+    above = tuple(each.location for each in folders if each.write_id > allocated)
+    compactions = tuple(each.location for each in folders if each.txn_id > opened)
+    return WriteIdReport(
+        table=found.name,
+        highest_allocated=allocated,
+        highest_found=max((each.write_id for each in folders), default=WriteId(0)),
+        highest_opened=opened,
+        highest_compaction=max((each.txn_id for each in folders), default=TxnId(0)),
+        folders=above,
+        compactions=compactions,
+        unregistered_partitions=_unregistered_partitions(client, found, (*above, *compactions)),
+    )
 
 
 #: The highest write id seen of each table, by metastore, table id and location. A partitioned table is scanned
@@ -54,7 +75,7 @@ _highest_seen: dict[tuple[str, int, str], WriteId] = {}
 
 
 def refuse_unknown_write_ids(client: MetastoreClient, table: Table) -> None:
-    """Refuse a table that has a write id which its metastore has not allocated.
+    """Refuse a table that has a write id which its metastore has not allocated, or a compaction that it does not know.
 
     Scans the folder of the table and, once per process, those of the partitions below it, also of partitions that the
     catalog does not know. Hive 3 does not report which write ids it has allocated, so there nothing is scanned.
@@ -72,7 +93,9 @@ def refuse_unknown_write_ids(client: MetastoreClient, table: Table) -> None:
     key = (client.metastore_id, table.id, str(root))
     highest = _highest_seen.get(key, WriteId(0))
     if not table.is_partitioned or key not in _highest_seen:
-        highest = max([highest, *(write_id for _, _, write_id in _below(root, len(table.partition_keys)))])
+        folders = list(_below(root, len(table.partition_keys)))
+        refuse_unknown_compactions(client, (each.location for each in folders))
+        highest = max([highest, *(each.write_id for each in folders)])
     if highest > allocated:  # perhaps a writer was given it, and published, during the scan
         allocated = client.get_max_allocated_write_id(table.name) or allocated
     if highest > allocated:
@@ -84,8 +107,26 @@ def refuse_unknown_write_ids(client: MetastoreClient, table: Table) -> None:
     _highest_seen[key] = max(highest, allocated)
 
 
+def refuse_unknown_compactions(client: MetastoreClient, folders: Iterable[Location]) -> None:
+    """Refuse folders, listed before this call, of which a later transaction than any that was opened made one.
+
+    Raises:
+        InvalidTable: The metastore was restored from an older copy.
+    """
+    folder = max(folders, key=_compaction_of, default=None)
+    if folder is None or not _compaction_of(folder):
+        return
+    opened = client.get_valid_txns().high_water_mark
+    if _compaction_of(folder) > opened:
+        raise InvalidTable(
+            f"{str(folder)!r} was made by a compaction in transaction {_compaction_of(folder)}, but the metastore has "
+            f"opened transactions up to {opened} only: it was restored from an older copy. Run hive-ingest repair "
+            "before any write, or the rows that were compacted are lost"
+        )
+
+
 def repair_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdReport:
-    """Make the metastore allocate only write ids above those of the existing folders.
+    """Make the metastore allocate only write ids, and open only transactions, above those of the existing folders.
 
     Partitions of the reported folders that the restored metastore does not know are registered first: until the write
     ids are raised, their rows stay hidden and writers are refused, so that a repair which is interrupted can be
@@ -99,6 +140,8 @@ def repair_write_ids(client: MetastoreClient, table: str | TableName) -> WriteId
     if report.unregistered_partitions:
         values = [list(parse_partition_name(name).values()) for name in report.unregistered_partitions]
         client.add_partitions(report.table, values, if_not_exists=True, allow_acid_files=True)
+    if report.compactions:
+        client.raise_txn_ids(TxnId(report.highest_compaction + 1))
     if report.folders:
         client.raise_write_ids(report.table, WriteId(report.highest_found + 1))
     return report
@@ -133,18 +176,27 @@ def _registered(client: MetastoreClient, table: Table) -> set[str]:
     }
 
 
-def _acid_folders(client: MetastoreClient, table: Table) -> Iterator[tuple[Location, WriteId]]:
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """An ACID folder; `txn_id` is that of the compaction that made it, or 0."""
+
+    location: Location
+    write_id: WriteId
+    txn_id: TxnId
+
+
+def _acid_folders(client: MetastoreClient, table: Table) -> Iterator[_Folder]:
     root = Location.of(table.location)
-    yield from ((parent / name, write_id) for parent, name, write_id in _below(root, len(table.partition_keys)))
+    yield from _below(root, len(table.partition_keys))
     if table.is_partitioned:
         for partition in client.list_partitions(table.name):
             location = Location.of(partition.location)
             if not str(location).startswith(f"{root}/"):
-                yield from ((parent / name, write_id) for parent, name, write_id in _below(location, 0))
+                yield from _below(location, 0)
 
 
-def _below(root: Location, levels: int) -> Iterator[tuple[Location, str, WriteId]]:
-    """The ACID folders `levels` partition folders below `root`: the parent, the name and the write id of each.
+def _below(root: Location, levels: int) -> Iterator[_Folder]:
+    """The ACID folders `levels` partition folders below `root`.
 
     Also those of partitions that the catalog does not know: it may be older than they are.
     """
@@ -155,16 +207,20 @@ def _below(root: Location, levels: int) -> Iterator[tuple[Location, str, WriteId
             (parent, entry.name) for parent in partitions for entry in parent.list(missing_ok=True) if entry.is_folder
         ]
     for parent, name in folders:
-        write_id = _write_id(name)
-        if write_id is not None:
-            yield parent, name, write_id
+        found = _parsed(name)
+        if found is not None:
+            write_id = found.write_id if isinstance(found, BaseName) else found.max_write_id
+            yield _Folder(parent / name, write_id, found.visibility_txn_id or TxnId(0))
 
 
-def _write_id(folder: str) -> WriteId | None:
+def _compaction_of(folder: Location) -> TxnId:
+    """The transaction of the compaction that made it, or 0."""
+    found = _parsed(folder.name)
+    return (found.visibility_txn_id if found else None) or TxnId(0)
+
+
+def _parsed(folder: str) -> BaseName | DeltaName | None:
     try:
-        name = parse_folder_name(folder)
+        return parse_folder_name(folder)
     except CorruptFile:  # a name with the prefix of an ACID folder that is none
         return None
-    if name is None:
-        return None
-    return name.write_id if isinstance(name, BaseName) else name.max_write_id

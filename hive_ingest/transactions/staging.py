@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from hive_ingest.acid import partition_name
 from hive_ingest.errors import StreamingError
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.model import Table, TxnId
+from hive_ingest.model import Table, TxnId, TxnState, TxnType
 from hive_ingest.storage import FileEntry, Location
 
 _log = logging.getLogger(__name__)
@@ -125,6 +125,25 @@ def _remove_leftovers(client: MetastoreClient, location: Location) -> list[str]:
     if removed:
         _log.info("removed %d hidden files of ended transactions from %s", len(removed), location)
     return removed
+
+
+def hidden_copies(client: MetastoreClient, location: Location) -> list[str]:
+    """The names of hidden files with rows that are, or were, in the table: all but those of open writers.
+
+    A compaction at work, or one that was killed and has not timed out yet, has copies of the rows of its snapshot.
+    Raises StreamingIOFailure.
+    """
+    names = {file.name: _NAME.fullmatch(file.name) for file in list_staging(location) if not file.is_folder}
+    if not names:
+        return []
+    ours = _digest(client.metastore_id)
+    transactions = client.get_open_txns_info().transactions
+    writers = {each.id for each in transactions if each.state is TxnState.OPEN and each.type is not TxnType.COMPACTION}
+    return sorted(
+        name
+        for name, found in names.items()
+        if found is None or found["metastore"] != ours or TxnId(int(found["txn"])) not in writers
+    )
 
 
 def list_staging(table: Location) -> list[FileEntry]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from hive_ingest.record_writer import ArrowWriter
 from tests.interop import streamed
 from tests.interop.agreement import BOTH_MODES, Rows, assert_agreement, ids, read_by_us
 from tests.interop.hive import RealHive
+from tests.interop.original_files import converted, loaded
 from tests.interop.tables import allocate, orc_properties
 from tests.support.merge_attempts import Attempts
 from tests.support.tables import folder_of
@@ -130,7 +132,7 @@ class CompactionByUs:
         assert {row["State"] for row in self._shown(kind)} == {"ready for cleaning"}
         made = {place: set(folders_of(place)) - before[place] for place in self._places()}
         assert assert_agreement(self._hive, self._client, str(self._table.name)) == rows, "before the cleaner has run"
-        self._clean(kind)
+        self.clean(kind)
         assert {place: set(folders_of(place)) for place in self._places()} == made
         kinds = (BaseName,) if kind == "major" else (DeltaName, DeleteDeltaName)
         for place, names in made.items():
@@ -150,7 +152,7 @@ class CompactionByUs:
         worker = Worker(self._client, self._settings, version="ours")
         return list(iter(worker.run_once, None))
 
-    def _clean(self, kind: Kind) -> None:
+    def clean(self, kind: Kind) -> None:
         for _ in range(_CLEANER_PASSES):
             self._hive.call("compactor_pass", thread="cleaner")
             states = {row["State"] for row in self._shown(kind)}
@@ -236,3 +238,39 @@ def test_a_worker_of_hive_and_ours_share_a_queue(hive: RealHive, client: Metasto
         }
         for name, rows in zip(names, before, strict=True):
             assert assert_agreement(hive, client, name, modes=BOTH_MODES) == rows
+
+
+@pytest.mark.parametrize("made", [converted, loaded])
+@pytest.mark.parametrize("is_changed", [False, True], ids=["alone", "changed"])
+def test_files_without_the_acid_columns_are_compacted_with_hives_row_ids(
+    hive: RealHive,
+    client: MetastoreClient,
+    database: str,
+    made: Callable[[RealHive, str], str],
+    is_changed: bool,
+) -> None:
+    name = made(hive, database)
+    if is_changed:
+        hive.sql(f"update {name} set s = 'new' where id = 1")
+        hive.sql(f"delete from {name} where id = 6")
+    rows = assert_agreement(hive, client, name)
+    table = client.get_table(name)
+    hive.sql(f"alter table {name} compact 'major'")
+    result = Worker(client).run_once()
+    assert result is not None
+    if made is loaded and not is_changed:
+        assert result.state is CompactionState.REFUSED, "one delta, which Hive itself would not compact either"
+        return
+    assert (result.state, result.message) == (CompactionState.READY_FOR_CLEANING, "")
+    assert assert_agreement(hive, client, name, modes=BOTH_MODES) == rows
+    CompactionByUs(hive, client, table, SETTINGS["one_stripe"]).clean("major")
+    assert [path.name for path in folder_of(table).iterdir() if not path.name.startswith(".")] == [
+        str(found) for found in folders_of(folder_of(table))
+    ]
+    assert assert_agreement(hive, client, name, modes=BOTH_MODES) == rows
+
+    hive.sql(f"update {name} set s = 'later' where id = 2")
+    hive.sql(f"insert into {name} values (7, 'e')")
+    rows = assert_agreement(hive, client, name, modes=BOTH_MODES)
+    hive.compact(name, "major")
+    assert assert_agreement(hive, client, name, modes=BOTH_MODES) == rows

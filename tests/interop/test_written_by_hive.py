@@ -10,10 +10,10 @@ import pytest
 
 import hive_ingest as hi
 from hive_ingest.connection import StreamingConnection
-from hive_ingest.errors import UnsupportedFeature
 from hive_ingest.metastore_client import MetastoreClient
 from tests.interop.agreement import BOTH_MODES, assert_agreement, ids
 from tests.interop.hive import RealHive
+from tests.interop.original_files import converted, loaded
 
 #: Compressed so that 3.1.3 can read what we append.
 ACID = "stored as orc tblproperties ('transactional'='true', 'orc.compress'='ZLIB')"
@@ -149,37 +149,17 @@ def test_a_non_ascii_partition_is_lost_when_hive_4_compacts_it_and_left_unchange
 # -- files without the ACID columns --------------------------------------------------------------------
 
 
-def converted(hive: RealHive, database: str) -> str:
-    """Files from before the table was transactional."""
-    name = f"{database}.converted"
-    location = f"{hive.metastore.home}/outside/{name}"
-    hive.sql(f"create external table {name} (id int, s string) stored as orc location 'file:{location}'")
-    hive.sql(f"insert into {name} values (1, 'a'), (2, 'b')")
-    acid = "'EXTERNAL'='FALSE', 'transactional'='true', 'orc.compress'='ZLIB'"
-    hive.sql(f"alter table {name} set tblproperties ({acid})")
-    return name
-
-
-def loaded(hive: RealHive, database: str) -> str:
-    """A file that LOAD DATA has put into a delta."""
-    name, source = f"{database}.loaded", f"{database}.source"
-    location = f"{hive.metastore.home}/outside/{source}"
-    hive.sql(f"create external table {source} (id int, s string) stored as orc location 'file:{location}'")
-    hive.sql(f"insert into {source} values (1, 'a'), (2, 'b')")
-    hive.sql(f"create table {name} (id int, s string) {ACID}")
-    hive.sql(f"load data local inpath '{location}' into table {name}")
-    return name
-
-
 @pytest.mark.parametrize("made", [converted, loaded])
-def test_files_without_the_acid_columns_are_refused_until_hive_has_compacted_them(
+def test_rows_of_files_without_the_acid_columns_have_hives_row_ids(
     hive: RealHive, client: MetastoreClient, database: str, made: Callable[[RealHive, str], str]
 ) -> None:
     name = made(hive, database)
+    assert ids(assert_agreement(hive, client, name)) == [1, 2, 5, 6]
     append(client, name, 3)
-    assert sorted(row[0] for row in hive.sql(f"select id from {name}")) == [1, 2, 3]
-    with pytest.raises(UnsupportedFeature, match=r"has no ACID columns.*Run a major compaction in Hive"):
-        hi.read_table(client, name)
+    hive.sql(f"update {name} set s = 'new' where id = 1")
+    hive.sql(f"delete from {name} where id = 6")
+    rows = assert_agreement(hive, client, name, modes=BOTH_MODES)
+    assert ids(rows) == [1, 2, 3, 5]
 
     hive.compact(name, "major")
-    assert ids(assert_agreement(hive, client, name)) == [1, 2, 3]
+    assert assert_agreement(hive, client, name) == rows

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.orc as orc
 
 import hive_ingest as hi
 from hive_ingest.compaction import Cleaner, CleanerSettings, CleanResult, JobSettings, MergeSettings, Worker, WorkResult
@@ -124,6 +126,12 @@ class Compacted:
         self.client.abort_txn(txn_id)
         return write_id
 
+    def put_original(self, name: str, *ids: int, part: str | None = None) -> None:
+        """A file without the ACID columns, as a table has it that was made transactional later."""
+        path = self.place(part) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        orc.write_table(pa.table({"id": pa.array(ids, pa.int32()), "text": [f"row {i}" for i in ids]}), str(path))
+
     # -- what compaction does ----------------------------------------------------------------------
 
     def request(self, kind: CompactionType = MINOR, *, part: str | None = None) -> CompactionResponse:
@@ -179,7 +187,7 @@ class Compacted:
 
 
 def _short(name: str) -> str:
-    found = re.fullmatch(r"(base|delta|delete_delta)_(\d+)(?:_(\d+))?(?:_\d{4})?(_v)?\d*", name)
+    found = re.fullmatch(r"(base|delta|delete_delta)_(-?\d+)(?:_(\d+))?(?:_\d{4})?(_v)?\d*", name)
     assert found is not None, name
     kind, low, high, suffix = found.groups()
     return f"{kind}_{int(low)}" + (f"_{int(high)}" if high else "") + (suffix or "")

@@ -42,6 +42,7 @@ _LOWEST_OPEN = """
 _READY = f"""
     SELECT {QUEUE_COLUMNS} FROM COMPACTION_QUEUE AS ready
     WHERE CQ_STATE = 'r' AND CQ_TYPE <> 'c'
+        AND (CAST(:database AS TEXT) IS NULL OR CQ_DATABASE = :database AND CQ_TABLE = :table)
         AND (CQ_TXN_ID IS NULL OR CQ_NEXT_TXN_ID <= coalesce(CAST(:min_open AS BIGINT), ({_LOWEST_OPEN})))
         AND (CQ_COMMIT_TIME IS NULL OR CQ_COMMIT_TIME + coalesce(CQ_RETRY_RETENTION, 0) + :retention_ms <= NOW_MS())
         AND NOT EXISTS (
@@ -94,7 +95,8 @@ _READY_ABORTS = f"""
     LEFT JOIN COMPACTION_QUEUE
         ON CQ_TYPE = 'c' AND CQ_DATABASE = TC_DATABASE AND CQ_TABLE = TC_TABLE
             AND CQ_PARTITION IS NOT DISTINCT FROM TC_PARTITION
-    WHERE CQ_ID IS NULL OR CQ_COMMIT_TIME + CQ_RETRY_RETENTION <= NOW_MS()
+    WHERE (CQ_ID IS NULL OR CQ_COMMIT_TIME + CQ_RETRY_RETENTION <= NOW_MS())
+        AND (CAST(:database AS TEXT) IS NULL OR TC_DATABASE = :database AND TC_TABLE = :table)
     LIMIT :limit
 """
 _ABORTED_COMPONENTS = """
@@ -103,6 +105,7 @@ _ABORTED_COMPONENTS = """
     WHERE TXN_STATE = 'a' AND TC_DATABASE = :database AND TC_TABLE = :table
         AND TC_PARTITION IS NOT DISTINCT FROM CAST(:partition AS TEXT)
         AND (CAST(:up_to AS BIGINT) IS NULL OR TC_WRITEID <= :up_to)
+        AND (CAST(:silent_ms AS BIGINT) IS NULL OR TXN_LAST_HEARTBEAT <= NOW_MS() - :silent_ms)
     ORDER BY TC_TXNID
 """
 _TAKE_ID = "UPDATE NEXT_COMPACTION_QUEUE_ID SET NCQ_NEXT = NCQ_NEXT + 1 RETURNING NCQ_NEXT - 1"
@@ -160,11 +163,17 @@ class CompactionCleaning:
         return TxnId(self._db.query(_LOWEST_OPEN)[0][0])
 
     def find_ready_to_clean(
-        self, *, min_open_txn_id: TxnId | None = None, retention_seconds: float = 0.0, limit: int = FETCH_SIZE
+        self,
+        *,
+        min_open_txn_id: TxnId | None = None,
+        retention_seconds: float = 0.0,
+        table: str | TableName | None = None,
+        limit: int = FETCH_SIZE,
     ) -> list[CompactionInfo]:
         """Compactions whose old files no open transaction can need, at most one for each table or partition."""
         retention_ms = int(retention_seconds * 1000)
-        rows = self._db.query(_READY, min_open=min_open_txn_id, retention_ms=retention_ms, limit=limit)
+        of = _of_table(table)
+        rows = self._db.query(_READY, **of, min_open=min_open_txn_id, retention_ms=retention_ms, limit=limit)
         return [to_info(row) for row in rows]
 
     def find_ready_to_clean_aborts(
@@ -172,19 +181,27 @@ class CompactionCleaning:
         *,
         aborted_threshold: int,
         aborted_time_threshold_seconds: float | None = None,
+        table: str | TableName | None = None,
         limit: int = FETCH_SIZE,
     ) -> list[CompactionInfo]:
         """Tables and partitions with many or old aborted transactions, as infos of type ABORT_TXN_CLEANUP."""
         age_ms = None if aborted_time_threshold_seconds is None else int(aborted_time_threshold_seconds * 1000)
-        rows = self._db.query(_READY_ABORTS, threshold=aborted_threshold, age_ms=age_ms, limit=limit)
+        of = _of_table(table)
+        rows = self._db.query(_READY_ABORTS, **of, threshold=aborted_threshold, age_ms=age_ms, limit=limit)
         return [_to_cleanup(row) for row in rows]
 
     def get_aborted_components(
-        self, table: str | TableName, partition_name: str | None = None, *, up_to: WriteId | None = None
+        self,
+        table: str | TableName,
+        partition_name: str | None = None,
+        *,
+        up_to: WriteId | None = None,
+        silent_seconds: float = 0.0,
     ) -> list[AbortedComponent]:
-        """What aborted transactions may have left in the folder, with write ids up to `up_to`."""
+        """What aborted transactions may have left in the folder."""
         of = of_partition(TableName.of(table), partition_name)
-        rows = self._db.query(_ABORTED_COMPONENTS, **of, up_to=up_to)
+        silent_ms = int(silent_seconds * 1000) or None
+        rows = self._db.query(_ABORTED_COMPONENTS, **of, up_to=up_to, silent_ms=silent_ms)
         return [AbortedComponent(row[0], row[1], is_compaction=row[2] == "c") for row in rows]
 
     def mark_cleaner_start(self, info: CompactionInfo) -> None:
@@ -235,6 +252,13 @@ def _mark_cleaned(session: Session, info: CompactionInfo, removed_txn_ids: Colle
 
 def _forget_these(session: Session, of: dict[str, str | None], txn_ids: Collection[TxnId]) -> int:
     return session.execute(_FORGET_THESE, **of, txn_ids=txn_ids) if txn_ids else 0
+
+
+def _of_table(table: str | TableName | None) -> dict[str, str | None]:
+    if table is None:
+        return {"database": None, "table": None}
+    name = TableName.of(table)
+    return {"database": name.database, "table": name.table}
 
 
 def _to_cleanup(row: Row) -> CompactionInfo:

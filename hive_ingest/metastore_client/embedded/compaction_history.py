@@ -18,7 +18,7 @@ from hive_ingest.model import CompactionCandidate, CompactionInfo, CompactionSta
 
 # The most written first: a limit leaves out those that can wait.
 _WRITTEN = """
-    SELECT CTC_DATABASE, CTC_TABLE, CTC_PARTITION FROM COMPLETED_TXN_COMPONENTS
+    SELECT CTC_DATABASE, CTC_TABLE, CTC_PARTITION, count(*), max(CTC_WRITEID) FROM COMPLETED_TXN_COMPONENTS
     WHERE CTC_TABLE IS NOT NULL
         AND (
             CAST(:interval_ms AS BIGINT) IS NULL
@@ -66,8 +66,11 @@ class CompactionHistory:
         interval_ms = None if check_interval_seconds is None else int(check_interval_seconds * 1000)
         age_ms = None if aborted_time_threshold_seconds is None else int(aborted_time_threshold_seconds * 1000)
         found: dict[tuple[str, str, str | None], CompactionCandidate] = {}
-        for database, table, partition in self._db.query(_WRITTEN, interval_ms=interval_ms, limit=limit):
-            found[database, table, partition] = CompactionCandidate(TableName(database, table), partition)
+        for row in self._db.query(_WRITTEN, interval_ms=interval_ms, limit=limit):
+            database, table, partition, commits, highest = row
+            found[database, table, partition] = CompactionCandidate(
+                TableName(database, table), partition, commits=commits, highest_write_id=highest
+            )
         now_ms = self._now_ms()
         for row in self._db.query(_ABORTS, threshold=aborted_threshold, age_ms=age_ms, limit=limit):
             database, table, partition, aborts, oldest_ms = row

@@ -110,9 +110,10 @@ _MARK_COMPACTED = f"""
     UPDATE COMPACTION_QUEUE SET CQ_STATE = 'r', CQ_WORKER_ID = NULL, CQ_META_INFO = :meta_info
     WHERE {_IS_MINE} OR CQ_ID = :id AND CQ_STATE = 'r' AND CQ_START = CAST(:start AS BIGINT)
 """
+# A worker that seemed dead ends nothing: it took the compaction at another time, or it is back in the queue.
 _SET_ERROR = f"""
     UPDATE COMPACTION_QUEUE SET CQ_ERROR_MESSAGE = :error_message
-    WHERE {_IS_MINE} OR CQ_ID = :id AND CQ_STATE <> 'w'
+    WHERE {_IS_MINE} OR CQ_ID = :id AND CQ_STATE <> 'w' AND CQ_START IS NOT DISTINCT FROM CAST(:start AS BIGINT)
 """
 _DID_NOT_INITIATE = """
     INSERT INTO COMPLETED_COMPACTIONS (
@@ -247,10 +248,10 @@ class Compactions:
         self._end(info, CompactionState.REFUSED)
 
     def _end(self, info: CompactionInfo, state: CompactionState) -> None:
-        mine: dict[str, Any] = {"id": info.id, "worker_id": info.worker_id, "error_message": info.error_message}
+        mine: dict[str, Any] = {"id": info.id, "worker_id": info.worker_id, "start": info.start_ms}
 
         def work(session: Session) -> None:
-            _require(info, session.execute(_SET_ERROR, **mine))
+            _require(info, session.execute(_SET_ERROR, **mine, error_message=info.error_message))
             session.execute(MOVE_TO_HISTORY, id=info.id, state=state.value)
             session.execute(DELETE_FROM_QUEUE, id=info.id)
 

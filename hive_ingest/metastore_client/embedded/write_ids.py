@@ -31,6 +31,7 @@ _RAISE = """
     UPDATE NEXT_WRITE_ID SET NWI_NEXT = :at_least
     WHERE NWI_DATABASE = :database AND NWI_TABLE = :table AND NWI_NEXT < :at_least
 """
+_RAISE_TXN_IDS = "UPDATE NEXT_TXN_ID SET NTXN_NEXT = :at_least WHERE NTXN_NEXT < :at_least"
 # A holder of a lock on the table was granted it together with the EXCLUSIVE one, so it works elsewhere in the table.
 _WRITERS_WITHOUT_LOCK = """
     SELECT T2W_TXNID
@@ -106,6 +107,10 @@ class WriteIds:
             session.execute(_RAISE, at_least=at_least, **of_table)
 
         self._db.run(work)
+
+    def raise_txn_ids(self, at_least: TxnId) -> None:
+        """Open no transaction below `at_least` from now on; those that are skipped count as committed."""
+        self._db.run(lambda session: session.execute(_RAISE_TXN_IDS, at_least=at_least))
 
     def get_valid_write_ids(
         self, tables: Sequence[str | TableName], valid_txns: ValidTxnList | None = None

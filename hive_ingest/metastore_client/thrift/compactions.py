@@ -202,7 +202,12 @@ class Compactions(Part):
         raise self._left_to_server("find_min_open_txn_id_for_cleaner", "cleaner")
 
     def find_ready_to_clean(
-        self, *, min_open_txn_id: TxnId | None = None, retention_seconds: float = 0.0, limit: int = FETCH_SIZE
+        self,
+        *,
+        min_open_txn_id: TxnId | None = None,
+        retention_seconds: float = 0.0,
+        table: str | TableName | None = None,
+        limit: int = FETCH_SIZE,
     ) -> list[CompactionInfo]:
         """Raises UnsupportedFeature: the server's cleaner does so."""
         raise self._left_to_server("find_ready_to_clean", "cleaner")
@@ -212,13 +217,19 @@ class Compactions(Part):
         *,
         aborted_threshold: int,
         aborted_time_threshold_seconds: float | None = None,
+        table: str | TableName | None = None,
         limit: int = FETCH_SIZE,
     ) -> list[CompactionInfo]:
         """Raises UnsupportedFeature: the server's cleaner does so."""
         raise self._left_to_server("find_ready_to_clean_aborts", "cleaner")
 
     def get_aborted_components(
-        self, table: str | TableName, partition_name: str | None = None, *, up_to: WriteId | None = None
+        self,
+        table: str | TableName,
+        partition_name: str | None = None,
+        *,
+        up_to: WriteId | None = None,
+        silent_seconds: float = 0.0,
     ) -> list[AbortedComponent]:
         """Raises UnsupportedFeature: the server's cleaner does so."""
         raise self._left_to_server("get_aborted_components", "cleaner")

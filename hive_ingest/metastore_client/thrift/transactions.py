@@ -35,7 +35,7 @@ from hive_ingest.model import (
 )
 
 _KEY_PREFIX = "_meta"
-#: The most write ids that `raise_write_ids` takes, in all and by one call.
+#: The most ids that `raise_write_ids` and `raise_txn_ids` take, in all and by one call.
 _MOST_SKIPPED, _SKIPPED_AT_ONCE = 1_000_000, 500
 _MIN_HISTORY = "hive.txn.use.minhistorywriteid"
 #: Length of the columns for users, hosts and agents: the server fails on a longer text.
@@ -117,6 +117,24 @@ class Transactions(Part):
             txn_ids = self.open_txns(wanted, agent_info="hive-ingest: raise write ids")
             last = self.allocate_table_write_ids(name, txn_ids)[-1].write_id
             missing = at_least - 1 - last
+            for txn_id in txn_ids:
+                self.commit_txn(txn_id)
+
+    def raise_txn_ids(self, at_least: TxnId) -> None:
+        """Open no transaction below `at_least` from now on. Skipped ones count as committed: each commits nothing.
+
+        Raises:
+            UnsupportedFeature: More than a million ids would have to be skipped.
+        """
+        missing = at_least - 1 - self.get_valid_txns().high_water_mark
+        if missing > _MOST_SKIPPED:
+            raise UnsupportedFeature(
+                f"{missing:,} transactions would have to be opened one by one to reach {at_least}: raise the ids of "
+                "transactions in the metastore's database instead"
+            )
+        while missing > 0:
+            txn_ids = self.open_txns(min(_SKIPPED_AT_ONCE, missing), agent_info="hive-ingest: raise transaction ids")
+            missing = at_least - 1 - txn_ids[-1]
             for txn_id in txn_ids:
                 self.commit_txn(txn_id)
 

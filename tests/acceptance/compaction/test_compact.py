@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from hive_ingest.compaction import compact
+import hive_ingest as hi
+from hive_ingest.compaction import Compactor, compact, purge
 from hive_ingest.compaction.worker_ids import is_of_this_process
-from hive_ingest.errors import ConfigurationError, NoSuchObject
+from hive_ingest.errors import ConfigurationError, InvalidTable, NoSuchObject
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
-from hive_ingest.model import CompactionInfo, CompactionState
+from hive_ingest.model import CompactionInfo, CompactionState, TableName
 from hive_ingest.testing import faults
 from tests.support.compactions import MAJOR, MINOR, Compacted
 from tests.unit.compaction.folders import tail_of
@@ -79,6 +84,44 @@ def test_one_partition_can_be_named(parts: Compacted) -> None:
         compact(parts.client, parts.name, partition="day=c")
 
 
+@pytest.mark.parametrize(
+    ("type_", "value", "key", "name"),
+    [
+        ("int", 1, "01", "1"),
+        ("string", None, "__HIVE_DEFAULT_PARTITION__", "__HIVE_DEFAULT_PARTITION__"),
+        ("string", "a:b c%", "a%3Ab c%25", "a%3Ab c%25"),
+        ("char(4)", "ab", "ab", "ab  "),
+    ],
+)
+def test_a_partition_is_found_by_any_text_of_its_value(
+    ms: EmbeddedMetastoreClient, type_: str, value: Any, key: str, name: str
+) -> None:
+    table = Compacted(ms, partition_keys={"part": type_})
+    for i in range(2):
+        hi.append(ms, table.name, pa.record_batch({"id": pa.array([i], pa.int32()), "text": [""], "part": [value]}))
+    (outcome,) = compact(ms, table.name, partition=f"part={key}", wait=True)
+    assert (outcome.partition_name, outcome.state) == (f"part={name}", CompactionState.READY_FOR_CLEANING)
+
+
+def test_the_uri_of_a_metastore_will_do(table: Compacted, tmp_path: Path) -> None:
+    table.inserts(1, 2)
+    client = table.client
+    uri, before = client.uri, table.rows()
+    (outcome,) = compact(uri, table.name, wait=True)
+    assert not outcome.is_problem
+    (purged,) = purge(uri, table.name)
+    assert purged.left == ()
+    with pytest.raises(ConfigurationError, match="pass a client, from connect_metastore"):
+        Compactor(uri)
+    assert table.rows() == before
+
+
+@pytest.mark.parametrize("partition", [["part=a"], {"part": "a"}])
+def test_a_partition_that_is_not_text_is_refused(parts: Compacted, partition: Any) -> None:
+    with pytest.raises(ConfigurationError, match="give its name as text, such as 'part=…'"):
+        compact(parts.client, parts.name, partition=partition)
+
+
 def test_a_request_that_is_in_the_queue_already_is_not_made_twice(table: Compacted) -> None:
     table.inserts(1, 2)
     (first,) = compact(table.client, table.name, kind="major")
@@ -90,6 +133,35 @@ def test_a_request_that_is_in_the_queue_already_is_not_made_twice(table: Compact
 def test_an_unknown_kind_of_compaction_is_refused(ms: EmbeddedMetastoreClient, table: Compacted) -> None:
     with pytest.raises(ConfigurationError, match="'minor' or 'major'"):
         compact(ms, table.name, kind="tiny")
+
+
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_waiting_ends_when_the_table_is_gone(table: Compacted, is_renamed: bool) -> None:
+    """Dropped or renamed between the request and the work."""
+    table.inserts(1, 2)
+
+    def change(point: str) -> None:
+        if point == "after_find_next_compact":
+            if is_renamed:
+                found = table.client.get_table(table.name)
+                table.client.alter_table(table.name, replace(found, name=TableName.of("web.renamed")))
+            else:
+                table.client.drop_table(table.name)
+
+    with faults(observe=change):
+        (outcome,) = compact(table.client, table.name, wait=True, timeout_seconds=20)
+    assert outcome.state is CompactionState.REFUSED
+    assert "dropped or renamed" in outcome.message
+
+
+@pytest.mark.parametrize("properties", [{"transactional": "false"}, {"transactional_properties": "insert_only"}])
+def test_a_table_that_is_not_full_acid_is_refused_at_once(
+    ms: EmbeddedMetastoreClient, properties: dict[str, str]
+) -> None:
+    table = Compacted(ms, properties=properties)
+    with pytest.raises(InvalidTable, match="only full ACID tables are compacted"):
+        compact(ms, table.name)
+    assert table.history() == []
 
 
 def test_rows_of_bucketed_tables_stay_in_their_buckets(ms: EmbeddedMetastoreClient) -> None:

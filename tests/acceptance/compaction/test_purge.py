@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import hive_ingest as hi
 from hive_ingest.compaction import purge
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
+from hive_ingest.model import TxnType
+from hive_ingest.testing import faults
+from hive_ingest.transactions import new_staging
 from tests.support.compactions import Compacted
 
 pytestmark = [
@@ -58,3 +63,58 @@ def test_a_property_against_cleaning_is_reported(ms: EmbeddedMetastoreClient) ->
     (outcome,) = purge(ms, table.name, timeout_seconds=1)
     assert len(outcome.left) == 2
     assert any("NO_CLEANUP" in reason for reason in outcome.reasons)
+
+
+def test_replaced_files_of_other_tables_keep_their_retention(ms: EmbeddedMetastoreClient) -> None:
+    """Readers that planned their files in another process hold no transaction, only the cleaner's retention."""
+    table, other = Compacted(ms), Compacted(ms, "other")
+    for each in (table, other):
+        each.inserts(1, 2)
+    other.compact()
+    purge(ms, table.name, timeout_seconds=20)
+    assert table.short_folders() == ["base_2_v"]
+    assert other.short_folders() == ["delta_1_1", "delta_1_2_v", "delta_2_2"]
+
+
+def test_copies_of_a_compaction_that_was_killed_are_reported(parts: Compacted) -> None:
+    """Its hidden files have the rows of its snapshot, also those that were deleted since."""
+    for part in ("a", "b"):
+        parts.inserts(1, 2, part=part)
+    (killed,) = parts.client.open_txns(txn_type=TxnType.COMPACTION)
+    table = parts.client.get_table(parts.name)
+    copy = new_staging(table, killed, parts.client.metastore_id)
+    copy.parent.make_folder()
+    hidden = Path(str(parts.folder)) / ".hive_ingest" / f"{copy.name}.0.orc"
+    hidden.write_bytes(b"rows")
+    (outcome,) = purge(parts.client, parts.name, partition="part=a", timeout_seconds=0.1)
+    assert outcome.left[-1] == f".hive_ingest/{hidden.name}"
+    assert "compactions at work" in outcome.reasons[-1]
+    parts.client.abort_txn(killed)
+    assert purge(parts.client, parts.name, partition="part=a", timeout_seconds=20)[0].left == ()
+    assert not hidden.exists()
+
+
+def test_files_of_a_writer_that_is_at_work_are_not_taken_for_copies(table: Compacted) -> None:
+    table.inserts(1, 2)
+    with hi.StreamingConnection.connect(table.client, table=table.name, record_writer=hi.StrictJsonWriter()) as writer:
+        writer.begin_transaction()
+        assert writer.txn_id is not None
+        staging = new_staging(table.client.get_table(table.name), writer.txn_id, table.client.metastore_id)
+        staging.parent.make_folder()
+        (table.folder / ".hive_ingest" / f"{staging.name}.0.orc").write_bytes(b"rows")
+        (outcome,) = purge(table.client, table.name, timeout_seconds=0.1)
+        assert not [name for name in outcome.left if "hive_ingest" in name]
+        writer.abort_transaction()
+
+
+def test_a_partition_that_is_dropped_meanwhile_has_nothing_left(parts: Compacted) -> None:
+    for part in ("a", "b"):
+        parts.inserts(1, 2, part=part)
+
+    def drop(point: str) -> None:
+        if point == "after_find_ready_to_clean":
+            parts.client.drop_partition(parts.name, ["b"], if_exists=True)
+
+    with faults(observe=drop):
+        outcomes = purge(parts.client, parts.name, timeout_seconds=20)
+    assert [(outcome.partition_name, outcome.left) for outcome in outcomes] == [("part=a", ()), ("part=b", ())]

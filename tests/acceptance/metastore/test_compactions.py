@@ -104,7 +104,7 @@ def test_a_request_for_what_is_compacted_already_is_not_accepted(ms: EmbeddedMet
     assert ms.compact(TABLE, compaction_type=MINOR) == CompactionResponse(info.id, READY, accepted=False)
     major = ms.compact(TABLE, compaction_type=MAJOR)
     assert major.accepted, "a major one does more than the minor one"
-    ms.mark_refused(replace(info, id=major.id, worker_id=None))
+    ms.mark_refused(replace(info, id=major.id, worker_id=None, start_ms=None))
     write(ms)
     assert ms.compact(TABLE, compaction_type=MINOR).accepted
 
@@ -220,6 +220,26 @@ def test_a_worker_that_seemed_dead_can_end_nothing(ms: EmbeddedMetastoreClient) 
     with pytest.raises(TxnAborted):
         ms.commit_txn(txn_id)
     assert ms.show_compactions()[0].worker_id == "worker-2"
+
+
+@pytest.mark.parametrize("is_taken_again", [False, True])
+def test_a_worker_that_seemed_dead_cannot_fail_what_went_back_into_the_queue(
+    ms: EmbeddedMetastoreClient, is_taken_again: bool
+) -> None:
+    info, _ = start(ms)
+    ms.clock_offset_seconds = 301
+    assert housekeeping(ms).revoked_compactions == 1
+    if is_taken_again:
+        taken = ms.find_next_compact("worker-2")
+        assert taken is not None
+        (other,) = ms.open_txns(txn_type=TxnType.COMPACTION)
+        ms.update_compactor_state(replace(taken, highest_write_id=WriteId(1)), other)
+        ms.mark_compacted(taken)
+        ms.commit_txn(other)
+    for end in (ms.mark_failed, ms.mark_refused):
+        with pytest.raises(NoSuchCompaction, match="seemed dead"):
+            end(info)
+    assert states(ms) == [READY if is_taken_again else INITIATED]
 
 
 def test_a_worker_that_never_opened_a_transaction_is_dead_after_the_time_out(ms: EmbeddedMetastoreClient) -> None:

@@ -529,6 +529,17 @@ def test_write_ids_can_be_raised_above_what_lies_in_the_folders(ms: MetastoreCli
     assert ms.allocate_table_write_ids("web.t", [next_])[0].write_id >= 9
 
 
+def test_transactions_can_be_raised_above_those_of_compactions(ms: MetastoreClient) -> None:
+    opened = ms.get_valid_txns().high_water_mark
+    ms.raise_txn_ids(TxnId(opened + 8))
+    seen = ms.get_valid_txns()
+    assert seen.high_water_mark >= opened + 7
+    assert all(seen.is_valid(TxnId(txn_id)) for txn_id in range(opened + 1, opened + 8))
+    ms.raise_txn_ids(TxnId(1))
+    (next_,) = ms.open_txns()
+    assert next_ > seen.high_water_mark
+
+
 def test_every_metastore_has_an_id_that_its_clients_share(ms: MetastoreClient) -> None:
     assert len(ms.metastore_id) == 36
     with ms.clone() as other:

@@ -86,11 +86,24 @@ def test_properties_of_the_table_override_the_thresholds() -> None:
     assert policy.decide(state(base=1000, deltas=(1,) * 3), {number: "2"}).type is MINOR
     assert policy.decide(state(base=1000, deltas=(1,) * 6), {number: "20"}).type is None
     assert policy.decide(state(base=1000, deltas=(1, 1)), {share: "0.001"}).type is MAJOR
-    with pytest.raises(ConfigurationError, match=r"num\.threshold='few' is not a number"):
-        policy.decide(state(), {number: "few"})
+    for text in ("few", "nan", "inf", "-1"):
+        with pytest.raises(ConfigurationError, match=rf"num\.threshold='{text}' is not a number"):
+            policy.decide(state(), {number: text})
 
 
-@pytest.mark.parametrize("options", [{"max_deltas": -1}, {"max_delta_share": float("nan")}, {"failed_threshold": 0}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_deltas": -1},
+        {"max_deltas": None},
+        {"max_delta_share": float("nan")},
+        {"failed_threshold": 0},
+        {"failed_threshold": "2"},
+        {"max_small_files": "x"},
+        {"max_age_seconds": -1},
+        {"aborted_age_seconds": "12 h"},
+    ],
+)
 def test_impossible_thresholds_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(options))):
         CompactionPolicy(**options)

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
-from hive_ingest.errors import CorruptFile, StreamingIOFailure, UnsupportedFeature
+from hive_ingest.errors import CorruptFile, StreamingIOFailure
 from hive_ingest.model import TableName, TxnId, WriteId
 from hive_ingest.reader.folder import FolderToRead
 from hive_ingest.storage import Location
@@ -131,11 +131,18 @@ def test_a_side_file_of_a_single_write_id_is_ignored_as_in_hive(folder):
     assert folder.data() == [("delta_0000001_0000001_0000/bucket_00000", None, False)]
 
 
-@pytest.mark.parametrize("name", ["000000_0", "sub/000000_0", "delta_0000001_0000001_0000/000000_0"])
-def test_files_without_acid_columns_are_refused_by_name(folder, name):
+@pytest.mark.parametrize("name", ["part-00000.orc", "sub/000000_0.orc"])
+def test_files_that_hive_gives_no_bucket_are_refused_by_name(folder, name):
     folder.put(name)
-    with pytest.raises(UnsupportedFeature, match=r"000000_0.*no ACID columns"):
+    with pytest.raises(CorruptFile, match=name.rpartition("/")[2]):
         folder.data()
+
+
+@pytest.mark.parametrize("name", ["delete_delta_0000001_0000001_0000", "delta_0000001_0000003"])
+def test_a_file_without_acid_columns_has_no_row_ids_in_a_folder_of_hives_updates(folder, name):
+    folder.put(f"{name}/000000_0")
+    with pytest.raises(CorruptFile, match=r"000000_0.*without the ACID columns"):
+        [*folder.of().data_files(), *folder.of().delete_event_files()]
 
 
 def test_hidden_files_below_a_foreign_folder_do_not_count(folder):
