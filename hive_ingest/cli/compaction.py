@@ -14,6 +14,8 @@ from hive_ingest.cli.metrics_server import MetricsHostOption, MetricsPortOption,
 from hive_ingest.cli.options import MetastoreOption, TableArgument, WarehouseOption, connected, pairs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hive_ingest.compaction import CompactionOutcome, Compactor
 
 PartitionOption = Annotated[
@@ -72,8 +74,16 @@ def compact(
         )
     for outcome in outcomes:
         typer.echo(_line(outcome))
-    if any(outcome.state.text in ("failed", "refused") for outcome in outcomes if wait):
+    _note_no_partitions(table, outcomes)
+    if not wait and outcomes:
+        typer.echo("a worker carries this out: hive-ingest compactor, or this command with --wait", err=True)
+    if any(outcome.is_problem for outcome in outcomes if wait):
         raise typer.Exit(1)
+
+
+def _note_no_partitions(table: str, outcomes: Sequence[object]) -> None:
+    if not outcomes:
+        typer.echo(f"{table} has no partitions yet: there is nothing to do", err=True)
 
 
 def _line(outcome: CompactionOutcome) -> str:
@@ -100,7 +110,8 @@ def purge(
     for outcome in outcomes:
         place = f"{outcome.table} {outcome.partition_name or ''}".rstrip()
         reasons = "".join(f"\n  because {reason}" for reason in outcome.reasons)
-        typer.echo(f"{place}: {'left are ' + ', '.join(outcome.left) if outcome.left else 'purged'}{reasons}")
+        typer.echo(f"{place}: {'still there: ' + ', '.join(outcome.left) if outcome.left else 'purged'}{reasons}")
+    _note_no_partitions(table, outcomes)
     if any(outcome.left for outcome in outcomes):
         raise typer.Exit(1)
 
@@ -139,8 +150,11 @@ def compactor(
 def _run_once(compactor: Compactor) -> None:
     result = compactor.run_once()
     for each in result.initiated:
+        place = f"{each.table} {each.partition_name or ''}".rstrip()
         if each.response is not None and each.response.accepted:
-            typer.echo(f"requested {each.table} {each.partition_name or ''}".rstrip() + f": {each.decision.reason}")
+            typer.echo(f"requested {place}: {each.decision.reason}")
+        elif each.error is not None:
+            typer.echo(f"whether {place} needs a compaction {each.decision.reason}")
     for work in result.worked:
         place = f"{work.info.table} {work.info.partition_name or ''}".rstrip()
         typer.echo(
@@ -148,10 +162,12 @@ def _run_once(compactor: Compactor) -> None:
         )
     for cleaned in result.cleaned:
         place = f"{cleaned.info.table} {cleaned.info.partition_name or ''}".rstrip()
-        typer.echo(
-            f"cleaned {place}: {len(cleaned.removed)} folders removed{': ' * bool(cleaned.message)}{cleaned.message}"
-        )
-    if any(work.state.text == "failed" for work in result.worked):
+        if cleaned.state.text == "succeeded":
+            number = f"{len(cleaned.removed)} folders removed"
+            typer.echo(f"cleaned {place}: {number}{': ' * bool(cleaned.message)}{cleaned.message}")
+        else:
+            typer.echo(f"{place} was not cleaned: {cleaned.message}")
+    if result.has_problems:
         raise typer.Exit(1)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hive_ingest.metastore_client import MetastoreClient
-    from hive_ingest.model import CompactionInfo, LockInfo, TableName, TxnInfo
+    from hive_ingest.model import CompactionInfo, LockInfo, TableName, TxnId, TxnInfo
 
 app = typer.Typer(
     help="Inspect transactions, locks, partitions and deltas.", no_args_is_help=True, rich_markup_mode=None
@@ -181,6 +181,7 @@ def compactions(
 
     with connected(metastore, warehouse) as client:
         found = client.show_compactions(table)
+        open_txns = client.get_valid_txns().open
     write_rows(
         (
             "id",
@@ -199,18 +200,21 @@ def compactions(
             "bytes_after",
             "remark",
         ),
-        [_compaction_row(info) for info in found],
+        [_compaction_row(info, open_txns) for info in found],
         output,
     )
 
 
-def _compaction_row(info: CompactionInfo) -> tuple[Any, ...]:
+def _compaction_row(info: CompactionInfo, open_txns: Sequence[TxnId]) -> tuple[Any, ...]:
     from hive_ingest.compaction import NO_WORKER_SECONDS, sizes_of, worker_name
     from hive_ingest.model import CompactionState
 
     age = _seconds_since(info.enqueue_time_ms) if info.enqueue_time_ms else None
     end_ms = info.commit_time_ms or info.end_ms
     remark = info.error_message or ""
+    is_ready = info.state is CompactionState.READY_FOR_CLEANING
+    if is_ready and not remark and open_txns and info.next_txn_id is not None and open_txns[0] < info.next_txn_id:
+        remark = f"open transaction {open_txns[0]} may read the old files"
     if info.state is CompactionState.INITIATED and age is not None and age > NO_WORKER_SECONDS:
         remark = f"WAITING for {age:.0f} s: no worker has taken it, run hive-ingest compactor"
     sizes = sizes_of(info)

@@ -15,6 +15,7 @@ from hive_ingest.compaction.policy import CompactionPolicy
 from hive_ingest.compaction.worker import Worker, WorkResult
 from hive_ingest.errors import ConfigurationError, StreamingError
 from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.model import CompactionState
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +48,15 @@ class CompactorResult:
     worked: list[WorkResult] = field(default_factory=list)
     cleaned: list[CleanResult] = field(default_factory=list)
 
+    @property
+    def has_problems(self) -> bool:
+        """Whether something failed: a look at a table, a compaction, or a cleaning, which may be tried again."""
+        return (
+            any(each.error is not None for each in self.initiated)
+            or any(work.state is CompactionState.FAILED for work in self.worked)
+            or any(each.state in (CompactionState.FAILED, CompactionState.READY_FOR_CLEANING) for each in self.cleaned)
+        )
+
 
 class Compactor:
     """Initiator, workers and cleaner of one metastore. Several processes may run one each."""
@@ -74,14 +84,17 @@ class Compactor:
             ConfigurationError: There is no such role.
             UnsupportedFeature: The metastore does not let others have one of the roles.
         """
+        if isinstance(client, str):
+            raise ConfigurationError(f"Compactor({client!r}): pass a client, from connect_metastore({client!r})")
         default = ("worker",) if client.has_own_cleaner else ROLES
-        self._roles = tuple(dict.fromkeys(roles if roles is not None else default))
+        wanted = [roles] if isinstance(roles, str) else roles
+        self._roles = tuple(dict.fromkeys(wanted if wanted is not None else default))
         if unknown := set(self._roles) - set(ROLES):
             raise ConfigurationError(
                 f"{sorted(unknown)[0]!r} is not a role of a compactor: choose of {', '.join(ROLES)}"
             )
-        if workers < 1 or not self._roles:
-            raise ConfigurationError("a compactor needs at least one role and one worker")
+        if not isinstance(workers, int) or workers < 1 or not self._roles:
+            raise ConfigurationError(f"roles={roles!r}, workers={workers!r}: give at least one role and one worker")
         self._client = client
         self._workers = workers
         self._settings = settings or CompactorSettings()

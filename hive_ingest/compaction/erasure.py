@@ -13,7 +13,7 @@ from hive_ingest.compaction.policy import has_no_cleanup
 from hive_ingest.compaction.requests import CompactionOutcome, compact
 from hive_ingest.compaction.target import Target, find_target
 from hive_ingest.errors import NoSuchObject, StreamingError
-from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient, opened_metastore
 from hive_ingest.model import CompactionState, TableName, TxnState
 from hive_ingest.storage import Location
 from hive_ingest.transactions import STAGING_FOLDER, hidden_copies, remove_leftovers
@@ -37,7 +37,7 @@ class PurgeOutcome:
 
 
 def purge(
-    client: MetastoreClient,
+    metastore: MetastoreClient | str,
     table: str | TableName,
     *,
     partition: str | None = None,
@@ -50,7 +50,7 @@ def purge(
     removal, whatever the retention. What cannot be removed in time is reported.
 
     Args:
-        client: Of an embedded metastore: a real one has a cleaner of its own.
+        metastore: A client, or the URI, of an embedded metastore: a real one has a cleaner of its own.
         table: `"database.table"`.
         partition: As for `compact`.
         timeout_seconds: How long to wait for readers and writers once the compactions have ended.
@@ -60,6 +60,17 @@ def purge(
         UnsupportedFeature: The metastore has its own cleaner.
         NoSuchObject, ConfigurationError, MetastoreError: As for `compact`.
     """
+    with opened_metastore(metastore) as client:
+        return _purge(client, table, partition, timeout_seconds, settings)
+
+
+def _purge(
+    client: MetastoreClient,
+    table: str | TableName,
+    partition: str | None,
+    timeout_seconds: float,
+    settings: JobSettings | None,
+) -> list[PurgeOutcome]:
     cleaner = Cleaner(client, CleanerSettings())
     outcomes = compact(client, table, partition=partition, kind="major", wait=True, settings=settings)
     if not all(outcome.accepted for outcome in outcomes):

@@ -161,7 +161,7 @@ class Initiator:
         except StreamingError as error:
             self._note(candidate, str(error))
             _log.warning("whether %s needs a compaction is not known: %s", _text(candidate), error)
-            decision = Decision(None, f"could not be decided: {error}")
+            decision = Decision(None, f"is not known: {error}")
             return Initiated(candidate.table, candidate.partition_name, decision, error=error)
 
     def _decide_and_request(

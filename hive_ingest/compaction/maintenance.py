@@ -95,6 +95,8 @@ class Maintenance:
             MetastoreError: The metastore cannot be reached.
         """
         check_mode(mode)
+        if policy is not None and not isinstance(policy, CompactionPolicy):
+            raise ConfigurationError(f"policy={policy!r}: pass a CompactionPolicy, such as CompactionPolicy.hive()")
         settings = settings or CompactorSettings(worker_seconds=_WORKER_SECONDS)
         self._settings = replace(settings, policy=policy or settings.policy)
         self._pause = pause_seconds
@@ -162,6 +164,8 @@ class Maintenance:
         """
         if not self._threads or os.getpid() != self._pid:
             return True
+        if self._is_closed:
+            return False
         deadline = time.monotonic() + timeout_seconds
         if self._compactor is None:
             return self._look_by(deadline)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from hive_ingest.acid import BaseName
 from hive_ingest.compaction.folder_state import FolderState
@@ -68,12 +68,13 @@ class CompactionPolicy:
     failed_retry_seconds: float = 3600.0
 
     def __post_init__(self) -> None:
-        for name in ("max_deltas", "max_delta_share", "min_deltas", "small_file_bytes", "aborted_threshold"):
-            value = getattr(self, name)
-            if not (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf):
-                raise ConfigurationError(f"CompactionPolicy({name}={value!r}): give a number of at least 0")
-        if self.failed_threshold < 1:
-            raise ConfigurationError(f"CompactionPolicy(failed_threshold={self.failed_threshold!r}): give at least 1")
+        optional = ("max_small_files", "max_age_seconds", "aborted_age_seconds")
+        for name in (field.name for field in fields(self)):
+            value, least = getattr(self, name), 1 if name == "failed_threshold" else 0
+            if value is None and name in optional:
+                continue
+            if not (isinstance(value, int | float) and not isinstance(value, bool) and least <= value < math.inf):
+                raise ConfigurationError(f"CompactionPolicy({name}={value!r}): give a number of at least {least}")
 
     @classmethod
     def hive(cls) -> CompactionPolicy:

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hive_ingest.compaction.housekeeping import Housekeeper
-from hive_ingest.compaction.job import JobSettings
+from hive_ingest.compaction.job import NOTHING_TO_MERGE, JobSettings
 from hive_ingest.compaction.overrides import check_overrides
 from hive_ingest.compaction.target import partition_names_of
 from hive_ingest.compaction.worker import Worker
 from hive_ingest.errors import ConfigurationError, InvalidTable
-from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient, opened_metastore
 from hive_ingest.model import CompactionInfo, CompactionState, CompactionType, Table, TableName
 
 _log = logging.getLogger(__name__)
@@ -46,9 +46,16 @@ class CompactionOutcome:
     state: CompactionState
     message: str = ""
 
+    @property
+    def is_problem(self) -> bool:
+        """Whether it failed, or was refused although there is something to merge."""
+        if self.state is CompactionState.REFUSED:
+            return NOTHING_TO_MERGE not in self.message
+        return self.state is CompactionState.FAILED
+
 
 def compact(
-    client: MetastoreClient,
+    metastore: MetastoreClient | str,
     table: str | TableName,
     *,
     partition: str | None = None,
@@ -62,7 +69,7 @@ def compact(
     """Request compactions, whatever the thresholds say.
 
     Args:
-        client: The metastore's.
+        metastore: A client, or the URI of a metastore.
         table: `"database.table"`.
         partition: `"k=v/…"`; with leading keys only, all partitions below. None: every partition.
         kind: `"minor"` merges deltas, `"major"` writes a new base without deleted rows.
@@ -86,19 +93,20 @@ def compact(
     """
     name = TableName.of(table)
     type_ = _type_of(kind)
-    found = client.get_table(name)
-    _check_table(client, found)
-    check_overrides(found, properties or {})
-    if as_worker is None:
-        as_worker = client.runs_compactions and not client.has_own_cleaner
-    worker = Worker(client, settings) if as_worker and wait else None
-    outcomes = []
-    for each in partition_names_of(client, found, partition):
-        response = client.compact(
-            name, partition_name=each, compaction_type=type_, properties=properties, initiator_id="manual"
-        )
-        outcomes.append(CompactionOutcome(name, each, type_, response.id, response.accepted, response.state))
-    return _Wait(client, name, timeout_seconds, worker).until_ended(outcomes) if wait else outcomes
+    with opened_metastore(metastore) as client:
+        found = client.get_table(name)
+        _check_table(client, found)
+        check_overrides(found, properties or {})
+        if as_worker is None:
+            as_worker = client.runs_compactions and not client.has_own_cleaner
+        worker = Worker(client, settings) if as_worker and wait else None
+        outcomes = []
+        for each in partition_names_of(client, found, partition):
+            response = client.compact(
+                name, partition_name=each, compaction_type=type_, properties=properties, initiator_id="manual"
+            )
+            outcomes.append(CompactionOutcome(name, each, type_, response.id, response.accepted, response.state))
+        return _Wait(client, name, timeout_seconds, worker).until_ended(outcomes) if wait else outcomes
 
 
 def _check_table(client: MetastoreClient, table: Table) -> None:

@@ -76,6 +76,8 @@ def partition_names_of(client: MetastoreClient, table: Table, partition: str | N
     """What to compact of a table: the partitions that begin with `partition`, all without it; [None] unpartitioned."""
     if not table.is_partitioned:
         return [find_target(client, table.name, partition, table=table).name or None]
+    if partition is not None and not isinstance(partition, str):
+        raise ConfigurationError(f"partition={partition!r}: give its name as text, such as {_example(table)!r}")
     keys = [key.name for key in table.partition_keys]
     wanted = {key.lower(): value for key, value in parse_partition_name(partition).items()} if partition else {}
     if unknown := wanted.keys() - set(keys):

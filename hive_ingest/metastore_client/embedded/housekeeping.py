@@ -49,6 +49,18 @@ _GIVE_LEASE_BACK = """
     UPDATE HOUSEKEEPING_LEASE SET HKL_EXPIRES = 0 WHERE HKL_NAME = 'housekeeper' AND HKL_HOLDER = :holder
 """
 
+# The clock was set back. Until it shows those times again, they would keep dead transactions open and replaced files on
+# the disk. So each of them becomes the time of now, and a whole period begins.
+_FROM_FUTURE = (
+    "UPDATE TXNS SET TXN_LAST_HEARTBEAT = NOW_MS() WHERE TXN_LAST_HEARTBEAT > NOW_MS() + :timeout_ms",
+    "UPDATE TXNS SET TXN_ENDED = NOW_MS() WHERE TXN_ENDED > NOW_MS() + :timeout_ms",
+    "UPDATE HIVE_LOCKS SET HL_LAST_HEARTBEAT = NOW_MS() WHERE HL_LAST_HEARTBEAT > NOW_MS() + :timeout_ms",
+    "UPDATE COMPACTION_QUEUE SET CQ_COMMIT_TIME = NOW_MS() WHERE CQ_COMMIT_TIME > NOW_MS() + :timeout_ms",
+    """
+    UPDATE COMPACTION_QUEUE SET CQ_START = NOW_MS()
+    WHERE CQ_STATE = 'w' AND CQ_TXN_ID IS NULL AND CQ_START > NOW_MS() + :timeout_ms
+    """,
+)
 _SILENT = f"""
     SELECT TXN_ID FROM TXNS
     WHERE TXN_STATE = 'o' AND TXN_LAST_HEARTBEAT < NOW_MS() - :timeout_ms
@@ -189,6 +201,7 @@ class Housekeeping:
     def _keep_house(self) -> HousekeepingResult:
         try:
             self._folder_tasks.finish()  # before the lock of a killed rename times out
+            self._db.run(self._correct_times)
             result = HousekeepingResult(
                 timed_out_txns=self._time_out_txns(),
                 timed_out_lock_rows=self._db.run(
@@ -211,6 +224,10 @@ class Housekeeping:
     @property
     def _timeout_ms(self) -> int:
         return _ms(self._options.txn_timeout_seconds)
+
+    def _correct_times(self, session: Session) -> None:
+        for statement in _FROM_FUTURE:
+            session.execute(statement, timeout_ms=self._timeout_ms)
 
     def _time_out_txns(self) -> tuple[TxnId, ...]:
         found: list[TxnId] = []

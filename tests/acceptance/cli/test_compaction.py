@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.model import CompactionState
+from hive_ingest.storage import LocalStore
 from tests.acceptance.cli.shell import Shell
 from tests.support.compactions import Compacted, connect_quietly
 
@@ -74,11 +76,60 @@ def test_a_request_without_a_worker_is_shown_as_waiting(shell: Shell, table: Com
     assert "no worker has taken it" in str(row["remark"])
 
 
-def test_a_compaction_that_is_refused_ends_with_an_error(shell: Shell, table: Compacted) -> None:
+def test_what_keeps_a_cleaner_waiting_is_shown(shell: Shell, table: Compacted) -> None:
+    table.inserts(1, 2)
+    (reader,) = table.client.open_txns()
+    table.compact()
+    (row,) = shell.done("show", "compactions", "-o", "json").rows
+    assert row["remark"] == f"open transaction {reader} may read the old files"
+    table.client.commit_txn(reader)
+    (row,) = shell.done("show", "compactions", "-o", "json").rows
+    assert not row["remark"]
+
+
+def test_having_nothing_to_merge_is_no_error(shell: Shell, table: Compacted) -> None:
+    """So that a command of cron can be repeated."""
     table.insert(1)
-    outcome = shell("compact", "web.t", "minor", "--wait")
+    assert "is refused: there is nothing to merge" in shell.done("compact", "web.t", "minor", "--wait").out
+
+
+def test_a_compaction_that_fails_ends_with_an_error(shell: Shell, table: Compacted) -> None:
+    table.inserts(1, 2)
+    (table.folder / table.folders()[0] / "bucket_00000").write_bytes(b"ORC")
+    outcome = shell("compact", "web.t", "major", "--wait")
+    assert (outcome.code, "is failed: " in outcome.out) == (1, True)
+
+
+def test_what_carries_a_request_out_is_said(shell: Shell, table: Compacted) -> None:
+    table.inserts(1, 2)
+    assert "hive-ingest compactor, or this command with --wait" in shell.done("compact", "web.t", "major").err
+
+
+def test_a_table_without_partitions_yet_is_named(shell: Shell, table: Compacted) -> None:
+    Compacted(table.client, "p", partition_keys={"part": "string"})
+    for command in (("compact", "web.p", "major", "--wait"), ("purge", "web.p")):
+        assert "web.p has no partitions yet" in shell.done(*command).err
+
+
+def test_a_round_with_a_failure_ends_with_an_error(
+    shell: Shell, table: Compacted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = {"compactorthreshold.hive.compactor.delta.num.threshold": "many"}
+    Compacted(table.client, "wrong", properties=wrong).insert(1)
+    outcome = shell("compactor", "--once")
     assert outcome.code == 1
-    assert "is refused: None of the compaction thresholds met" in outcome.out
+    assert "whether web.wrong needs a compaction is not known: table property" in outcome.out
+    table.client.drop_table("web.wrong")
+    table.inserts(1, 2)
+    table.compact()
+
+    def refuse(self: LocalStore, path: str) -> None:
+        raise StreamingIOFailure(f"cannot remove {path!r}: busy")
+
+    monkeypatch.setattr(LocalStore, "delete_folder", refuse)
+    outcome = shell("compactor", "--once")
+    assert outcome.code == 1
+    assert "web.t was not cleaned: attempt 1 of 5: cannot remove" in outcome.out
 
 
 def test_one_round_of_the_compactor_does_all_that_is_due(shell: Shell, table: Compacted) -> None:
@@ -107,7 +158,7 @@ def test_purge_says_what_is_left(shell: Shell, table: Compacted) -> None:
     reader, *_ = table.client.open_txns()
     outcome = shell("purge", "web.t", "--wait-seconds", "0")
     assert outcome.code == 1
-    assert "left are delta_" in outcome.out
+    assert "still there: delta_" in outcome.out
     assert f"because open transactions may read them: {reader}" in outcome.out
     table.client.commit_txn(reader)
     assert shell.done("purge", "web.t").out == "web.t: purged\n"

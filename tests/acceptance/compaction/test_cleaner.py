@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -14,11 +15,12 @@ import hive_ingest as hi
 from hive_ingest.compaction import Cleaner, CleanerSettings
 from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
-from hive_ingest.model import CompactionState, CompactionType, TxnId, TxnState, TxnType
+from hive_ingest.model import CompactionState, CompactionType, TxnId, TxnState, TxnType, WriteId
 from hive_ingest.storage import LocalStore
 from hive_ingest.testing import CrashPoint, FaultError, faults
 from tests.support.compactions import MAJOR, MINOR, NO_GRACE, Compacted
 from tests.support.fronts import Front
+from tests.support.metastores import housekeeping
 
 pytestmark = [
     pytest.mark.only_on(["sqlite", "postgres"], because="a real metastore has Hive's own cleaner"),
@@ -147,11 +149,29 @@ def test_cleanup_after_major_table_compaction(based: Compacted) -> None:
     check_clean(based, MAJOR, ["base_4_v"])
 
 
+def compact_by_hand(table: Compacted, kind: CompactionType, copies: dict[str, str], highest: int) -> None:
+    """A compaction up to its commit, whose folders are copies of others, under names that its transaction ends."""
+    assert table.request(kind).accepted
+    info = table.client.find_next_compact("by hand")
+    assert info is not None
+    (txn_id,) = table.client.open_txns(txn_type=TxnType.COMPACTION)
+    table.client.update_compactor_state(replace(info, highest_write_id=WriteId(highest)), txn_id)
+    for source, target in copies.items():
+        shutil.copytree(table.folder / source, table.folder / f"{target}_v{txn_id:07d}")
+    table.client.mark_compacted(info)
+    table.client.commit_txn(txn_id)
+
+
 def test_cleanup_after_iow_and_major_table_compaction(table: Compacted) -> None:
+    """Of two bases with one write id the compaction's is read, as it includes the other."""
     table.inserts(1, 2)
     table.insert(3, overwrite=True)
-    table.inserts(4, 5)
-    check_clean(table, MAJOR, ["base_5_v"])
+    before = table.rows()
+    compact_by_hand(table, MAJOR, {"base_0000003": "base_0000003"}, 3)
+    (result,) = table.clean()
+    assert result.state is SUCCEEDED
+    assert table.short_folders() == ["base_3_v"]
+    assert table.rows() == before
 
 
 @pytest.mark.on_both
@@ -295,6 +315,12 @@ def test_no_cleanup_after_major_compaction(ms: EmbeddedMetastoreClient) -> None:
     assert (result.state, states(table)) == (REFUSED, [REFUSED])
     assert "NO_CLEANUP" in (table.history()[0].error_message or "")
     assert table.short_folders() == ["base_2_v", "delta_1_1", "delta_2_2"]
+    found = ms.get_table(table.name)
+    ms.alter_table(table.name, replace(found, properties={**found.properties, "NO_CLEANUP": "false"}))
+    table.compact(MAJOR)
+    table.clean()
+    assert states(table) == [SUCCEEDED, REFUSED]
+    assert table.short_folders() == ["base_2_v"]
 
 
 def test_no_cleanup_after_minor_compaction_on_partition(parts: Compacted) -> None:
@@ -303,24 +329,24 @@ def test_no_cleanup_after_minor_compaction_on_partition(parts: Compacted) -> Non
 
     def marked(*args: Any) -> list[Any]:
         return [
-            replace(each, properties={"no_cleanup": "true"}) for each in parts.client.get_partitions_by_names(*args)
+            replace(each, properties={"NO_CLEANUP": "True"}) for each in parts.client.get_partitions_by_names(*args)
         ]
 
     (result,) = parts.clean(client=Front(parts.client, get_partitions_by_names=marked))
     assert (result.state, states(parts)) == (REFUSED, [REFUSED])
     assert parts.short_folders("today") == ["delta_1_1", "delta_1_2_v", "delta_2_2"]
+    parts.compact(MINOR, part="today")
+    parts.clean()
+    assert states(parts) == [SUCCEEDED, REFUSED]
+    assert parts.short_folders("today") == ["delta_1_2_v"]
 
 
-def test_with_single_base_cleaner_succeeds(based: Compacted) -> None:
-    based.compact(MAJOR)
-    based.clean()
-    before = based.rows()
-    based.insert(9)
-    based.compact(MAJOR)
-    based.clean()
-    assert based.short_folders() == ["base_5_v"]
-    assert len(based.rows()) == len(before) + 1
-    assert set(states(based)) == {SUCCEEDED}
+def test_with_single_base_cleaner_succeeds(table: Compacted) -> None:
+    table.insert(1, overwrite=True)
+    compact_by_hand(table, MAJOR, {}, 1)
+    (result,) = table.clean()
+    assert (result.state, result.removed) == (SUCCEEDED, ())
+    assert table.short_folders() == ["base_1"]
 
 
 def test_with_newer_base_cleaner_succeeds(table: Compacted) -> None:
@@ -347,10 +373,11 @@ def test_with_not_yet_visible_base(table: Compacted) -> None:
 
 def test_clean_multiple_times_with_same_watermark(based: Compacted) -> None:
     before = based.rows()
-    based.compact(MINOR)
     based.compact(MAJOR)
+    again = based.request(MAJOR)
+    assert (again.accepted, again.state, again.id) == (False, READY, based.history()[0].id)
     based.clean()
-    assert states(based) == [SUCCEEDED, SUCCEEDED]
+    assert states(based) == [SUCCEEDED]
     assert based.short_folders() == ["base_4_v"]
     assert based.rows() == before
 
@@ -369,100 +396,153 @@ def aborted_txns(table: Compacted) -> set[TxnId]:
     return {info.id for info in transactions if info.state is TxnState.ABORTED}
 
 
+def check_aborts(table: Compacted, left: list[str]) -> None:
+    """Two transactions that aborted after they published, above the only folder with rows."""
+    aborted = [table.aborted_insert(number) for number in (2, 3)]
+    assert len(table.client.get_aborted_components(table.name)) == len(aborted)
+    assert table.compact(MAJOR).state is READY
+    assert not table.request(MAJOR).accepted
+    table.clean()
+    assert states(table) == [SUCCEEDED]
+    assert table.short_folders() == left
+    assert table.client.get_aborted_components(table.name) == []
+    assert table.ids() == [1]
+
+
 def test_nothing_to_clean_after_aborts_base(table: Compacted) -> None:
     table.insert(1, overwrite=True)
-    aborted = abort_without_files(table, 2)
-    assert set(aborted) <= aborted_txns(table)
-    (result,) = table.clean()
-    assert (result.state, result.removed) == (SUCCEEDED, ())
-    assert not set(aborted) & {each.txn_id for each in table.client.get_aborted_components(table.name)}
-    assert table.short_folders() == ["base_1"]
+    check_aborts(table, ["base_1"])
 
 
 def test_nothing_to_clean_after_aborts_delta(table: Compacted) -> None:
     table.insert(1)
-    abort_without_files(table, 2)
-    (result,) = table.clean()
-    assert (result.state, result.removed) == (SUCCEEDED, ())
-    assert table.client.get_aborted_components(table.name) == []
-    assert table.short_folders() == ["delta_1_1"]
+    check_aborts(table, ["delta_1_1"])
 
 
 def test_ready(parts: Compacted) -> None:
-    for part in ("a", "b"):
-        parts.inserts(1, 2, part=part)
-    parts.compact(MAJOR, part="a")
-    parts.client.clock_offset_seconds = 100
-    parts.compact(MAJOR, part="b")
-    parts.client.clock_offset_seconds = 150
-    (result,) = parts.clean(replace(NO_GRACE, retention_seconds=100))
-    assert result.info.partition_name == "part=a"
+    parts.insert(0, part="today", overwrite=True)
+    parts.inserts(1, 3, part="today")
+    (blocking,) = parts.client.open_txns()
+    parts.compact(MINOR, part="today")
+    folders = parts.folders("today")
+    assert parts.clean() == []
+    assert parts.folders("today") == folders
+    assert len(folders) == 5
+    assert states(parts) == [READY]
+    parts.client.commit_txn(blocking)
+    parts.clean()
+    assert parts.short_folders("today") == ["base_1", "delta_2_4_v"]
+
+
+def clean_one(table: Compacted, settings: CleanerSettings = NO_GRACE) -> None:
+    """Only the first that is ready, as a round of Hive's cleaner does."""
+    answers = iter([table.client.find_ready_to_clean()[:1], []])
+    table.clean(settings, client=Front(table.client, find_ready_to_clean=lambda **_: next(answers)))
 
 
 def test_compaction_high_watermark_is_honored(table: Compacted) -> None:
-    table.inserts(1, 2)
-    writer, write_id = table.begin()
-    table.insert(4)
-    table.compact(MINOR)
-    table.client.abort_txn(writer)
-    table.inserts(5, 6)
-    table.compact(MINOR)
+    table.insert(0, overwrite=True)
+    for last in (3, 5):
+        table.inserts(last - 1, last)
+        table.compact(MINOR)
     before = table.rows()
-    # Only the first: the second is not committed long enough ago.
-    first = min(table.client.find_ready_to_clean(), key=lambda info: info.id)
-    assert (first.highest_write_id, write_id) == (2, 3)
-    answers = iter([[first], []])
-    table.clean(client=Front(table.client, find_ready_to_clean=lambda **_: next(answers)))
-    assert [name for name in table.short_folders() if not name.endswith("_v")] == [
-        "delta_4_4",
-        "delta_5_5",
-        "delta_6_6",
-    ]
+    clean_one(table)
+    assert states(table) == [READY, SUCCEEDED]
+    assert table.short_folders() == ["base_1", "delta_2_3_v", "delta_2_5_v", "delta_4_4", "delta_5_5"]
     assert table.rows() == before
 
 
 def test_cleanup_on_concurrent_minor_compactions(table: Compacted) -> None:
+    """Two workers have compacted the same deltas: one result is read, the other one is obsolete."""
+    table.insert(1, overwrite=True)
+    table.inserts(2, 3)
+    table.compact(MINOR)
+    (result,) = (name for name in table.folders() if "_v" in name)
+    before = table.rows()
+    compact_by_hand(table, MAJOR, {result: "delta_0000002_0000003"}, 3)
+    assert table.short_folders().count("delta_2_3_v") == 2
+    assert table.rows() == before
+    table.clean()
+    assert table.short_folders() == ["base_1", "delta_2_3_v"]
+    assert set(states(table)) == {SUCCEEDED}
+    assert table.rows() == before
+
+
+def compact_rounds(table: Compacted, rounds: int) -> list[str]:
+    """Three deltas and a major compaction, that many times. Returns all folders, which no cleaner has seen."""
+    for number in range(rounds):
+        table.inserts(3 * number + 1, 3 * number + 3)
+        table.compact(MAJOR)
+    return table.short_folders()
+
+
+def without(folders: list[str], *gone: str) -> list[str]:
+    return [name for name in folders if name not in gone]
+
+
+def test_compaction_hwm_is_honored_with_min_open_write_id_set(table: Compacted) -> None:
+    """Write ids are pruned before the cleaner runs, and a transaction that is open has a higher one."""
+    folders = compact_rounds(table, 3)
+    assert {"base_3_v", "base_6_v", "base_9_v"} <= {*folders}
+    assert housekeeping(table.client).pruned_write_ids
+    writer, write_id = table.begin()
+    assert write_id == 10
+    (table.folder / "delta_0000010_0000010_0000").mkdir()
+    folders = table.short_folders()
+    clean_one(table)
+    folders = without(folders, "delta_1_1", "delta_2_2", "delta_3_3")
+    assert table.short_folders() == folders
+    table.client.commit_txn(writer)
+    clean_one(table)
+    folders = without(folders, "delta_4_4", "delta_5_5", "delta_6_6", "base_3_v")
+    assert table.short_folders() == folders
+    clean_one(table)
+    assert table.short_folders() == ["base_9_v", "delta_10_10"]
+    assert set(states(table)) == {SUCCEEDED}
+    assert table.ids() == [*range(1, 10)]
+
+
+def test_compaction_hwm_is_honored_with_min_open_write_id_set_and_aborted_iow(table: Compacted) -> None:
+    compact_rounds(table, 2)
+    overwrite, write_id = table.begin()
+    (table.folder / f"base_{write_id:07d}").mkdir()
+    table.client.abort_txn(overwrite)
+    housekeeping(table.client)
+    writer, _ = table.begin()
+    (table.folder / "delta_0000008_0000008_0000").mkdir()
+    folders = table.short_folders()
+    assert "base_7" in folders
+    clean_one(table, CleanerSettings())
+    folders = without(folders, "delta_1_1", "delta_2_2", "delta_3_3")
+    assert table.short_folders() == folders
+    table.client.commit_txn(writer)
+    clean_one(table, CleanerSettings())
+    folders = without(folders, "delta_4_4", "delta_5_5", "delta_6_6", "base_3_v")
+    assert table.short_folders() == folders
+    assert "base_7" in folders, "it is above the compaction's write id"
+    table.inserts(9, 10)
+    table.compact(MAJOR)
+    table.clean()
+    assert table.short_folders() == ["base_10_v"]
+    assert set(states(table)) == {SUCCEEDED}
+    assert table.ids() == [1, 2, 3, 4, 5, 6, 9, 10]
+
+
+# -- beyond Hive's cases -----------------------------------------------------------------------------
+
+
+def test_a_reader_through_two_compactions_meets_no_missing_file(table: Compacted) -> None:
     table.inserts(1, 2)
     table.compact(MINOR)
     with hi.scan(table.client, table.name) as reader:
         table.inserts(3, 4)
         table.compact(MINOR)
-        assert table.clean() == [] or states(table)[0] is READY
+        assert [result.info.highest_write_id for result in table.clean()] == [2]
         assert sum(batch.num_rows for batch in reader) == 2
     table.clean()
     assert table.short_folders() == ["delta_1_4_v"]
     assert set(states(table)) == {SUCCEEDED}
     assert table.ids() == [1, 2, 3, 4]
-
-
-def test_compaction_hwm_is_honored_with_min_open_write_id_set(table: Compacted) -> None:
-    """An embedded metastore knows open write ids by MIN_HISTORY_LEVEL."""
-    table.inserts(1, 2)
-    writer, _ = table.begin()
-    table.inserts(4, 5)
-    before = table.rows()
-    table.compact(MAJOR)
-    assert table.clean() == [], "the writer may read what it replaced"
-    table.client.commit_txn(writer)
-    table.clean()
-    assert table.short_folders() == ["base_2_v", "delta_4_4", "delta_5_5"]
-    assert table.rows() == before
-
-
-@pytest.mark.on_both
-def test_compaction_hwm_is_honored_with_min_open_write_id_set_and_aborted_iow(table: Compacted) -> None:
-    table.inserts(1, 2)
-    writer, write_id = table.begin()
-    (table.folder / f"base_{write_id:07d}").mkdir()
-    table.inserts(4, 5)
-    table.compact(MAJOR)
-    table.client.abort_txn(writer)
-    table.clean()
-    assert table.short_folders() == ["base_2_v", "delta_4_4", "delta_5_5"]
-    assert table.ids() == [1, 2, 4, 5]
-
-
-# -- beyond Hive's cases -----------------------------------------------------------------------------
 
 
 @pytest.mark.on_both
@@ -490,6 +570,21 @@ def test_the_time_since_an_abort_is_that_of_the_metastores_clock(
     table.client.clock_offset_seconds = offset_seconds
     table.clean(CleanerSettings())
     assert table.short_folders() == (["delta_1_1"] if is_removed else ["delta_1_1", "delta_3_3"])
+
+
+def test_a_clock_that_was_set_back_does_not_keep_replaced_files(table: Compacted) -> None:
+    table.client.clock_offset_seconds = 86_400
+    table.inserts(1, 2)
+    table.aborted_insert(3)
+    table.compact()
+    table.client.clock_offset_seconds = 0
+    housekeeping(table.client)
+    settings = CleanerSettings(retention_seconds=60)
+    table.clean(settings)
+    assert len(table.folders()) == 4
+    table.client.clock_offset_seconds = 301
+    table.clean(settings)
+    assert table.short_folders() == ["delta_1_2_v"]
 
 
 def test_aborted_rows_beside_rows_of_others_are_remembered(table: Compacted) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import hive_ingest as hi
-from hive_ingest.compaction import compact
+from hive_ingest.compaction import Compactor, compact, purge
 from hive_ingest.compaction.worker_ids import is_of_this_process
 from hive_ingest.errors import ConfigurationError, InvalidTable, NoSuchObject
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
@@ -100,6 +101,25 @@ def test_a_partition_is_found_by_any_text_of_its_value(
         hi.append(ms, table.name, pa.record_batch({"id": pa.array([i], pa.int32()), "text": [""], "part": [value]}))
     (outcome,) = compact(ms, table.name, partition=f"part={key}", wait=True)
     assert (outcome.partition_name, outcome.state) == (f"part={name}", CompactionState.READY_FOR_CLEANING)
+
+
+def test_the_uri_of_a_metastore_will_do(table: Compacted, tmp_path: Path) -> None:
+    table.inserts(1, 2)
+    client = table.client
+    uri, before = client.uri, table.rows()
+    (outcome,) = compact(uri, table.name, wait=True)
+    assert not outcome.is_problem
+    (purged,) = purge(uri, table.name)
+    assert purged.left == ()
+    with pytest.raises(ConfigurationError, match="pass a client, from connect_metastore"):
+        Compactor(uri)
+    assert table.rows() == before
+
+
+@pytest.mark.parametrize("partition", [["part=a"], {"part": "a"}])
+def test_a_partition_that_is_not_text_is_refused(parts: Compacted, partition: Any) -> None:
+    with pytest.raises(ConfigurationError, match="give its name as text, such as 'part=…'"):
+        compact(parts.client, parts.name, partition=partition)
 
 
 def test_a_request_that_is_in_the_queue_already_is_not_made_twice(table: Compacted) -> None:

@@ -342,12 +342,6 @@ def test_nothing_is_requested_for_a_while_after_repeated_failures(table: Compact
     assert requested(table) == [(None, MAJOR)]
 
 
-def test_an_initiator_that_is_stopped_looks_at_no_other_folder(table: Compacted) -> None:
-    table.inserts(1, 12)
-    assert initiate(table, is_stopped=lambda: True) == []
-    assert table.history() == []
-
-
 def test_a_folder_is_looked_at_again_only_after_a_commit(table: Compacted) -> None:
     """Thousands of partitions that need no compaction cost one query a round."""
     table.inserts(1, 3)
@@ -412,6 +406,12 @@ def test_an_invalid_property_of_one_table_keeps_no_other_out(ms: EmbeddedMetasto
     found = {each.table: each for each in initiate(table)}
     assert "nan" in str(found[wrong.name].error)
     assert requested(table) == [(None, MAJOR)]
+
+
+def test_an_initiator_that_is_stopped_looks_at_no_other_folder(table: Compacted) -> None:
+    table.inserts(1, 12)
+    assert initiate(table, is_stopped=lambda: True) == []
+    assert table.history() == []
 
 
 # -- what is ported ----------------------------------------------------------------------------------

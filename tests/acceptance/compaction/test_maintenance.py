@@ -102,6 +102,12 @@ def test_no_auto_compaction_holds(ms: EmbeddedMetastoreClient) -> None:
     assert table.history() == []
 
 
+def test_a_policy_that_is_none_is_refused(table: Compacted) -> None:
+    """Rather than fail in a thread for ever."""
+    with pytest.raises(ConfigurationError, match=r"pass a CompactionPolicy, such as CompactionPolicy\.hive\(\)"):
+        hi.Maintenance(table.client, policy="hive")  # type: ignore[arg-type]
+
+
 def test_off_does_nothing(table: Compacted) -> None:
     before = threading.active_count()
     with maintenance(table.client, mode="off") as keeper, writing(table, keeper) as connection:

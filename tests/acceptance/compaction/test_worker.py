@@ -6,13 +6,16 @@ import threading
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from hive_ingest.acid.bucket_codec import encode_bucket
 from hive_ingest.compaction import Compactor, CompactorSettings, JobSettings, MergeSettings, Worker
 from hive_ingest.errors import MetastoreError, MetastoreUnavailable
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.model import (
     CompactionState,
+    CompactionType,
     DataOperationType,
     LockComponent,
     LockId,
@@ -23,6 +26,7 @@ from hive_ingest.model import (
     TxnState,
 )
 from hive_ingest.testing import CrashPoint, faults
+from tests.support.acid_files import write_acid_file
 from tests.support.compactions import FAST, MAJOR, MINOR, Compacted
 from tests.support.fronts import Front, failing
 from tests.support.metastores import housekeeping
@@ -99,6 +103,27 @@ def based_part(parts: Compacted) -> Compacted:
     return parts
 
 
+def commit_write_ids(table: Compacted, count: int) -> None:
+    """Transactions that commit; what they wrote, if anything, is in a batch's delta."""
+    for _ in range(count):
+        table.client.commit_txn(table.begin()[0])
+
+
+def abort_write_ids(table: Compacted, count: int) -> None:
+    for _ in range(count):
+        table.client.abort_txn(table.begin()[0])
+
+
+def write_batch(table: Compacted, low: int, high: int) -> None:
+    """The delta of a batch of transactions, a row each, whose id is the write id."""
+    ids = range(low, high + 1)
+    rows = pa.array(
+        [{"id": i, "text": f"row {i}"} for i in ids], pa.struct([("id", pa.int32()), ("text", pa.string())])
+    )
+    path = table.folder / f"delta_{low:07d}_{high:07d}" / "bucket_00000"
+    write_acid_file(path, [(write_id, encode_bucket(0, 0), 0) for write_id in ids], rows=rows)
+
+
 def test_nothing(ms: EmbeddedMetastoreClient) -> None:
     assert Worker(ms).run_once() is None
 
@@ -131,26 +156,38 @@ def test_minor_table_with_base(based: Compacted) -> None:
 
 @pytest.mark.on_both
 def test_minor_with_open_in_middle(table: Compacted) -> None:
-    table.inserts(1, 3)
-    table.begin()
-    table.inserts(5, 6)
-    before = table.rows()
+    """A batch whose first transaction is open: below it there is nothing to merge."""
+    table.insert(1, overwrite=True)
+    table.insert(2)
+    writer, _ = table.begin()
+    commit_write_ids(table, 2)
+    write_batch(table, 3, 5)
+    table.insert(6)
+    before, old = table.rows(), table.folders()
     result = table.compact(MINOR)
-    assert (result.state, result.info.highest_write_id) == (READY, 3)
-    assert "delta_1_3_v" in table.short_folders()
+    assert (result.state, result.info.highest_write_id) == (REFUSED, 2)
+    assert table.folders() == old
     assert table.rows() == before
+    assert table.ids() == [1, 2, 4, 5, 6]
+    table.client.commit_txn(writer)
+    assert table.ids() == [1, 2, 3, 4, 5, 6]
 
 
 def test_minor_with_aborted(table: Compacted) -> None:
-    table.insert(1)
-    table.aborted_insert(7)
-    table.insert(3)
+    """Two transactions of a batch aborted: their rows are in its file, beside those of the first one."""
+    table.insert(1, overwrite=True)
+    table.insert(2)
+    commit_write_ids(table, 1)
+    abort_write_ids(table, 2)
+    write_batch(table, 3, 5)
+    table.insert(6)
     before = table.rows()
-    assert table.ids() == [1, 3]
+    assert table.ids() == [1, 2, 3, 6]
     result = table.compact(MINOR)
-    assert result.made.folders[0].startswith(f"delta_{1:07d}_{4:07d}_v"), "the range is covered"
+    assert result.state is READY
+    assert table.short_folders() == ["base_1", "delta_2_2", "delta_2_6_v", "delta_3_5", "delta_6_6"]
+    assert sum(file.rows for file in result.made.files) == 3
     assert table.rows() == before
-    assert sum(file.rows for file in result.made.files) == 2
 
 
 def test_minor_partition_with_base(based_part: Compacted) -> None:
@@ -176,19 +213,36 @@ def test_major_table_with_base(based: Compacted) -> None:
     assert based.rows() == before
 
 
-@pytest.mark.parametrize("kind", [MINOR])
-def test_minor_no_base_lots_of_deltas(table: Compacted, kind: Any) -> None:
-    table.inserts(1, 40)
-    before = table.rows()
-    assert table.compact(kind).made.folders[0].startswith("delta_0000001_0000040_v")
+def check_lots_of_deltas(table: Compacted, kind: CompactionType, output: str) -> None:
+    """Gaps between deltas, a batch, and a delta that was compacted already and not cleaned."""
+    for last in (1, 3):
+        table.insert(last)
+        commit_write_ids(table, 1)
+    commit_write_ids(table, 5)
+    write_batch(table, 5, 9)
+    commit_write_ids(table, 4)
+    write_batch(table, 11, 12)
+    write_batch(table, 11, 13)
+    commit_write_ids(table, 1)
+    table.insert(15)
+    before, old = table.rows(), table.folders()
+    assert table.ids() == [1, 3, 5, 6, 7, 8, 9, 11, 12, 13, 15]
+    result = table.compact(kind)
+    assert result.state is READY
+    assert sum(file.rows for file in result.made.files) == 11
+    assert [name for name in table.folders() if name not in old] == [*result.made.folders]
     assert table.rows() == before
+    table.clean()
+    assert table.short_folders() == [output]
+    assert table.rows() == before
+
+
+def test_minor_no_base_lots_of_deltas(table: Compacted) -> None:
+    check_lots_of_deltas(table, MINOR, "delta_1_15_v")
 
 
 def test_major_no_base_lots_of_deltas(table: Compacted) -> None:
-    table.inserts(1, 40)
-    before = table.rows()
-    assert table.compact(MAJOR).made.folders[0].startswith("base_0000040_v")
-    assert table.rows() == before
+    check_lots_of_deltas(table, MAJOR, "base_15_v")
 
 
 def test_major_partition_with_base(based_part: Compacted) -> None:

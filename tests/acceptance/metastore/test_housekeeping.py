@@ -94,6 +94,22 @@ def test_any_number_of_transactions_times_out_in_one_run(ms: EmbeddedMetastoreCl
     assert len(ms.get_valid_txns().aborted) == 3000
 
 
+def test_a_clock_that_was_set_back_keeps_nobody_alive(ms: EmbeddedMetastoreClient) -> None:
+    """It was a day ahead. Then it is right again: who still lives has a whole time-out to say so."""
+    ms.clock_offset_seconds = 24 * HOUR
+    dead, alive = ms.open_txns(2)
+    lock_id = lock(ms, component(EXCL_WRITE, table="t"), txn_id=TxnId(0)).lock_id
+    ms.clock_offset_seconds = 0
+    assert housekeeping(ms).timed_out_txns == ()
+    ms.clock_offset_seconds = 200
+    ms.heartbeat(txn_id=alive)
+    ms.clock_offset_seconds = 301
+    assert housekeeping(ms).timed_out_txns == (dead,)
+    with pytest.raises(NoSuchLock):
+        ms.heartbeat(lock_id=lock_id)
+    ms.heartbeat(txn_id=alive)
+
+
 def test_the_timeout_is_an_option(metastore_uri: str, tmp_path: Path) -> None:
     with embedded(metastore_uri, tmp_path, txn_timeout_seconds=5) as client:
         assert client.txn_timeout_seconds == 5

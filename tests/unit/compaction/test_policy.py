@@ -91,7 +91,19 @@ def test_properties_of_the_table_override_the_thresholds() -> None:
             policy.decide(state(), {number: text})
 
 
-@pytest.mark.parametrize("options", [{"max_deltas": -1}, {"max_delta_share": float("nan")}, {"failed_threshold": 0}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_deltas": -1},
+        {"max_deltas": None},
+        {"max_delta_share": float("nan")},
+        {"failed_threshold": 0},
+        {"failed_threshold": "2"},
+        {"max_small_files": "x"},
+        {"max_age_seconds": -1},
+        {"aborted_age_seconds": "12 h"},
+    ],
+)
 def test_impossible_thresholds_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(options))):
         CompactionPolicy(**options)
