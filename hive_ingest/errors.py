@@ -27,6 +27,7 @@
     │   └── IncompatibleStripes            files that cannot be joined by copying their stripes
     ├── KafkaFailure                       Kafka refused the call, or cannot be reached
     │   └── OffsetLoss                     a topic does not continue where the table's position is
+    ├── SchemaRegistryUnavailable          no schema registry answered
     ├── UnsupportedFeature                 legal in Hive, not (yet) possible here
     └── MetastoreError                     the catalog refused the call (Java: MetaException)
         ├── NoSuchObject                   no such database, table or partition
@@ -165,6 +166,10 @@ class KafkaFailure(StreamingError):
 
 class OffsetLoss(KafkaFailure):
     """The messages that follow on a table's position are not in the topic; the message says what has happened."""
+
+
+class SchemaRegistryUnavailable(StreamingError):
+    """No schema registry could be reached, or none gave an answer that makes sense; the message says where and why."""
 
 
 class UnsupportedFeature(StreamingError):

@@ -12,6 +12,7 @@ begins with the name of its stage then. What the gate leaves to the stages that 
     on PostgreSQL                                                     PostgreSQL; their SQL is all run there
     tests/interop/test_versus_java.py                    harness      it tests a benchmark
     tests/kafka/test_services.py                         harness      it tests the broker that tests/kafka stands on
+    tests/kafka/test_kill.py: most of the steps          metastores   kafka kills at random steps too
 
 Every stage runs with a PATH that leads to Python, git, bash and coreutils alone and without JAVA_HOME: what it
 needs beyond these it has to bring, or the gate fails on every machine and not only on a bare one. (Bash is what
@@ -105,6 +106,13 @@ _CRASHES_ON_REAL_METASTORES = (
 )
 
 
+#: A few of the steps; tests/kafka/test_kill.py has all.
+_KILLS_OF_KAFKA = tuple(
+    f"tests/kafka/test_kill.py::test_killed_at_any_step_and_restarted_every_message_is_there_once[sqlite-{point}]"
+    for point in ("after_seek", "after_messages_written", "after_publish", "after_commit_txn", "after_offset_commit")
+)
+
+
 def _modules(folder: str, *, first: Sequence[str], without: Sequence[str]) -> list[str]:
     """The modules of tests in `folder`, in the order in which processes shall take them."""
     found = sorted(path.stem.removeprefix("test_") for path in (_ROOT / folder).glob("test_*.py"))
@@ -133,8 +141,17 @@ STAGES = (
     ),
     Stage(
         "kafka",
-        (_python("-m", "tests.services.fetch", "kafka", "spark-kafka"), _python("-m", "tests.services.spark_versions")),
-        runs=(tuple(_modules("tests/kafka", first=(), without=("services",))),),
+        (
+            _python("-m", "tests.services.fetch", "kafka", "spark-kafka", "schema-registry"),
+            _python("-m", "tests.services.spark_versions"),
+        ),
+        runs=(
+            (
+                *_TWO_AT_A_TIME,
+                *_modules("tests/kafka", first=("trouble", "rebalances"), without=("services", "kill")),
+                *_KILLS_OF_KAFKA,
+            ),
+        ),
         beside=True,
     ),
     Stage(

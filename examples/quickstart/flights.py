@@ -84,6 +84,11 @@ def write_weeks(source: pa.Table, folder: Path) -> list[FlightsFile]:
     ]
 
 
+def json_records(source: pa.Table) -> Iterator[bytes]:
+    """Every flight as a JSON object."""
+    return (_json_line(record).rstrip("\n").encode() for record in _records(source))
+
+
 def _of_month(month: int) -> pc.Expression:
     return pc.field("month") == month
 

@@ -23,12 +23,14 @@ class Job(Protocol):
         transactions: How many its first run commits before it is killed in the next one.
         what_it_does: The end of the title above the progress bar.
         caption: For the picture.
+        after_the_kill: What happens then.
     """
 
     writer: str
     transactions: int
     what_it_does: str
     caption: str
+    after_the_kill: str
 
     def prepare(self, source: pa.Table, demo: Path) -> tuple[str, Arrivals]:
         """Write the files. Returns a sentence about them, and those that will arrive later."""
@@ -42,6 +44,7 @@ class FilesJob:
     transactions: int = 9
     what_it_does: str = f"{ROWS_PER_TRANSACTION:,} rows a transaction"
     caption: str = "Files into a Hive ACID table; the writer is killed and started again"
+    after_the_kill: str = "Starting it again."
 
     def prepare(self, source: pa.Table, demo: Path) -> tuple[str, Arrivals]:
         files = flights.write_months(source, places.input_folder(demo))
@@ -60,6 +63,7 @@ class SparkJob:
     transactions: int = 7
     what_it_does: str = "a transaction for each micro-batch of Spark"
     caption: str = "Spark Structured Streaming into a Hive ACID table; driver and JVM are killed and started again"
+    after_the_kill: str = "Starting it again."
     seconds_between_files: float = 0.5
 
     def prepare(self, source: pa.Table, demo: Path) -> tuple[str, Arrivals]:

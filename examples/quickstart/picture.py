@@ -40,6 +40,10 @@ class _Panel:
         self._killed = self._since_start(timeline.runs.killed)
         self._times = [self._since_start(commit.at) for commit in timeline.commits]
         self._back = min((time for time in self._times if time > self._killed), default=self._end)
+        self._says = "kill -9\ncommits again"
+        if timeline.runs.recovered is not None:
+            self._back = self._since_start(timeline.runs.recovered)
+            self._says = "kill -9 of one instance\nthe other has it all"
         self._dress()
         axes.axvspan(self._killed, self._back, color=_KILL, alpha=0.06, linewidth=0)
         axes.axvline(self._killed, color=_KILL, linewidth=1.4)
@@ -47,7 +51,7 @@ class _Panel:
     def rows(self) -> None:
         if self._timeline.arrivals:
             times, arrived = zip(*self._timeline.arrivals, strict=True)
-            self._stairs([self._since_start(time) for time in times], arrived, _ARRIVED, "rows arrived, in files")
+            self._stairs([self._since_start(time) for time in times], arrived, _ARRIVED, "rows arrived")
         committed = list(accumulate(commit.rows for commit in self._timeline.commits))
         self._stairs(self._times, committed, _ROWS, "rows committed: a dot is a transaction", marker=".")
         self._name_the_lines()
@@ -66,8 +70,8 @@ class _Panel:
         rows = sum(commit.rows for commit in self._timeline.commits if commit.at < self._timeline.runs.killed)
         share = rows / self._timeline.rows
         self._axes.annotate(
-            f"kill -9\ncommits again\nafter {self._back - self._killed:.0f} s",
-            (self._killed, (0.04 if share > 0.3 else share + 0.04) * self._timeline.rows),
+            f"{self._says}\nafter {self._back - self._killed:.0f} s",
+            (self._killed, (0.04 if share > 0.25 else share + 0.04) * self._timeline.rows),
             (6, 0),
             textcoords="offset points",
             color=_KILL,

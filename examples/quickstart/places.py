@@ -40,3 +40,8 @@ def prepared_folder(demo: Path) -> Path:
 
 def picture(demo: Path) -> Path:
     return demo / "flights.png"
+
+
+def broker_address(demo: Path) -> Path:
+    """The file that has the address of the Kafka broker."""
+    return demo / "broker"

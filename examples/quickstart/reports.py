@@ -13,10 +13,14 @@ class Report:
     Attributes:
         rows: Rows of the table, with those of earlier runs.
         transactions: Those that this run has committed.
+        deltas: Delta folders of the last one.
+        partitions: Of the topic, those that this instance reads.
     """
 
     rows: int
     transactions: int
+    deltas: int = 0
+    partitions: int = 0
 
     @classmethod
     def from_line(cls, line: str) -> Report:

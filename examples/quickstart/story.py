@@ -23,7 +23,7 @@ from examples.quickstart.checks import Check, compare
 from examples.quickstart.delta_counts import DeltaCounts
 from examples.quickstart.jobs import Job
 from examples.quickstart.places import NAME
-from examples.quickstart.timeline import Runs, Timeline, commits
+from examples.quickstart.timeline import Commit, Runs, Timeline, commits
 from examples.quickstart.writer_process import OnRows, WriterProcess
 from hive_ingest.acid import DeltaName
 from hive_ingest.cli.deltas import partition_deltas
@@ -44,6 +44,15 @@ class Story:
     def run(self) -> int:
         """Returns the exit code."""
         self._clear()
+        with self._services():
+            return self._tell()
+
+    @contextmanager
+    def _services(self) -> Iterator[None]:
+        """What the job needs besides its writer."""
+        yield
+
+    def _tell(self) -> int:
         source = flights.read_source()
         arrivals = self._prepare(source)
         with places.connect(self._demo) as client:
@@ -53,11 +62,14 @@ class Story:
             with DeltaCounts(client) as deltas:
                 runs = self._stream(client, arrivals, source.num_rows)
             landed = hi.read_table(client, str(NAME), row_ids=True)
-            timeline = Timeline(arrivals.seen, commits(client, landed), deltas.seen, runs)
+            timeline = Timeline(arrivals.seen, self._commits(client, landed), deltas.seen, runs)
             self._summarise(client, timeline)
         self._checks += compare(source, landed)
         picture.draw(timeline, self._job.caption, places.picture(self._demo))
         return self._conclude()
+
+    def _commits(self, client: MetastoreClient, landed: pa.Table) -> list[Commit]:
+        return commits(client, landed)
 
     def _clear(self) -> None:
         """Remove the folder of an earlier run, and no other."""
@@ -80,7 +92,7 @@ class Story:
     def _stream(self, client: MetastoreClient, arrivals: Arrivals, rows: int) -> Runs:
         with self._progress_bar(rows) as on_rows, arrivals:
             with WriterProcess(
-                self._job.writer, self._demo, on_rows, stop_at=_in_transaction(self._job.transactions + 1)
+                self._job.writer, self._demo, on_rows, stop_at=in_transaction(self._job.transactions + 1)
             ) as first:
                 first.wait_until_started()
                 arrivals.begin()
@@ -105,13 +117,13 @@ class Story:
 
     def _look_at_the_open_transaction(self, client: MetastoreClient) -> int:
         """The writer was killed between publish and commit: its files are there, and no reader sees them."""
-        snapshot = client.get_valid_write_ids([NAME])[0]
-        on_disk = [path for write_id in snapshot.open for path in self._delta_folders(write_id)]
         rows = hi.read_table(client, str(NAME), columns=["row_number"], row_ids=True)
+        snapshot = client.get_valid_write_ids([NAME])[0]  # later: what is open now was open then
+        on_disk = [path for write_id in snapshot.open for path in self._delta_folders(write_id)]
         seen = pc.is_in(pc.struct_field(rows["row__id"], "writeid"), pa.array(snapshot.open, pa.int64()))
         self._say(
             f"Killed by kill -9 inside a transaction: {len(on_disk)} delta folders are published, the commit is not. "
-            f"A reader sees {rows.num_rows:,} rows. Starting it again."
+            f"A reader sees {rows.num_rows:,} rows. {self._job.after_the_kill}"
         )
         self._check("the killed transaction had published files and was not committed", bool(on_disk))
         self._check("no reader saw a row of it", not pc.any(seen).as_py())
@@ -173,9 +185,9 @@ class Story:
         self._console.print(f"  {text}", markup=False)
 
 
-def _in_transaction(number: int) -> CrashPoint:
-    """The writer stops itself there: its files have their visible names, and the commit has not been requested."""
-    return CrashPoint("after_publish", occurrence=number, signal=signal.SIGSTOP)
+def in_transaction(number: int, sent: signal.Signals = signal.SIGSTOP) -> CrashPoint:
+    """The writer sends itself a signal there: its files have their visible names, the commit is not requested."""
+    return CrashPoint("after_publish", occurrence=number, signal=sent)
 
 
 def _short(path: Path) -> Path:

@@ -27,11 +27,16 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The two runs of the writer, in seconds since the epoch: one that was killed, and one right after it."""
+    """The two runs of the writer, in seconds since the epoch: one that was killed, and one right after it.
+
+    Attributes:
+        recovered: When all sources were written again. None: with the first commit after the kill.
+    """
 
     started: float
     killed: float
     ended: float
+    recovered: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,13 @@ OnRows = Callable[[int], None]
 class WriterProcess:
     """One run of a writer, a module that takes the demo's folder; leaving the `with` block kills it.
 
-    `on_rows` is called from another thread. `started` and `ended` are seconds since the epoch.
+    `on_rows` is called from another thread. `started` and `ended` are seconds since the epoch, and so are the times
+    of `reports`.
     """
 
     def __init__(self, module: str, demo: Path, on_rows: OnRows, *, stop_at: CrashPoint | None = None) -> None:
         self.rows_at_start: int | None = None
+        self.reports: list[tuple[float, Report]] = []
         self.seconds_to_first_commit: float | None = None
         self.started = time.time()
         self.ended: float | None = None
@@ -58,12 +60,22 @@ class WriterProcess:
         self._has_reported.set()
 
     def _receive(self, report: Report) -> None:
+        self.reports.append((time.time(), report))
         if self.rows_at_start is None:
             self.rows_at_start = report.rows
         if report.transactions and self.seconds_to_first_commit is None:
             self.seconds_to_first_commit = time.time() - self.started
         self._on_rows(report.rows)
         self._has_reported.set()
+
+    @property
+    def rows(self) -> int:
+        """As of the last report."""
+        return self.reports[-1][1].rows if self.reports else 0
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
 
     def wait_until_started(self) -> None:
         """Until it is ready to write, or has ended."""
@@ -74,6 +86,11 @@ class WriterProcess:
         _, status = os.waitpid(self._process.pid, os.WUNTRACED)
         if not os.WIFSTOPPED(status):
             self._process.returncode = os.waitstatus_to_exitcode(status)
+            raise RuntimeError("the writer ended before it could be killed")
+
+    def wait_until_killed(self) -> None:
+        """Until it has killed itself. Raises RuntimeError when it ends otherwise."""
+        if self._end() != -signal.SIGKILL:
             raise RuntimeError("the writer ended before it could be killed")
 
     def wait_until_done(self) -> None:

@@ -16,6 +16,7 @@ import typer
 
 from hive_ingest.cli.ingest import RECORDS_SKIPPED, MaintenanceMode
 from hive_ingest.cli.kafka_options import KafkaOptionOption, kafka_options_of
+from hive_ingest.cli.kafka_routes import ConfiguredRoute, opened
 from hive_ingest.cli.live_line import live_line
 from hive_ingest.cli.logs import say
 from hive_ingest.cli.metrics_server import MaxCommitAgeOption, MetricsHostOption, MetricsPortOption, served_metrics
@@ -25,11 +26,10 @@ from hive_ingest.cli.record_options import (
     ColumnsOption,
     EscapeOption,
     FieldDelimiterOption,
-    Format,
-    FormatOption,
     MaxBadRecordShareOption,
     MaxBadRecordsOption,
     MaxRecordBytesOption,
+    MessageFormat,
     MissingFields,
     MissingFieldsOption,
     MissingPartitionKeysOption,
@@ -43,13 +43,13 @@ from hive_ingest.cli.record_options import (
 )
 
 if TYPE_CHECKING:
-    from hive_ingest.streaming.kafka import KafkaIngest, KafkaIngestStats, KafkaRoute
+    from hive_ingest.streaming.kafka import KafkaIngest, KafkaIngestStats
 
 _METRICS_OPTIONS = ("metrics_port", "metrics_host", "max_commit_age_seconds")
 #: Options of one route: in a file, each route has its own.
 _ROUTE_OPTIONS = (
     *("topic", "table", "sink", "format", "message_columns", "tombstones"),
-    *("bad_records", "max_bad_records", "max_bad_record_share"),
+    *("bad_records", "dead_letter_topic", "max_bad_records", "max_bad_record_share"),
 )
 
 
@@ -125,7 +125,13 @@ def kafka(
         str | None,
         typer.Option("--sink", metavar="NAME", help="Name under which positions are kept. Default: the table's name."),
     ] = None,
-    format: FormatOption = Format.JSON,
+    format: Annotated[MessageFormat, typer.Option("--format", help="Format of the messages.")] = MessageFormat.JSON,
+    schema_registry: Annotated[
+        str | None,
+        typer.Option(
+            "--schema-registry", metavar="URL", help="Avro: the registry. One that wants a password needs --config."
+        ),
+    ] = None,
     message_columns: Annotated[
         list[str] | None,
         typer.Option(
@@ -146,6 +152,10 @@ def kafka(
     max_seconds: Annotated[
         float, typer.Option("--max-seconds", metavar="N", help="Time from a transaction's first message to its commit.")
     ] = 10.0,
+    queue_max_bytes: Annotated[
+        int,
+        typer.Option("--queue-max-bytes", metavar="N", min=1, help="Bytes of messages that wait to be written."),
+    ] = 64 << 20,
     auto_offset_reset: Annotated[
         AutoOffsetReset, typer.Option("--auto-offset-reset", help="Where a topic begins that has no position yet.")
     ] = AutoOffsetReset.EARLIEST,
@@ -156,6 +166,18 @@ def kafka(
     isolation_level: Annotated[
         IsolationLevel, typer.Option("--isolation-level", help="Whether to wait for transactions of producers.")
     ] = IsolationLevel.READ_COMMITTED,
+    takeover_grace_seconds: Annotated[
+        float,
+        typer.Option(
+            "--takeover-grace-seconds",
+            metavar="N",
+            min=0,
+            help="How long a previous owner of a partition may keep its lock.",
+        ),
+    ] = 10.0,
+    retry_seconds: Annotated[
+        float, typer.Option("--retry-seconds", metavar="N", min=0, help="How long to retry when a server fails.")
+    ] = 600.0,
     kafka_options: KafkaOptionOption = None,
     tombstones: Annotated[
         Tombstones, typer.Option("--tombstones", help="A message without a value is bad, left out, or a record.")
@@ -170,6 +192,12 @@ def kafka(
     missing_fields: MissingFieldsOption = MissingFields.FAIL,
     max_record_bytes: MaxRecordBytesOption = 16 << 20,
     bad_records: BadRecordsOption = None,
+    dead_letter_topic: Annotated[
+        str | None,
+        typer.Option(
+            "--dead-letter-topic", metavar="NAME", help="With --on-error skip: send the bad messages to this topic."
+        ),
+    ] = None,
     max_bad_records: MaxBadRecordsOption = None,
     max_bad_record_share: MaxBadRecordShareOption = None,
     maintenance: Annotated[
@@ -192,9 +220,10 @@ def kafka(
 
     arguments = _arguments(context.params, _given(context))
     metastore_uri, folder = arguments.pop("metastore"), arguments.pop("warehouse", None)
-    with connected(metastore_uri, folder) as client:
-        running = KafkaIngest(metastore=client, **arguments)
-        for route in arguments["routes"]:
+    configured, where = arguments.pop("routes"), (arguments["bootstrap_servers"], arguments["kafka_options"])
+    with connected(metastore_uri, folder) as client, opened(configured, *where) as routes:
+        running = KafkaIngest(metastore=client, routes=routes, **arguments)
+        for route in routes:
             say(f"topic {route.topic} to {route.table}, group {arguments['group_id']}")
         limits = HealthLimits(max_commit_age_seconds=max_commit_age_seconds)
         compacted = client if arguments["maintenance"] == "inline" else None
@@ -252,13 +281,12 @@ def _arguments(values: Mapping[str, Any], given: set[str]) -> dict[str, Any]:
 
 def _ingest_options(values: Mapping[str, Any]) -> dict[str, Any]:
     """Those that hold for every route."""
-    of_records = {name for format in Format for name in writer_options(format)}
+    of_records = {name for format in MessageFormat for name in writer_options(format)}
     others = {*of_records, *_ROUTE_OPTIONS, "config", "until_end", "kafka_options", *_METRICS_OPTIONS}
     return {name: value for name, value in values.items() if name not in others}
 
 
-def _route(values: Mapping[str, Any]) -> KafkaRoute:
-    from hive_ingest.streaming import BadRecordFile
+def _route(values: Mapping[str, Any]) -> ConfiguredRoute:
     from hive_ingest.streaming.kafka import KafkaRoute, MessageColumns
 
     for name in ("topic", "table"):
@@ -268,21 +296,26 @@ def _route(values: Mapping[str, Any]) -> KafkaRoute:
     unknown = sorted(columns.keys() - {field.name for field in dataclasses.fields(MessageColumns)})
     if unknown:
         raise typer.BadParameter(f"{unknown[0]!r} is not a part of a message", param_hint="--message-column")
-    return KafkaRoute(
+    if values["format"] == MessageFormat.AVRO and not values["schema_registry"]:
+        raise typer.BadParameter("is missing", param_hint="--schema-registry")
+    if values["bad_records"] and values["dead_letter_topic"]:
+        raise typer.BadParameter("give one of --bad-records and --dead-letter-topic", param_hint="--dead-letter-topic")
+    route = KafkaRoute(
         topic=values["topic"],
         table=values["table"],
         sink=values["sink"],
         record_writer=writer_from_options(values),
         columns=MessageColumns(**columns),
         tombstones=values["tombstones"],
-        bad_records=BadRecordFile(values["bad_records"]) if values["bad_records"] else None,
         max_bad_records=values["max_bad_records"],
         max_bad_record_share=values["max_bad_record_share"],
     )
+    file = values["bad_records"]
+    return ConfiguredRoute(route, str(file) if file else None, values["dead_letter_topic"])
 
 
 def _refuse_route_options(given: set[str]) -> None:
-    of_records = {name for format in Format for name in writer_options(format)}
+    of_records = {name for format in MessageFormat for name in writer_options(format)}
     misplaced = sorted(given & {*_ROUTE_OPTIONS, *of_records})
     if misplaced:
         raise typer.BadParameter(

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hive_ingest.cli.kafka_options import is_plain_secret
-from hive_ingest.cli.record_options import Format, new_record_writer, writer_options
+from hive_ingest.cli.record_options import MessageFormat, new_record_writer, writer_options
 from hive_ingest.cli.toml_file import TomlSection, read_toml
 
 if TYPE_CHECKING:
+    from hive_ingest.cli.kafka_routes import ConfiguredRoute
     from hive_ingest.record_writer import RecordWriter
-    from hive_ingest.streaming.kafka import KafkaRoute
 
 #: Keys of the file besides the options of `KafkaIngest` that limit something.
 _INGEST_KEYS = (
@@ -77,21 +78,23 @@ def _kafka_options(root: TomlSection) -> dict[str, Any]:
     return section.values
 
 
-def _route(section: TomlSection) -> KafkaRoute:
-    from hive_ingest.streaming import BadRecordFile
+def _route(section: TomlSection) -> ConfiguredRoute:
+    from hive_ingest.cli.kafka_routes import ConfiguredRoute
     from hive_ingest.streaming.kafka import KafkaRoute
 
-    section.check_keys(field.name for field in dataclasses.fields(KafkaRoute))
+    section.check_keys((*(field.name for field in dataclasses.fields(KafkaRoute)), "dead_letter_topic"))
+    if {"bad_records", "dead_letter_topic"} <= section.values.keys():
+        raise section.error("dead_letter_topic", "give one of bad_records and dead_letter_topic")
     for key in ("topic", "table"):
         section.required(key)
     arguments = section.values | {"record_writer": _record_writer(section.section("record_writer"))}
     if "columns" in section.values:
         arguments["columns"] = _columns(section.section("columns"))
-    if "bad_records" in section.values:
-        arguments["bad_records"] = _checked(
-            section, "bad_records", lambda: BadRecordFile(section.values["bad_records"])
-        )
-    return _checked(section, "topic", lambda: KafkaRoute(**arguments))
+    targets = {key: arguments.pop(key) for key in ("bad_records", "dead_letter_topic") if key in arguments}
+    for key, value in targets.items():
+        if not isinstance(value, str):
+            raise section.error(key, f"{key}={value!r}: give a name")
+    return ConfiguredRoute(_checked(section, "topic", lambda: KafkaRoute(**arguments)), **targets)
 
 
 def _columns(section: TomlSection) -> Any:
@@ -103,11 +106,27 @@ def _columns(section: TomlSection) -> Any:
 
 def _record_writer(section: TomlSection) -> RecordWriter:
     options = dict(section.values)
-    format = options.pop("format", Format.JSON.value)
-    if format not in list(Format):
-        raise section.error("format", f"format={format!r}: give one of {', '.join(Format)}")
+    format = options.pop("format", MessageFormat.JSON.value)
+    if format not in list(MessageFormat):
+        raise section.error("format", f"format={format!r}: give one of {', '.join(MessageFormat)}")
     section.check_keys(("format", *writer_options(format)))
+    if format == MessageFormat.AVRO:
+        _check_registry(section)
     return _checked(section, "format", lambda: new_record_writer(format, options))
+
+
+def _check_registry(section: TomlSection) -> None:
+    from hive_ingest.streaming.kafka import SchemaRegistry
+    from hive_ingest.streaming.kafka.secrets import is_reference
+
+    if isinstance(section.required("schema_registry"), str):
+        return
+    registry = section.section("schema_registry")
+    registry.check_keys(name for name in inspect.signature(SchemaRegistry).parameters if name != "clock")
+    registry.required("url")
+    for name in {"password", "token"} & registry.values.keys():
+        if not is_reference(str(registry.values[name])):
+            raise registry.error(name, f"{name} is a secret: write env:NAME or file:/path, so that the file holds none")
 
 
 def _secret(section: TomlSection, key: str) -> str:

@@ -42,7 +42,8 @@ def configure(format: LogFormat, level: LogLevel | None) -> None:
 
     Args:
         format: Of the messages, and of what a command says about itself.
-        level: None: warnings, as Python has it by default; with JSON, also what is worth knowing.
+        level: Of this package's messages; those of other libraries are written from warnings on. None: warnings; with
+            JSON, info.
     """
     global _format
     _format = format.value
@@ -52,7 +53,9 @@ def configure(format: LogFormat, level: LogLevel | None) -> None:
     handler.setFormatter(JsonFormatter() if format is LogFormat.JSON else _TextFormatter(_TEXT))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(_number(level or LogLevel.INFO))
+    own = _number(level or LogLevel.INFO)
+    root.setLevel(max(own, logging.WARNING))
+    logging.getLogger("hive_ingest").setLevel(own)
     if format is LogFormat.JSON:
         logging.captureWarnings(True)
         threading.excepthook = _log_thread

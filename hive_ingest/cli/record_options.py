@@ -6,7 +6,7 @@ import enum
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -19,6 +19,14 @@ class Format(enum.StrEnum):
 
     JSON = "json"
     DELIMITED = "delimited"
+
+
+class MessageFormat(enum.StrEnum):
+    """Format of messages."""
+
+    JSON = "json"
+    DELIMITED = "delimited"
+    AVRO = "avro"
 
 
 class OnError(enum.StrEnum):
@@ -106,7 +114,7 @@ def new_record_writer(format: str, options: Mapping[str, Any]) -> RecordWriter:
     """The writer of a format.
 
     Args:
-        format: One of `Format`.
+        format: One of `Format` or `MessageFormat`.
         options: By the names of the writer's arguments.
 
     Raises:
@@ -133,5 +141,33 @@ def writer_from_options(values: Mapping[str, Any]) -> RecordWriter:
 def _class_of(format: str) -> Any:
     from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
 
-    classes = {Format.JSON: StrictJsonWriter, Format.DELIMITED: StrictDelimitedInputWriter}
-    return classes[Format(format)]
+    classes: dict[str, Any] = {
+        MessageFormat.JSON: StrictJsonWriter,
+        MessageFormat.DELIMITED: StrictDelimitedInputWriter,
+        MessageFormat.AVRO: _avro_writer,
+    }
+    return classes[format]
+
+
+def _avro_writer(
+    schema_registry: str | Mapping[str, Any],
+    *,
+    reader_schema: str | None = None,
+    on_error: Literal["fail", "skip"] = "fail",
+    missing_columns: Literal["null", "fail"] = "null",
+    missing_partition_keys: Literal["fail", "null"] = "fail",
+    unknown_fields: Literal["ignore", "fail"] = "ignore",
+) -> RecordWriter:
+    """`AvroWriter`; a registry is its URL, or the arguments of `SchemaRegistry`."""
+    from hive_ingest.record_writer import AvroWriter
+    from hive_ingest.streaming.kafka import SchemaRegistry
+
+    arguments = {"url": schema_registry} if isinstance(schema_registry, str) else schema_registry
+    return AvroWriter(
+        SchemaRegistry(**arguments),
+        reader_schema=reader_schema,
+        on_error=on_error,
+        missing_columns=missing_columns,
+        missing_partition_keys=missing_partition_keys,
+        unknown_fields=unknown_fields,
+    )

@@ -131,7 +131,7 @@ def _of_partitions(partitions: list[tuple[str, KafkaPartitionStats]]) -> Iterato
     found = [((group, each.topic, str(each.partition), each.table), each) for group, each in partitions]
     yield _gauge(
         "kafka_position",
-        "The offset after the last message committed in the table.",
+        "The offset after the last message committed in the table; before the first commit, where it started.",
         _PARTITION,
         ((key, each.position) for key, each in found),
     )

@@ -33,7 +33,7 @@ class HealthLimits:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if value is not None and not value > 0:
+            if value is not None and not (isinstance(value, int | float) and value > 0):
                 raise ConfigurationError(f"HealthLimits({name}={value!r}): give a number of seconds above 0, or None")
 
 

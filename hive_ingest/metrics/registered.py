@@ -137,7 +137,7 @@ class Metrics:
             host: An address of this machine. `"0.0.0.0"` listens on all of them.
 
         Raises:
-            ConfigurationError: The port is in use, or the host is none of this machine's.
+            ConfigurationError: The port is in use, or the host is not an address of this machine.
         """
         server = MetricsServer(self._registry, self.health, port, host)
         with self._lock:

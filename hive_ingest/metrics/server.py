@@ -33,7 +33,7 @@ class MetricsServer:
         """Listen, and start the thread.
 
         Raises:
-            ConfigurationError: The port is in use, or the host is none of this machine's.
+            ConfigurationError: The port is in use, or the host is not an address of this machine.
         """
         self._server = _listen(registry, health, port, host)
         _listening.add(self._server)
@@ -82,7 +82,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is no event for stderr."""
+        """A client that goes away is not reported on stderr."""
         _log.debug("answering %s failed", client_address, exc_info=True)
 
 

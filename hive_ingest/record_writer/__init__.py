@@ -1,21 +1,26 @@
 """Record writers, which convert records to Arrow rows, and the protocol for custom ones."""
 
 from hive_ingest.record_writer.arrow_writer import ArrowWriter, MissingColumns, ZonedTimestamps
+from hive_ingest.record_writer.avro_writer import AvroSchemas, AvroWriter
 from hive_ingest.record_writer.bad_records import BadRecord, BadRecords, BadValue, OnError
 from hive_ingest.record_writer.delimited_writer import StrictDelimitedInputWriter
 from hive_ingest.record_writer.json_records import UnknownFields
 from hive_ingest.record_writer.json_writer import StrictJsonWriter
 from hive_ingest.record_writer.list_writer import RecordListWriter
+from hive_ingest.record_writer.mapping_writer import MappingWriter
 from hive_ingest.record_writer.options import MissingPartitionKeys
 from hive_ingest.record_writer.typed_columns import typed_columns
 from hive_ingest.record_writer.writer import Block, Parsed, RecordSchema, RecordWriter
 
 __all__ = [
     "ArrowWriter",
+    "AvroSchemas",
+    "AvroWriter",
     "BadRecord",
     "BadRecords",
     "BadValue",
     "Block",
+    "MappingWriter",
     "MissingColumns",
     "MissingPartitionKeys",
     "OnError",

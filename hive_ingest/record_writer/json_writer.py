@@ -179,16 +179,19 @@ class StrictJsonWriter(TextRecordWriter):
                 logger.warning("field %s matches no column and is ignored", ascii(name))
 
     def _item_bytes(self, item: object) -> bytes | None:
-        if not isinstance(item, Mapping):
-            return None
-        try:
-            text = json.dumps(item if isinstance(item, dict) else dict(item), allow_nan=False, default=_json_form)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise SerializationError(
-                f"a mapping cannot be converted to JSON: {error}. Use str, int, float, bool, None, "
-                "Decimal, date, datetime without a zone, bytes (as base64), lists and mappings"
-            ) from error
-        return text.encode()
+        return mapping_to_json(item) if isinstance(item, Mapping) else None
+
+
+def mapping_to_json(mapping: Mapping[str, Any]) -> bytes:
+    """A mapping as a JSON object on one line. Raises SerializationError."""
+    try:
+        text = json.dumps(mapping if isinstance(mapping, dict) else dict(mapping), allow_nan=False, default=_json_form)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise SerializationError(
+            f"a mapping cannot be converted to JSON: {error}. Use str, int, float, bool, None, "
+            "Decimal, date, datetime without a zone, bytes (as base64), lists and mappings"
+        ) from error
+    return text.encode()
 
 
 def _json_form(value: Any) -> Any:

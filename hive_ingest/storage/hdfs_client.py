@@ -1,28 +1,32 @@
 """Calls to HDFS, with a time limit, and what their errors mean.
 
 The client is hdfs-native, which needs neither a JVM nor Hadoop's libraries. It has no time limits of its own: a call to
-a NameNode that is down is repeated for minutes. Its asynchronous calls can be cancelled, so they run in an event loop
-on a thread of this process, and a call that takes too long is abandoned.
+a NameNode that is down is repeated for minutes. So calls run on threads of their own, and one that takes too long is
+left to end on its thread. (Its asynchronous calls could be cancelled, but panic during a failover, 0.14.7.)
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
+import queue
 import re
 import threading
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure, UnsupportedFeature
 
 if TYPE_CHECKING:
-    from hdfs_native import AsyncClient
+    from hdfs_native import Client
 
 T = TypeVar("T")
 
 #: The longest wait for one call. A file of this library is written and read by many.
 CALL_TIMEOUT_SECONDS = 60.0
+#: Between two calls while no NameNode is active.
+_FAIL_OVER_PAUSE_SECONDS = 0.25
 _REMOTE = re.compile(r'RPCError\("(?:[\w.]+\.)?([\w$]+)", "(.*)"\)', re.DOTALL)
 
 #: By the simple name of Hadoop's exception.
@@ -44,61 +48,113 @@ _REMEDIES = {
 }
 
 
-class HdfsClient:
-    """One name service, for one process: a fork gets a connection of its own.
+#: The process that has used HDFS first. What hdfs-native shares between its clients hangs in a child of a fork.
+_process: int | None = None
 
-    Methods raise StreamingIOFailure (PathNotFound, PathExists) and are safe from several threads.
+
+class HdfsClient:
+    """One name service, for one process.
+
+    Methods raise StreamingIOFailure (PathNotFound, PathExists), are safe from several threads, and refuse a child of a
+    fork (UnsupportedFeature).
     """
 
     def __init__(self, url: str, *, timeout_seconds: float = CALL_TIMEOUT_SECONDS) -> None:
         self._url = url
         self._timeout = timeout_seconds
         self._lock = threading.Lock()
-        self._pid = -1
-        self._connected: AsyncClient
-        self._loop: asyncio.AbstractEventLoop
+        self._connected: Client | None = None
+        self._idle: list[_Caller] = []
 
-    def call(self, action: str, path: str, function: Callable[[AsyncClient], Awaitable[T]]) -> T:
+    def call(self, action: str, path: str, function: Callable[[Client], T]) -> T:
         """The result of one call, which `action` and `path` name in an error."""
-        client, loop = self._of_this_process()
-
-        async def run() -> T:
-            return await asyncio.wait_for(function(client), self._timeout)
-
+        client = self._client()
         try:
-            return asyncio.run_coroutine_threadsafe(run(), loop).result()
-        except TimeoutError:
+            caller = self._idle.pop()
+        except IndexError:
+            caller = _Caller()
+        task = _Task(lambda: _unless_standby(lambda: function(client), time.monotonic() + self._timeout))
+        caller.tasks.put(task)
+        if not task.is_done.wait(self._timeout):
             raise StreamingIOFailure(
                 f"cannot {action} {path!r}: no answer from {self._url} within {self._timeout:.0f} s. Check that the "
                 "NameNode and the DataNodes run and can be reached; the call may have taken effect"
-            ) from None
-        except (OSError, RuntimeError, ValueError) as error:
-            raise hdfs_failure(action, path, error) from error
+            )
+        self._idle.append(caller)
+        if isinstance(task.error, OSError | RuntimeError | ValueError):
+            raise hdfs_failure(action, path, task.error) from task.error
+        if task.error is not None:
+            raise task.error
+        result: T = task.result
+        return result
 
-    def _of_this_process(self) -> tuple[AsyncClient, asyncio.AbstractEventLoop]:
-        if self._pid != os.getpid():
+    def _client(self) -> Client:
+        global _process
+        if _process is None:
+            _process = os.getpid()
+        if _process != os.getpid():
+            raise UnsupportedFeature(
+                f"{self._url}: this process was forked from one that uses HDFS, whose client does not survive a fork: "
+                "start processes by the method 'spawn' (multiprocessing.get_context('spawn'))"
+            )
+        if self._connected is None:
             with self._lock:
-                if self._pid != os.getpid():
-                    self._connect()
-        return self._connected, self._loop
+                if self._connected is None:
+                    self._connected = self._connect()
+        return self._connected
 
-    def _connect(self) -> None:
+    def _connect(self) -> Client:
         try:
-            from hdfs_native import AsyncClient
+            from hdfs_native import Client
         except ImportError as error:
             raise UnsupportedFeature(
                 f"{self._url} is on HDFS: install its client (pip install 'hive-ingest[hdfs]')"
             ) from error
         try:
-            self._connected = AsyncClient(self._url)
+            return Client(self._url)
         except (OSError, RuntimeError, ValueError) as error:
             raise hdfs_failure("open", self._url, error) from error
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="hive-ingest-hdfs", daemon=True).start()
-        self._pid = os.getpid()
 
     def __getstate__(self) -> Any:
         raise TypeError("a client of HDFS belongs to its process: pass the location's URI on")
+
+
+@dataclass(slots=True)
+class _Task:
+    function: Callable[[], Any]
+    is_done: threading.Event = field(default_factory=threading.Event)
+    result: Any = None
+    error: BaseException | None = None
+
+
+class _Caller:
+    """A thread that makes calls, one at a time. It does not keep the process from ending."""
+
+    def __init__(self) -> None:
+        self.tasks: queue.SimpleQueue[_Task] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="hive-ingest-hdfs", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            task = self.tasks.get()
+            try:
+                task.result = task.function()
+            except BaseException as error:  # noqa: BLE001  # the thread that waits raises it
+                task.error = error
+            task.is_done.set()
+            del task  # the caller's data would live until the next one
+
+
+def _unless_standby(function: Callable[[], T], deadline: float) -> T:
+    """Call until one of the NameNodes is active. A standby refuses a call before it has any effect."""
+    while True:
+        try:
+            return function()
+        except RuntimeError as error:
+            remote = _REMOTE.match(str(error))
+            if remote is None or remote[1] != "StandbyException" or time.monotonic() > deadline:
+                raise
+        time.sleep(_FAIL_OVER_PAUSE_SECONDS)
 
 
 def hdfs_failure(action: str, path: str, error: Exception) -> StreamingIOFailure:

@@ -7,7 +7,7 @@ import os
 import uuid
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, Outp
 from hive_ingest.storage.hdfs_client import HdfsClient
 
 if TYPE_CHECKING:
-    from hdfs_native import AsyncFileReader, AsyncFileWriter, FileStatus
+    from hdfs_native import FileReader, FileStatus, FileWriter
 
 #: As a folder made by another client: everybody may read.
 _FOLDER_PERMISSION = 0o755
@@ -35,7 +35,7 @@ class HdfsOutputFile(OutputFile):
         self._sync = sync
         self._size = 0
         self._owner = os.getpid()
-        self._file: AsyncFileWriter | None = None
+        self._file: FileWriter | None = None
         options = WriteOptions(overwrite=False, create_parent=False)
         self._file = client.call("create", path, lambda hdfs: hdfs.create(path, options))
 
@@ -95,7 +95,7 @@ class HdfsInputFile(io.RawIOBase):
     def __init__(self, client: HdfsClient, path: str) -> None:
         self._client = client
         self._path = path
-        self._file: AsyncFileReader = client.call("open", path, lambda hdfs: hdfs.read(path))
+        self._file: FileReader = client.call("open", path, lambda hdfs: hdfs.read(path))
         self._size = len(self._file)
         self._position = 0
 
@@ -231,11 +231,8 @@ class HdfsStore(FileStore):
                 yield from self._entries(below, recursive)
 
     def _statuses(self, path: str) -> Sequence[FileStatus]:
-        async def collect(hdfs: Any) -> Sequence[FileStatus]:
-            return [status async for status in hdfs.list_status(path, False)]
-
         path = path.rstrip("/") or "/"
-        found = self._client.call("list", path, collect)
+        found = self._client.call("list", path, lambda hdfs: list(hdfs.list_status(path)))
         if len(found) == 1 and not found[0].isdir and found[0].path == path:
             raise StreamingIOFailure(f"cannot list {path!r}: it is a file, not a folder: check the location")
         return found

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from hive_ingest.acid import BaseName, RangeResponse, ValidWriteIdList
 from hive_ingest.config import StreamingSettings
-from hive_ingest.errors import LockTimeout, NoSuchTxn, StreamingError, TxnAborted
+from hive_ingest.errors import LockTimeout, NoSuchLock, NoSuchTxn, StreamingError, TxnAborted
 from hive_ingest.faults import reach
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import (
@@ -128,7 +128,7 @@ class TransactionOpener:
                     reach("after_lock_acquired")
                     if not is_overtaken(locked):
                         return locked
-            except (TxnAborted, NoSuchTxn) as error:
+            except (TxnAborted, NoSuchTxn, NoSuchLock) as error:
                 # Prefetched and timed out since (the machine was suspended), or aborted by an operator: take the next.
                 self._abort(txn_id, "gone before it was begun", self._client, error)
                 begun_again, reason = begun_again + 1, str(error)

@@ -48,7 +48,7 @@ class Landing:
         self.client.create_database("web", if_not_exists=True)
         columns = {"id": "bigint", "kafka_partition": "int", "kafka_offset": "bigint"}
         self.client.create_table(TABLE, columns=columns, if_not_exists=True)
-        self._started = 0
+        self._instances: list[Instance] = []
 
     def produce(self, count: int) -> None:
         """Send so many further messages, to one partition after the other."""
@@ -57,7 +57,6 @@ class Landing:
             self.sent |= producer.send(range(first, first + count), self.partitions)
 
     def start(self, crash: CrashPoint | None = None, *, until_end: bool = False, **options: Any) -> Instance:
-        self._started += 1
         given = {
             "metastore": self.address.uri,
             "metastore_options": dict(self.address.options),
@@ -68,7 +67,13 @@ class Landing:
             "until_end": until_end,
             "options": {**self.options, **options},
         }
-        return Instance(given, self.folder / f"instance-{self._started}", crash)
+        self._instances.append(Instance(given, self.folder / f"instance-{len(self._instances) + 1}", crash))
+        return self._instances[-1]
+
+    def kill_all(self) -> None:
+        """Leave no process behind."""
+        for instance in self._instances:
+            instance.kill()
 
     def rows(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = hi.read_table(self.client, TABLE).to_pylist()
@@ -154,4 +159,8 @@ def landing_in(
 ) -> Iterator[Landing]:
     """A landing with an empty metastore at `address`."""
     with hi.connect_metastore(address.uri, warehouse=folder / "warehouse", **address.options, create=True) as client:
-        yield Landing(broker, client, address, folder, partitions=partitions, options=options)
+        landing = Landing(broker, client, address, folder, partitions=partitions, options=options)
+        try:
+            yield landing
+        finally:
+            landing.kill_all()

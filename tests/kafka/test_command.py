@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from kafka import KafkaProducer
 import hive_ingest as hi
 from hive_ingest.metastore_client import MetastoreClient
 from tests.acceptance.cli.shell import Shell
+from tests.kafka.test_services import consume
 from tests.services.kafka import KafkaBroker
 from tests.support.waiting import wait_until
 
@@ -107,6 +109,22 @@ def test_a_file_sends_several_topics_to_several_tables(
     rows = hi.read_table(client, "web.events").to_pylist()
     assert sorted((row["id"], row["place"]) for row in rows) == [(number, number) for number in range(10)]
     assert ids(client, "clicks") == [100, 101]
+
+
+def test_bad_messages_go_to_a_topic_or_a_file(
+    kafka_broker: KafkaBroker, client: MetastoreClient, shell: Shell, tmp_path: Path
+) -> None:
+    topic, dead = kafka_broker.new_topic(), kafka_broker.new_topic()
+    produce(kafka_broker, topic, [b'{"id": 1}', b"bad", b'{"id": 2}'])
+    command = (*from_kafka(kafka_broker, topic), "--until-end", "--on-error", "skip")
+    assert shell(*command, "--dead-letter-topic", dead).code == 3
+    produce(kafka_broker, topic, [b'{"id": "x"}'])
+    assert shell(*command, "--bad-records", tmp_path / "bad.jsonl").code == 3
+    assert ids(client) == [1, 2]
+    [letter] = consume(kafka_broker, dead, 1)
+    assert letter == [0, 0, "bad"]
+    [line] = (tmp_path / "bad.jsonl").read_text().splitlines()
+    assert json.loads(line)["offset"] == 3
 
 
 def test_sigterm_commits_what_was_read_and_is_no_failure(

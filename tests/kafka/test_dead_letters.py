@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer, TopicPartition
 
 from hive_ingest.connection import StreamingConnection
 from hive_ingest.errors import ConfigurationError, KafkaFailure
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.record_writer import BadRecord, StrictJsonWriter
 from hive_ingest.streaming.kafka import DeadLetterTopic, KafkaMessage, MessageColumns, MessageWriter
+from tests.kafka.messages import messages_in
 from tests.services.kafka import KafkaBroker
 from tests.support.rows import ids
 
@@ -32,20 +31,6 @@ def ms(tmp_path: Path) -> Iterator[MetastoreClient]:
 
 def message(offset: int, value: bytes | None, **fields: Any) -> KafkaMessage:
     return KafkaMessage("events", 3, offset, value=value, **({"timestamp": TIME} | fields))
-
-
-def messages_in(broker: KafkaBroker, topic: str) -> list[Any]:
-    """All messages that are in a topic of one partition now."""
-    partition = TopicPartition(topic, 0)
-    with contextlib.closing(KafkaConsumer(bootstrap_servers=broker.bootstrap_servers)) as consumer:
-        consumer.assign([partition])
-        consumer.seek_to_beginning(partition)
-        end = consumer.end_offsets([partition])[partition]
-        found: list[Any] = []
-        while consumer.position(partition) < end:
-            for records in consumer.poll(timeout_ms=1000).values():
-                found += records
-        return found
 
 
 def test_a_bad_message_is_sent_whole_before_the_rows_are_visible(

@@ -30,6 +30,7 @@ POINTS = tuple(
 )
 
 
+@pytest.mark.one_embedded
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_at_any_step_and_restarted_every_message_is_there_once(
     kafka_broker: KafkaBroker, metastore_timing_out: Callable[[float], Address], tmp_path: Path, point: str

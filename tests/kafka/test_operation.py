@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+import hive_ingest as hi
 from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.streaming.kafka import KafkaIngest, KafkaRoute
 from tests.kafka.test_command import from_kafka, numbers, produce
 from tests.services.kafka import KafkaBroker
 from tests.support.tables import create_table
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,3 +82,58 @@ def test_the_metrics_show_lag_positions_and_commits_and_the_log_is_json(
     assert health["status"] == "ok"
     assert [each["is_running"] for each in health["kafka"]] == [True]
     assert any(line["message"] == "SIGTERM: committing what was read" for line in rest)
+
+
+@pytest.mark.one_embedded
+def test_a_terminal_shows_the_line_of_the_ingest(
+    kafka_broker: KafkaBroker, metastore: MetastoreClient, metastore_uri: str, tmp_path: Path
+) -> None:
+    create_table(metastore, "events", {"id": "int"})
+    topic = kafka_broker.new_topic()
+    produce(kafka_broker, topic, numbers(0, 20))
+    command = [sys.executable, "-m", "hive_ingest.cli", *from_kafka(kafka_broker, topic), "--until-end"]
+    command += ["--metastore", metastore_uri, "--warehouse", str(tmp_path / "warehouse")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "150"}
+    own, terminal = pty.openpty()
+    process = subprocess.Popen(command, env=environment, stderr=terminal)
+    os.close(terminal)
+    shown = b"".join(iter(lambda: _read(own), b"")).decode()
+    os.close(own)
+    assert process.wait(60) == 0, shown
+    assert f"group-of-{topic} | " in shown
+    assert "20 rows in 1 commit" in shown
+
+
+def _read(terminal: int) -> bytes:
+    """Linux answers with an error, not with an end, when the last process has closed its side."""
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError as error:
+        if error.errno == errno.EIO:
+            return b""
+        raise
+
+
+@pytest.mark.one_embedded
+def test_the_lag_is_known_before_the_first_commit(kafka_broker: KafkaBroker, metastore: MetastoreClient) -> None:
+    create_table(metastore, "events", {"id": "int"})
+    topic = kafka_broker.new_topic()
+    produce(kafka_broker, topic, numbers(0, 7))
+    ingest = KafkaIngest(
+        metastore=metastore,
+        bootstrap_servers=kafka_broker.bootstrap_servers,
+        group_id=f"group-of-{topic}",
+        routes=[KafkaRoute(topic=topic, table="web.events", record_writer=hi.StrictJsonWriter())],
+        max_seconds=60,
+    )
+
+    def offsets() -> list[tuple[int | None, int | None]]:
+        return [(each.position, each.lag) for each in ingest.stats().partitions]
+
+    running = threading.Thread(target=ingest.run)
+    running.start()
+    try:
+        wait_until(lambda: offsets() == [(0, 7)])
+    finally:
+        ingest.stop()
+        running.join(60)

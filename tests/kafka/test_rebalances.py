@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.kafka.churn import Churn
 from tests.kafka.landing import landing_in
 from tests.services.kafka import KafkaBroker
@@ -18,6 +20,7 @@ def test_instances_that_die_and_sleep_at_any_step_lose_and_duplicate_nothing(
         Churn(landing, seed=20261122).run(deaths=5)
 
 
+@pytest.mark.one_embedded
 def test_partitions_move_to_instances_that_come_and_back_from_those_that_go(
     kafka_broker: KafkaBroker, metastore_timing_out: Callable[[float], Address], tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ from typing import Self
 
 from tests.services.fetch import fetch, java
 from tests.services.javac import class_path, compiled, java_files
-from tests.services.postgres import free_port
+from tests.services.ports import free_port
 
 _SOURCES = Path(__file__).parent / "java" / "hdfs"
 _START_SECONDS = 120.0
@@ -88,6 +88,13 @@ class Hdfs:
     def fail_over(self, to: int) -> None:
         """Make the NameNode of that index active, and the other one a standby."""
         self._obey(f"failover {to}")
+
+    def make_standby(self, number: int) -> None:
+        """Of a pair: none is active then, as in the middle of a failover."""
+        self._obey(f"standby {number}")
+
+    def make_active(self, number: int) -> None:
+        self._obey(f"active {number}")
 
     def stop_namenode(self, number: int = 0) -> None:
         self._obey(f"stop-namenode {number}")

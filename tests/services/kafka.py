@@ -12,14 +12,17 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 from kafka.errors import KafkaError
 
 from tests.services.fetch import fetch, java
-from tests.services.kafka_security import BrokerSecurity
-from tests.services.postgres import free_port
+from tests.services.ports import free_port
+
+if TYPE_CHECKING:
+    from tests.services.kafka_security import BrokerSecurity
 
 _ROOT = Path(__file__).parents[2]
 _START_SECONDS = 120

@@ -21,7 +21,8 @@ from tests.services.cache import cache_root, once
 from tests.services.fetch import fetch, java
 from tests.services.javac import additions
 from tests.services.kinds import server_timeout
-from tests.services.postgres import PostgresServer, free_port
+from tests.services.ports import free_port
+from tests.services.postgres import PostgresServer
 
 VERSIONS = ("3.1.3", "4.0.1")
 

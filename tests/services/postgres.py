@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import socket
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from typing import Any
 from unittest import mock
 
 import psycopg
+
+from tests.services.ports import free_port
 
 
 @dataclass(frozen=True)
@@ -95,14 +96,6 @@ def _listen(server: Any) -> int:
     pgexec("pg_ctl", arguments, bin_path=server.bin_path, user=server.system_user)
     server.ensure_postgres_running()  # learns its new process
     return port
-
-
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _import_package() -> Any:

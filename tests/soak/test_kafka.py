@@ -1,4 +1,4 @@
-"""The long count of `tests/kafka/test_rebalances.py`: a hundred instances of a group die, and some sleep meanwhile."""
+"""The long count of `tests/kafka/test_rebalances.py`: a hundred instances of one group die, some after a sleep."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import pytest
 from hive_ingest.errors import ConfigurationError, ConnectionMisuse, MetastoreUnavailable
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from tests.services.metastore import RealMetastore
-from tests.services.postgres import free_port
+from tests.services.ports import free_port
 from tests.thrift.proxy import Fault, FaultyProxy
 
 QUICK: dict[str, Any] = {"retry_seconds": 0.2, "connect_timeout_seconds": 0.5, "uri_selection": "sequential"}

@@ -6,6 +6,7 @@ from hive_ingest.streaming.kafka.message_writer import MessageWriter
 from hive_ingest.streaming.kafka.messages import KafkaMessage, MessageColumns
 from hive_ingest.streaming.kafka.options import KafkaOptions
 from hive_ingest.streaming.kafka.routes import KafkaRoute
+from hive_ingest.streaming.kafka.schema_registry import SchemaRegistry
 from hive_ingest.streaming.kafka.stats import KafkaIngestStats, KafkaPartitionStats, KafkaRouteStats
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "KafkaRouteStats",
     "MessageColumns",
     "MessageWriter",
+    "SchemaRegistry",
 ]

@@ -32,6 +32,8 @@ def group_consumer(
         # A topic that was deleted and created again is noticed this early.
         "metadata_max_age_ms": 30_000,
         "metrics_enabled": False,
+        # A broker that was restarted is found soon.
+        "reconnect_backoff_max_ms": 5_000,
         "partition_assignment_strategy": [assignors.CooperativeStickyAssignor],
     }
     own = {

@@ -64,6 +64,8 @@ class MessageConsumer:
         self.polled_at: float | None = None
         #: Of each partition that was assigned, where it ended when that was last seen.
         self.log_ends: dict[tuple[str, int], int] = {}
+        #: Of each partition, the offset at which it was started last.
+        self.starts: dict[tuple[str, int], int] = {}
         self.max_poll_interval_seconds: float = consumer.config["max_poll_interval_ms"] / 1000
 
     @property
@@ -101,7 +103,7 @@ class MessageConsumer:
     def _check_topics(self) -> None:
         for topic in self._routes:
             try:
-                if self._consumer.partitions_for_topic(topic) is None:
+                if not self._consumer.partitions_for_topic(topic):
                     raise ConfigurationError(f"topic {topic!r} does not exist: create it, or correct its name")
             except self._kafka.errors.KafkaError as error:
                 raise KafkaFailure(f"cannot look up topic {topic!r}: {describe(error)}") from error
@@ -143,7 +145,7 @@ class MessageConsumer:
         self._started[request.topic] = (request.version, topic_id(self._consumer, request.topic))
         for partition, number in partitions.items():
             self._consumer.seek(partition, positions[number].offset)
-            self._handed_on[partition] = positions[number].offset
+            self._handed_on[partition] = self.starts[request.topic, number] = positions[number].offset
             self._ends.setdefault(partition, found[number].log.end)
         self._consumer.resume(*partitions)
         self._paused.discard(request.topic)

@@ -20,6 +20,7 @@ from hive_ingest.errors import (
     LockTimeout,
     MetastoreUnavailable,
     NoSuchTxn,
+    SchemaRegistryUnavailable,
     SinkInUse,
     TooManyOpenTxns,
     TxnAborted,
@@ -46,7 +47,15 @@ from hive_ingest.streaming.sinks import latest_progress
 _log = logging.getLogger(__name__)
 
 #: After these the positions in the table are read again, and the messages after them are written again.
-_RETRIED = (TxnAborted, NoSuchTxn, MetastoreUnavailable, CommitOutcomeUnknown, LockTimeout, TooManyOpenTxns)
+_RETRIED = (
+    TxnAborted,
+    NoSuchTxn,
+    MetastoreUnavailable,
+    SchemaRegistryUnavailable,
+    CommitOutcomeUnknown,
+    LockTimeout,
+    TooManyOpenTxns,
+)
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 10.0
 
@@ -136,6 +145,9 @@ class RouteWriter:
     def _wait_to_retry(self, error: Exception) -> None:
         now = time.monotonic()
         self._failing_since = self._failing_since or now
+        if self.inbox.is_finishing and isinstance(error, TxnAborted | NoSuchTxn):
+            _log.warning("topic %s: the last transaction was not committed: %s", self.route.topic, error)
+            raise Finished  # the next start, or the partitions' new owner, writes its messages again
         if self.inbox.is_finishing or isinstance(error, SinkInUse):
             raise error
         if now - self._failing_since > self._options.retry_seconds:

@@ -64,7 +64,7 @@ def _partitions(writers: Mapping[str, RouteWriter], consumer: MessageConsumer | 
             topic,
             number,
             str(writer.route.table_name),
-            known.position.offset if (known := writer.committed.get(number)) else None,
+            known.position.offset if (known := writer.committed.get(number)) else consumer.starts.get((topic, number)),
             consumer.log_ends.get((topic, number)),
             topic in consumer.paused_topics,
         )

@@ -13,7 +13,8 @@ class KafkaPartitionStats:
         topic: The topic.
         partition: Its partition.
         table: The table of its route, as `database.table`.
-        position: The offset after the last message that is committed in the table. None until it has been read.
+        position: The offset after the last message that is committed in the table; before the first commit, the offset
+            where this instance started. None until it has been read.
         log_end: The offset that the next message will have, as the last fetch reported it. None before the first.
         is_paused: Whether it is not fetched because the queue is full.
     """

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -13,10 +14,12 @@ from prometheus_client import CollectorRegistry
 
 import hive_ingest as hi
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.metrics import Metrics
+from hive_ingest.metrics import HealthLimits, Metrics
 from hive_ingest.model import CompactionType
 from hive_ingest.testing import CrashPoint, FaultError, faults
+from tests.services.kinds import Address
 from tests.support.connections import connect
+from tests.support.metastores import connect_in
 from tests.support.tables import create_table
 from tests.support.waiting import wait_until
 
@@ -151,6 +154,33 @@ def test_a_scrape_during_commits_sees_whole_transactions(ms: MetastoreClient) ->
         assert 'hive_ingest_rows_total{sink="",table="web.t"} 50.0' in text
         with urllib.request.urlopen(f"{server.url}/health", timeout=30) as answer:
             assert answer.status == 200
+
+
+@pytest.mark.one_embedded
+def test_a_process_is_unhealthy_while_its_heartbeats_are_not_answered(
+    metastore_timing_out: Callable[[float], Address], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = metastore_timing_out(12)
+    with (
+        connect_in(tmp_path, address.uri, **address.options) as client,
+        Metrics(CollectorRegistry(), limits=HealthLimits(max_heartbeat_age_seconds=5)) as metrics,
+    ):
+        create_table(client)
+        with connect(client) as connection:
+            connection.begin_transaction()
+            assert metrics.health().is_healthy
+            with monkeypatch.context() as outage:
+                outage.setattr(type(client), "heartbeat_txn_range", _unreachable)
+                wait_until(lambda: not metrics.health().is_healthy)
+                [problem] = metrics.health().problems
+                assert (problem.check, problem.subject) == ("heartbeat_age", "web.t")
+            wait_until(lambda: metrics.health().is_healthy)
+            connection.write([b'{"id": 1}'])
+            connection.commit_transaction()
+
+
+def _unreachable(*_: object) -> None:
+    raise hi.MetastoreUnavailable("no route to host")
 
 
 def test_commits_and_aborts_are_logged_with_the_fields_of_their_transaction(

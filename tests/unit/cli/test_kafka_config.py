@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from hive_ingest.cli.app import make_app
 from hive_ingest.cli.kafka_config import read_config
 from hive_ingest.errors import ConfigurationError
-from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
+from hive_ingest.record_writer import AvroWriter, StrictDelimitedInputWriter, StrictJsonWriter
 from hive_ingest.streaming.kafka import KafkaRoute, MessageColumns
 
 WHOLE = """
@@ -42,6 +42,7 @@ table = "web.clicks"
 sink = "clicks_by_kafka"
 tombstones = "skip"
 max_bad_records = 10
+bad_records = "/var/log/bad.jsonl"
 record_writer = { format = "delimited", field_delimiter = ";", on_error = "skip" }
 columns = { offset = "kafka_offset", partition = "kafka_partition" }
 """
@@ -55,7 +56,9 @@ def config(folder: Path, text: str) -> Path:
 def test_a_file_has_the_arguments_of_the_ingest_and_its_routes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_METASTORE", "postgresql://u:secret@host/hive")
     found = read_config(config(tmp_path, WHOLE))
-    events, clicks = found.pop("routes")
+    first, second = found.pop("routes")
+    events, clicks = first.route, second.route
+    assert (first.bad_records, second.bad_records) == (None, "/var/log/bad.jsonl")
     assert found.pop("kafka_options")["sasl_plain_password"] == "file:/run/secrets/kafka"
     assert found == {
         "metastore": "postgresql://u:secret@host/hive",
@@ -84,10 +87,11 @@ def test_a_file_has_the_arguments_of_the_ingest_and_its_routes(tmp_path: Path, m
         ('"file:/run/secrets/kafka"', '"hunter2"', "line 17: sasl_plain_password is a secret: write env:NAME or file:"),
         ("[[routes]]\ntopic", "[[route]]\ntopic", "line 19: unknown key 'route'; did you mean 'routes'?"),
         ('table = "web.events"', "", "line 19: 'table' is missing"),
-        ("field_delimiter", "field_delim", "line 29: unknown key 'field_delim'; did you mean 'field_delimiter'?"),
-        ('"delimited"', '"csv"', "line 29: format='csv': give one of json, delimited"),
-        ('"skip" }', '"ignore" }', "line 29: .*on_error"),
-        ("kafka_partition", "kafka_offset", "line 30: .*one column is named twice"),
+        ("field_delimiter", "field_delim", "line 30: unknown key 'field_delim'; did you mean 'field_delimiter'?"),
+        ('"delimited"', '"csv"', "line 30: format='csv': give one of json, delimited, avro"),
+        ('"skip" }', '"ignore" }', "line 30: .*on_error"),
+        ("kafka_partition", "kafka_offset", "line 31: .*one column is named twice"),
+        ("[[routes]]\ntopic", '[[routes]]\ndead_letter_topic = "a"\nbad_records = "b"\ntopic', "line 20: give one of"),
         ("max_seconds = 5", "max_seconds = 0", "line 6: max_seconds"),
         ("max_seconds = 5", 'max_seconds = "soon"', "line 6: max_seconds"),
         ('on_offset_loss = "earliest"', 'on_offset_loss = "first"', "line 7: on_offset_loss"),
@@ -105,6 +109,31 @@ def test_an_error_names_the_line(
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("registry", "message"),
+    [
+        ('"https://registry"', None),
+        ('{ url = "https://registry", username = "u", password = "env:P" }', None),
+        ('{ url = "https://registry", username = "u", password = "hunter2" }', "line 23: password is a secret"),
+        ('{ uri = "https://registry" }', "line 23: unknown key 'uri'; did you mean 'url'?"),
+        ('{ username = "u", password = "env:P" }', "line 23: 'url' is missing"),
+        ('"registry"', "line 23: .*registry"),
+    ],
+)
+def test_avro_names_its_registry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registry: str, message: str | None
+) -> None:
+    monkeypatch.setenv("TEST_METASTORE", "sqlite:///m.db")
+    line = f'record_writer = {{ format = "avro", schema_registry = {registry} }}\n'
+    text = WHOLE.replace('table = "web.events"\n', 'table = "web.events"\n\n' + line)
+    if message is None:
+        assert isinstance(read_config(config(tmp_path, text))["routes"][0].route.record_writer, AvroWriter)
+        return
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        read_config(config(tmp_path, text))
+    assert "hunter2" not in str(caught.value)
+
+
 def test_a_file_without_routes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=re.escape("there is no [[routes]]")):
         read_config(config(tmp_path, 'group_id = "g"'))
@@ -115,6 +144,7 @@ def test_a_file_without_routes_is_refused(tmp_path: Path) -> None:
     [
         (["--group-id", "g", "--table", "a.b"], "--topic"),
         (["--topic", "t", "--table", "a.b", "--group-id", "g"], "--bootstrap-servers"),
+        (["--topic", "t", "--table", "a.b", "--format", "avro"], "--schema-registry"),
         (["--config", "ingest.toml", "--on-error", "skip"], "--on-error"),
         (["--config", "ingest.toml", "--topic", "t"], "--topic"),
         (["--topic", "t", "--table", "a.b", "--message-column", "offsets=o"], "'offsets' is not a part of a message"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -91,6 +92,35 @@ def test_text_is_the_default(tmp_path: Path) -> None:
     status, [line] = run("read", "web.t", "--metastore", f"sqlite:///{tmp_path}/none.db")
     assert status == 1
     assert line.startswith("error: ")
+
+
+def test_other_libraries_write_warnings_only() -> None:
+    code = """
+import logging
+from hive_ingest.cli.logs import LogFormat, LogLevel, configure
+configure(LogFormat.JSON, LogLevel.DEBUG)
+for name in ("hive_ingest.x", "kafka.conn"):
+    for level in (logging.DEBUG, logging.WARNING):
+        logging.getLogger(name).log(level, "text")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    written = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [(each["logger"], each["level"]) for each in written] == [
+        ("hive_ingest.x", "debug"),
+        ("hive_ingest.x", "warning"),
+        ("kafka.conn", "warning"),
+    ]
+
+
+def test_text_with_a_level_has_time_and_logger() -> None:
+    code = """
+import logging
+from hive_ingest.cli.logs import LogFormat, LogLevel, configure
+configure(LogFormat.TEXT, LogLevel.INFO)
+logging.getLogger("hive_ingest.x").info("at %s", "thrift://me:secret@host")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"[-\d]+ [:,\d]+ INFO hive_ingest\.x: at thrift://me:\*\*\*@host\n", done.stderr)
 
 
 def test_an_unknown_level_is_a_usage_error() -> None:

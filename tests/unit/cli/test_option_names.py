@@ -22,7 +22,10 @@ from hive_ingest.streaming.kafka import KafkaIngest, KafkaOptions, KafkaRoute
 _ONLY_HERE = {
     "create-table": {"create_database"},
     "ingest": {"files", "format"},
-    "kafka": {"config", "format", "message_columns", "metrics_port", "metrics_host", "max_commit_age_seconds"},
+    "kafka": {
+        *("config", "dead_letter_topic", "format", "message_columns", "schema_registry"),
+        *("metrics_port", "metrics_host", "max_commit_age_seconds"),
+    },
     "read": {"limit", "output", "null_format"},
 }
 _FUNCTIONS: dict[str, tuple[Callable[..., Any], ...]] = {

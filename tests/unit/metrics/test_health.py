@@ -123,7 +123,7 @@ def test_the_answer_names_problems_and_shows_ages() -> None:
 
 
 @pytest.mark.parametrize("limit", ["max_heartbeat_age_seconds", "max_commit_age_seconds", "max_poll_age_seconds"])
-@pytest.mark.parametrize("value", [0, -1.0])
-def test_a_limit_is_a_number_above_zero(limit: str, value: float) -> None:
+@pytest.mark.parametrize("value", [0, -1.0, float("nan"), "5"])
+def test_a_limit_is_a_number_above_zero(limit: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=limit):
         HealthLimits(**{limit: value})

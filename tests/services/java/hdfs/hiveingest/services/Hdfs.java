@@ -77,6 +77,12 @@ public final class Hdfs {
         cluster.transitionToStandby(1 - to);
         cluster.transitionToActive(to);
         break;
+      case "standby":
+        cluster.transitionToStandby(Integer.parseInt(words[1]));
+        break;
+      case "active":
+        cluster.transitionToActive(Integer.parseInt(words[1]));
+        break;
       case "stop-namenode":
         cluster.shutdownNameNode(Integer.parseInt(words[1]));
         break;

@@ -1,0 +1,116 @@
+"""A real schema registry for tests: Apicurio, with Confluent's interface, on this machine alone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.services.cache import once
+from tests.services.fetch import fetch, java
+from tests.services.ports import free_port
+
+_ROOT = Path(__file__).parents[2]
+_START_SECONDS = 120
+_OPTIONS = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dquarkus.http.host=127.0.0.1")
+
+
+class RegistryFailed(Exception):
+    """The registry did not start; the message ends with its log."""
+
+
+class Registry:
+    """A running registry, which forgets its schemas when it is stopped."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """The base URL of Confluent's interface."""
+        return f"http://127.0.0.1:{self._port}/apis/ccompat/v7"
+
+    def start(self) -> None:
+        """Start it and wait until it answers. Raises RegistryFailed."""
+        command = [sys.executable, "-m", "tests.services.supervisor", str(java()), *_OPTIONS]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, f"-Dquarkus.http.port={self._port}", "-jar", str(_application())],
+                cwd=self._folder,
+                env={**os.environ, "PYTHONPATH": str(_ROOT)},
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise RegistryFailed(f"the registry did not start; its log ends:\n{self._log.read_text()[-4000:]}")
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """Kill it; idempotent."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait()
+            self._process = None
+
+    def register(self, subject: str, schema: Any, references: Sequence[dict[str, Any]] = ()) -> int:
+        """Register the next version of a subject. Returns the schema's id."""
+        body = {"schema": json.dumps(schema), "references": list(references)}
+        request = urllib.request.Request(
+            f"{self.url}/subjects/{subject}/versions",
+            data=json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return int(json.load(response)["id"])
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/subjects", timeout=5) as response:
+                return bool(response.status == 200)
+        except OSError:
+            return False
+
+    @property
+    def _log(self) -> Path:
+        return self._folder / "registry.log"
+
+
+def _application() -> Path:
+    """The jar to run. Its archive is unpacked once."""
+    packed = fetch("schema-registry")
+
+    def unpack(folder: Path) -> None:
+        [archive] = packed.iterdir()
+        with tarfile.open(archive) as files:
+            files.extractall(folder, filter="data")
+
+    [jar] = once(packed.with_name(f"{packed.name}-unpacked"), unpack).glob("*-runner.jar")
+    return jar
+
+
+@contextlib.contextmanager
+def running_registry(folder: Path) -> Iterator[Registry]:
+    """A new and empty registry with its log in `folder`. Raises RegistryFailed, PartUnavailable."""
+    registry = Registry(folder)
+    registry.start()
+    try:
+        yield registry
+    finally:
+        registry.stop()
