@@ -9,8 +9,8 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 import threading
+import time
 import urllib.request
 from pathlib import Path
 
