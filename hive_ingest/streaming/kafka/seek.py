@@ -13,9 +13,9 @@ from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
 from hive_ingest.record_writer import ArrowWriter
-from hive_ingest.streaming.kafka.client import topic_id
 from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
 from hive_ingest.streaming.kafka.clients import new_consumer
+from hive_ingest.streaming.kafka.group_consumer import topic_id
 from hive_ingest.streaming.kafka.positions import TopicPosition, source_name
 
 _AGENT_INFO = "hive-ingest sinks"
