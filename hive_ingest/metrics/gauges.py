@@ -85,7 +85,7 @@ class Gauges(Collector):
         ages = {key: [each.heartbeat_age_seconds for each in found] for key, found in by_table.items()}
         yield _gauge(
             "heartbeat_age_seconds",
-            "Age of the last answered heartbeat, of the open transaction where that is the longest ago.",
+            "Age of the last answered heartbeat, of the open transaction with the oldest one.",
             _TABLE,
             ((key, max(age for age in found if age is not None)) for key, found in ages.items() if any_known(found)),
         )

@@ -166,7 +166,7 @@ def test_credentials_are_sent_and_not_shown(server: Server, monkeypatch: pytest.
         ({"url": "file:///etc/passwd"}, "is not the URL of a schema registry"),
         ({"url": []}, r"url=\[\] is empty"),
         ({"url": "http://me:secret@host"}, "at host contains a username: pass username="),
-        ({"url": "http://host", "username": "me"}, "need each other"),
+        ({"url": "http://host", "username": "me"}, "needs both username and password"),
         ({"url": "http://host", "username": "me", "password": "x", "token": "y"}, "not both"),
         ({"url": "https://host", "ca_file": "/missing.pem"}, "ca_file='/missing.pem' cannot be used"),
     ],
