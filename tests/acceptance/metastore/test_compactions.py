@@ -38,7 +38,7 @@ READY, SUCCEEDED = CompactionState.READY_FOR_CLEANING, CompactionState.SUCCEEDED
 
 @pytest.fixture
 def ms(metastore_uri: str, tmp_path: Path) -> Iterator[EmbeddedMetastoreClient]:
-    """Keeps house only when told."""
+    """Runs housekeeping only on request."""
     options = {"housekeeping_interval_seconds": 1e6, "aborted_txn_retention_seconds": 0.001}
     with connect_in(tmp_path, metastore_uri, **options) as client:
         assert isinstance(client, EmbeddedMetastoreClient)
