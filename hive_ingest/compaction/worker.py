@@ -104,7 +104,7 @@ class Worker:
             return self._put_back(job.info, str(error))
         except StreamingError as error:
             return self._failed(job.info, str(error))
-        except Exception as error:  # noqa: BLE001 (a defect must not keep the compaction in the state "working" forever)
+        except Exception as error:  # noqa: BLE001 (a defect must not keep the compaction at work forever)
             _log.exception("compaction %d of %s failed unexpectedly", info.id, info.table)
             return self._failed(job.info, f"{type(error).__name__}: {error}")
         except BaseException:  # the process is being ended
