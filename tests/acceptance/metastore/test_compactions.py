@@ -213,7 +213,7 @@ def test_a_worker_that_seemed_dead_can_end_nothing(ms: EmbeddedMetastoreClient) 
     assert housekeeping(ms).revoked_compactions == 1
     taken = ms.find_next_compact("worker-2")
     assert taken is not None
-    with pytest.raises(NoSuchCompaction, match="not at work by worker-1"):
+    with pytest.raises(NoSuchCompaction, match="not being carried out by worker-1"):
         ms.mark_compacted(info)
     with pytest.raises(NoSuchCompaction):
         ms.mark_failed(info)
