@@ -92,7 +92,7 @@ def _fill_reference(client: hi.MetastoreClient, folder: Path) -> None:
 def _phase(
     client: hi.MetastoreClient, metastore: str, table: str, mode: str, seconds: float, arguments: argparse.Namespace
 ) -> dict[str, float]:
-    """One writer for so many seconds, the tables being read beside it."""
+    """One writer for `seconds` seconds, while the tables are read."""
     compactor = _start_compactor(metastore) if mode == "request" else None
     command = [sys.executable, __file__, "--rows-per-commit", str(arguments.rows_per_commit)]
     writer = subprocess.Popen(

@@ -127,7 +127,7 @@ def test_bad_messages_go_to_a_topic_or_a_file(
     assert json.loads(line)["offset"] == 3
 
 
-def test_sigterm_commits_what_was_read_and_is_no_failure(
+def test_sigterm_commits_what_was_read_and_is_not_a_failure(
     kafka_broker: KafkaBroker, client: MetastoreClient, shell: Shell, tmp_path: Path
 ) -> None:
     topic = kafka_broker.new_topic()

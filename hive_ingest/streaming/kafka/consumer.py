@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from hive_ingest.errors import ConfigurationError, KafkaFailure
 from hive_ingest.faults import reach
-from hive_ingest.streaming.kafka.client import describe, topic_id
 from hive_ingest.streaming.kafka.client_options import kafka_module
+from hive_ingest.streaming.kafka.group_consumer import describe, topic_id
 from hive_ingest.streaming.kafka.inbox import Batch, RouteCommitted, RouteEnded, RouteEvent, Start, StartRequest
 from hive_ingest.streaming.kafka.options import POLL_SECONDS, KafkaOptions
 from hive_ingest.streaming.kafka.positions import OffsetMetadata

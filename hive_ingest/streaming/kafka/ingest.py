@@ -13,15 +13,15 @@ from hive_ingest.config import options_from
 from hive_ingest.connection import CommitInfo, StreamingSettings
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
-from hive_ingest.streaming.kafka.client import group_consumer
 from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
 from hive_ingest.streaming.kafka.consumer import MessageConsumer
+from hive_ingest.streaming.kafka.group_consumer import group_consumer
 from hive_ingest.streaming.kafka.inbox import RouteEvent
 from hive_ingest.streaming.kafka.options import KafkaOptions
 from hive_ingest.streaming.kafka.route_writer import RouteWriter
 from hive_ingest.streaming.kafka.routes import KafkaRoute, check_routes
-from hive_ingest.streaming.kafka.snapshot import ingest_stats
 from hive_ingest.streaming.kafka.stats import KafkaIngestStats
+from hive_ingest.streaming.kafka.stats_collection import ingest_stats
 from hive_ingest.streaming.kafka.takeover import Membership
 
 _log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Messages as records: the value goes to a record writer, the metadata to columns of its own."""
+"""Kafka messages as records: a record writer parses the value, and the metadata go to columns of their own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Tombstones = Literal["fail", "skip", "record"]
 
 #: Messages that are parsed in one call: few, so that a transaction of a few seconds keeps several threads busy.
 _BLOCK_BYTES: Final = 1 << 20
-#: Memory of a message beside its value.
+#: Approximate memory of a message besides its value.
 _MESSAGE_BYTES: Final = 200
 
 
@@ -57,7 +57,7 @@ class MessageBlock:
 
 
 class MessageWriter:
-    """A record writer for messages of Kafka. `write()` takes a list of them, each of which is one record.
+    """A record writer for Kafka messages. `write()` takes a list of them, each of which is one record.
 
     A value is parsed by another record writer, whole: newlines do not split it, and an empty one is an empty record. A
     bad message is handled as that writer's `on_error` says; the `data` of its `BadRecord` is the message.
@@ -182,7 +182,7 @@ class MessageWriter:
             return
         if any(each.skipped != len(each.bad_records) for each in parsed):
             raise SerializationError(
-                f"{type(self._record_writer).__name__} skipped records that it did not return: it must have each of "
+                f"{type(self._record_writer).__name__} skipped records without returning them: it must return each of "
                 "them in Parsed.bad_records, so that the messages are known"
             )
         for record in (record for each in parsed for record in each.bad_records):
@@ -254,7 +254,7 @@ class _BadMessages:
 def _with_metadata(
     metadata: MessageMetadata, block: MessageBlock, places: Sequence[int], values: pa.RecordBatch, bad: _BadMessages
 ) -> tuple[Sequence[int], pa.RecordBatch, dict[str, pa.Array]]:
-    """Add the metadata, and leave out the messages that have none that fits."""
+    """Add the metadata, and skip the messages whose metadata do not fit."""
     is_all = len(places) == len(block.messages)
     messages = block.messages if is_all else [block.messages[place] for place in places]
     try:
@@ -276,7 +276,7 @@ def _with_metadata(
 def _naming_messages(
     block: MessageBlock, places: Sequence[int] | None = None, first: int | None = None
 ) -> Iterator[None]:
-    """Errors that name a value by its number name its message instead: topic, partition and offset."""
+    """Makes errors that name a value by its number name its message: topic, partition and offset."""
     try:
         yield
     except SerializationError as error:

@@ -1,4 +1,4 @@
-"""Which topic goes to which table, and how."""
+"""Routes: which topic is written to which table, and how."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class KafkaRoute:
         record_writer: Makes rows of the messages' values. Each route needs one of its own.
         sink: The name under which the positions are kept; by default the table's name.
         columns: The columns that take the metadata of messages.
-        tombstones: What becomes of messages without a value. See `MessageWriter`.
+        tombstones: How messages without a value are handled. See `MessageWriter`.
         static_partition_values: As for `StreamingConnection.connect`.
         bad_records: Takes the messages that a record writer with `on_error="skip"` skips. See
             `StreamingConnection.connect`, also for the limits below, which begin again with each assignment.
-        max_bad_records: How many may be skipped.
-        max_bad_record_share: Which share of a transaction's messages may be skipped.
+        max_bad_records: The most messages that may be skipped.
+        max_bad_record_share: The largest share of a transaction's messages that may be skipped.
     """
 
     topic: str
@@ -58,6 +58,6 @@ def check_routes(routes: Sequence[KafkaRoute]) -> None:
     topics = [route.topic for route in routes]
     twice = sorted({topic for topic in topics if topics.count(topic) > 1})
     if twice:
-        raise ConfigurationError(f"topic {twice[0]!r} has two routes: a topic goes to one table")
+        raise ConfigurationError(f"topic {twice[0]!r} has two routes: a topic can be written to one table only")
     if len({id(route.record_writer) for route in routes}) < len(routes):
         raise ConfigurationError("two routes share a record writer: give each one of its own")

@@ -1,4 +1,4 @@
-"""The consumer of the ingest, and the few things of the Kafka client that are not public."""
+"""The consumer of an ingest, and what it uses of kafka-python beyond the public API."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def group_consumer(
     defaults = {
         "client_id": "hive-ingest",
         "max_poll_records": MAX_POLL_RECORDS,
-        # A topic that was deleted and created again is noticed this early.
+        # So soon is a topic noticed that was deleted and created again.
         "metadata_max_age_ms": 30_000,
         "metrics_enabled": False,
-        # A broker that was restarted is found soon.
+        # So that a broker that was restarted is found soon.
         "reconnect_backoff_max_ms": 5_000,
         "partition_assignment_strategy": [assignors.CooperativeStickyAssignor],
     }

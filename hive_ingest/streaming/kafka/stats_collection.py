@@ -21,7 +21,7 @@ def ingest_stats(
     *,
     is_running: bool,
 ) -> KafkaIngestStats:
-    """Each number is read once; numbers of different threads may be some milliseconds apart."""
+    """The statistics now. Each number is read once; numbers of different threads may be some milliseconds apart."""
     polled_at = consumer.polled_at if consumer else None
     return KafkaIngestStats(
         group_id=group_id,
