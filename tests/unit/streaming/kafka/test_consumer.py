@@ -89,7 +89,7 @@ class Route:
         self.committed: dict[int, KnownPosition] = {}
         self.route = SimpleNamespace(sink_name="events")
         self.events: queue.SimpleQueue[RouteEvent] = queue.SimpleQueue()
-        self._versions = 0
+        self.version = 0
         routes: Any = {TOPIC: self}
         self._loop = MessageConsumer(
             self.client, routes, self.events, Membership(), KafkaOptions(), until_end=until_end
@@ -109,18 +109,18 @@ class Route:
         """A poll without messages, during which the route has read its positions."""
 
         def poll() -> Polled:
-            self._versions += 1
+            self.version += 1
             position = {number: TopicPosition(TOPIC, number, None, offset, 2) for number in (0, 1)}
             self.committed = {number: KnownPosition(each, 0) for number, each in position.items()}
             generation = self.inbox.assignment.generation
-            self.events.put(StartRequest(TOPIC, self._versions, generation, 1, self.committed, 2))
+            self.events.put(StartRequest(TOPIC, self.version, generation, 1, self.committed, 2))
             return {}
 
         return poll
 
     def batches(self) -> list[Batch]:
         assignment, found = self.inbox.wait_for_partitions(), []
-        while (item := self.inbox.get(assignment, self._versions, 0)) is not None:
+        while (item := self.inbox.get(assignment, self.version, 0)) is not None:
             found.append(item)
         return [item for item in found if isinstance(item, Batch)]
 
