@@ -19,7 +19,7 @@ from hive_ingest.streaming.kafka.group_consumer import group_consumer
 from hive_ingest.streaming.kafka.inbox import RouteEvent
 from hive_ingest.streaming.kafka.options import KafkaOptions
 from hive_ingest.streaming.kafka.route_writer import RouteWriter
-from hive_ingest.streaming.kafka.routes import KafkaRoute, check_routes
+from hive_ingest.streaming.kafka.routes import KafkaRoute, check_routes, holding_record_writers
 from hive_ingest.streaming.kafka.stats import KafkaIngestStats
 from hive_ingest.streaming.kafka.stats_collection import ingest_stats
 from hive_ingest.streaming.kafka.takeover import Membership
@@ -103,13 +103,18 @@ class KafkaIngest:
         Raises:
             OffsetLoss: A topic does not continue where the table's position is.
             KafkaFailure: Kafka refused a call, or could not be reached for `retry_seconds`.
+            ConfigurationError: A topic does not exist, or another ingest that runs has one of the record writers.
             StreamingError: What `StreamingConnection` raises; failures of the metastore first for `retry_seconds`.
         """
         if self._is_running:
             raise ConfigurationError("run() of this ingest was called already, and has not returned")
         self._is_running = True
         try:
-            with self._client() as client, maintained(client, self._maintenance, self._policy) as keeper:
+            with (
+                holding_record_writers(self._route_list),
+                self._client() as client,
+                maintained(client, self._maintenance, self._policy) as keeper,
+            ):
                 self._run(client, _all_of(keeper.on_commit if keeper else None, self._on_commit), until_end=until_end)
         finally:
             self._is_running = self._is_stopping = False

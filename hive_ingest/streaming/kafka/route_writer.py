@@ -231,6 +231,7 @@ class RouteWriter:
             on_begin=takeover.begin,
             request_start=request_start,
             on_committed=on_committed,
+            on_idle=self._has_recovered,  # without messages there is no commit to show it
         )
 
     def _known_partitions(self, known: Mapping[int, KnownPosition | None]) -> int:

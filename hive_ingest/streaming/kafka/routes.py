@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hive_ingest.connection import BadRecordTarget
@@ -11,6 +13,10 @@ from hive_ingest.model import TableName
 from hive_ingest.record_writer import RecordWriter
 from hive_ingest.streaming.kafka.message_writer import Tombstones
 from hive_ingest.streaming.kafka.messages import MessageColumns
+
+#: Record writers of ingests that run in this process, by their identity.
+_writers_in_use: set[int] = set()
+_writers_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +67,25 @@ def check_routes(routes: Sequence[KafkaRoute]) -> None:
         raise ConfigurationError(f"topic {twice[0]!r} has two routes: a topic can be written to one table only")
     if len({id(route.record_writer) for route in routes}) < len(routes):
         raise ConfigurationError("two routes share a record writer: give each one of its own")
+
+
+@contextmanager
+def holding_record_writers(routes: Sequence[KafkaRoute]) -> Iterator[None]:
+    """Reserve the record writers while an ingest runs: two that share one would mix their messages.
+
+    Raises:
+        ConfigurationError: Another ingest of this process has one of them.
+    """
+    own = {id(route.record_writer) for route in routes}
+    with _writers_lock:
+        if own & _writers_in_use:
+            raise ConfigurationError(
+                "a record writer of these routes serves another KafkaIngest that runs: give each one its own routes, "
+                "with record writers of their own"
+            )
+        _writers_in_use.update(own)
+    try:
+        yield
+    finally:
+        with _writers_lock:
+            _writers_in_use.difference_update(own)
