@@ -146,6 +146,15 @@ def test_each_message_is_one_record_newlines_and_all():
     ]
 
 
+def test_the_log_of_a_skipped_message_names_topic_partition_and_offset(caplog):
+    messages = [message(3, {"n": 1}), message(4, None), message(7, {"n": "bad"})]
+    parse(json_writer(), schema_of(n="int"), messages)
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == [
+        "skipped the message at offset 7 of events-3",
+        "skipped the message at offset 4 of events-3",
+    ]
+
+
 def test_pretty_printed_json_is_one_record():
     value = json.dumps({"n": 1}, indent=2).encode()
     assert rows(parse(json_writer(), schema_of(n="int"), [message(1, value), message(2, {"n": 2})])) == [
