@@ -188,7 +188,7 @@ def test_seek_refuses_what_the_topic_does_not_have(
     for options, message in (
         (("--topic", topic, "--to-offset", "7"), "its next one is 0: 7 is not between them"),
         (("--topic", topic, "--to-offset", "0", "--partition", "3"), "has no partition 3"),
-        (("--topic", "no-such-topic", "--to-offset", "0"), "there is no topic 'no-such-topic'"),
+        (("--topic", "no-such-topic", "--to-offset", "0"), "topic 'no-such-topic' does not exist"),
         (("--topic", topic, "--to-timestamp", "2025-01-01"), "has no time zone"),
         (("--topic", topic, "--to-offset", "newest"), "--to-offset='newest': give a number"),
     ):

@@ -31,8 +31,8 @@ class MessageMetadata:
         for name, part in columns.by_column().items():
             if name not in types:
                 raise StreamingConnectionError(
-                    f"the {part} of messages is to go to column {name!r}, which the table does not have: add it, or "
-                    "correct MessageColumns"
+                    f"the {part} of messages is to go to column {name!r}, which the table does not have: add the "
+                    "column, or correct its name"
                 )
             self._converters[name] = _converter(part, name, types[name])
 
