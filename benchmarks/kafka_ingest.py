@@ -154,19 +154,14 @@ def latency_child(servers: str, topic: str, folder: Path) -> None:
     """Ingest until stdin ends; print the time and the rows of each commit."""
     import threading
 
-    found: list[tuple[float, int]] = []
     running = new_ingest(
-        servers,
-        topic,
-        "latency",
-        folder,
+        *(servers, topic, "latency", folder),
         max_seconds=1.0,
-        on_commit=lambda info: found.append((time.time(), info.rows)),
+        on_commit=lambda info: print(json.dumps([time.time(), info.rows]), flush=True),
     )
     threading.Thread(target=lambda: (sys.stdin.read(), running.stop()), daemon=True).start()
     print("ready", flush=True)
     running.run()
-    print(json.dumps(found))
 
 
 def child(side: str, servers: str, topic: str) -> None:
@@ -244,11 +239,13 @@ def latency(broker: Any) -> None:
         assert process.stdout.readline() == "ready\n"
         time.sleep(5)  # until it has joined its group
         produced = produce_steadily(broker.bootstrap_servers, topic)
+        commits: list[tuple[float, int]] = []
+        while sum(rows for _, rows in commits) < len(produced):
+            commits.append(json.loads(process.stdout.readline()))
         process.stdin.close()
-        commits = json.loads(process.stdout.read())
         process.wait()
     readable = [at for at, rows in commits for _ in range(rows)]
-    assert len(readable) == len(produced), f"{len(readable):,} of {len(produced):,} messages"
+    assert len(readable) == len(produced), f"{len(readable):,} rows of {len(produced):,} messages"
     waits = sorted(end - start for start, end in zip(produced, readable, strict=True))
     p50, p99 = (waits[int(len(waits) * share)] for share in (0.5, 0.99))
     print(f"\nlatency at {LATENCY_RATE:,} messages/s, max_seconds=1, {len(waits):,} messages, {len(commits)} commits:")

@@ -113,7 +113,7 @@ class _Merge:
                 futures = [buckets.submit(write, *job) for job in zip(self._plan.files, targets, strict=True)]
                 written = _all_results(futures)
         except BaseException as error:
-            remove_files(targets, error)
+            _remove(targets, error)
             raise
         return MergeResult(tuple(file for file in written if file is not None), self._plan.folders)
 
@@ -141,8 +141,7 @@ def _all_results(futures: Sequence[Future[StagedFile | None]]) -> list[StagedFil
         raise
 
 
-def remove_files(targets: Sequence[Location], error: BaseException) -> None:
-    """After `error`, which gets a note about what could not be removed."""
+def _remove(targets: Sequence[Location], error: BaseException) -> None:
     try:
         for target in targets:
             target.delete_file()
@@ -158,15 +157,15 @@ class ProgressCounter:
         self._lock = Lock()
         self._progress = MergeProgress(0, 0, 0, 0)
 
+    def check(self) -> None:
+        """Report what is known already, so that a large file can be given up in its middle."""
+        self._add()
+
     def read(self, file: FileToRead) -> None:
         self._add(files_read=1, bytes_read=file.size_bytes)
 
     def wrote(self, file: AcidFile | StagedFile) -> None:
         self._add(rows_written=file.rows, bytes_written=file.size_bytes)
-
-    def check(self) -> None:
-        """Report again, so that the merge ends if it has to."""
-        self._add()
 
     def _add(self, **more: int) -> None:
         with self._lock:

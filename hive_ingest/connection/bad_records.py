@@ -140,7 +140,7 @@ class SkippedRecords:
         if last is not None and last.byte_offset is not None:
             place = f"record {last.record} (at byte {last.byte_offset}): {last.reason}. "
         raise TooManyBadRecords(
-            f"{place}{self._committed + counts.skipped} bad records were skipped since the connection was opened, more "
+            f"{place}bad records skipped since the connection was opened: {self._committed + counts.skipped}, more "
             f"than max_bad_records={self._max_records} allows. Correct the records and write the transaction again, or "
             "raise the limit",
             record=last.record if last else None,

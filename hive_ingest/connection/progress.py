@@ -45,7 +45,7 @@ from hive_ingest.model import (
 from hive_ingest.reader import newest_rows
 from hive_ingest.schema import arrow_schema
 from hive_ingest.storage import Location
-from hive_ingest.transactions import Owner, StagedFile, describe_locks, lock_timeout
+from hive_ingest.transactions import Owner, ReadTransaction, StagedFile, describe_locks, lock_timeout
 
 #: Version of the layout of the progress rows.
 PROGRESS_VERSION = 1
@@ -60,6 +60,8 @@ PROGRESS_COLUMNS = {
     "written_at": "timestamp",
 }
 PROGRESS_TABLE_SUFFIX = "__progress"
+#: Of the reader that finds out whether a commit happened.
+_LOOK_AGENT, _LOOK_WAIT_SECONDS = "hive-ingest commit look-up", 60.0
 _SINK_NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
 
 
@@ -259,12 +261,22 @@ class SinkProgress:
 
     def was_committed(self, txn_id: TxnId) -> bool:
         """Whether any row of that transaction is visible in a new snapshot. May read the whole table."""
-        snapshot = self._client.get_valid_write_ids([self.table.name])[0]
-        return any(
-            row.txn_id == txn_id
-            for batch in newest_rows(self._client, self.table, snapshot)
-            for row, _ in progress_rows(batch)
+        # Our own transaction has ended, so another one must keep the snapshot's files.
+        transaction = ReadTransaction(
+            self._client, self.table.name, lock_wait_seconds=_LOOK_WAIT_SECONDS, agent_info=_LOOK_AGENT
         )
+        try:
+            found = any(
+                row.txn_id == txn_id
+                for batch in newest_rows(self._client, self.table, transaction.valid_write_ids)
+                for row, _ in progress_rows(batch)
+            )
+            transaction.check()
+        except BaseException as error:
+            transaction.fail(error)
+            raise
+        transaction.close()
+        return found
 
     # -- writing -----------------------------------------------------------------------------------
 

@@ -50,8 +50,7 @@ class MetricsServer:
     @property
     def url(self) -> str:
         """Where the pages are, such as `http://127.0.0.1:9400`."""
-        host = str(self._server.server_address[0])
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+        return url_of(str(self._server.server_address[0]), self.port)
 
     def close(self) -> None:
         """Stop listening. Idempotent."""
@@ -68,6 +67,11 @@ class MetricsServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def url_of(host: str, port: int) -> str:
+    """The URL of an address; one of IPv6 is in brackets."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 class _Server(ThreadingHTTPServer):

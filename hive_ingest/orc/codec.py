@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import enum
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 import pyarrow as pa
 
@@ -164,6 +165,33 @@ def unpack(section: bytes, codec: Codec, block_size: int) -> bytes:
         chunks.append(chunk if header & 1 else _decompressed(decompress, chunk, block_size))
         at += length
     return b"".join(chunks)
+
+
+def unpack_all(sections: Sequence[bytes], codec: Codec, block_size: int) -> list[bytes]:
+    """Decode many small sections. Raises only WireError, without saying which of them is wrong.
+
+    Those of zstd take one call of its library where that is possible: each call makes a decompressor, which takes
+    longer than to decompress a small section.
+    """
+    frames = [_only_frame(section, block_size) for section in sections] if codec == Codec.ZSTD else []
+    found = [frame for frame in frames if frame is not None]
+    if len(found) < len(sections) or len(found) < 2:
+        return [unpack(section, codec, block_size) for section in sections]
+    ends = list(accumulate(size for _, size in found))
+    data = _decompressed(
+        lambda chunk, size: _native(chunk, size, "zstd"), b"".join(frame for frame, _ in found), ends[-1]
+    )
+    return [data[end - size : end] for end, (_, size) in zip(ends, found, strict=True)]
+
+
+def _only_frame(section: bytes, block_size: int) -> tuple[bytes, int] | None:
+    """A section that is one compressed chunk: its zstd frame, and the size of its content; None for any other."""
+    header = int.from_bytes(section[:_HEADER_BYTES], "little")
+    frame = section[_HEADER_BYTES:]
+    size = _zstd_size(frame)
+    if header & 1 or header >> 1 != len(frame) or size is None or size > block_size:
+        return None
+    return frame, size
 
 
 def _decompressed(decompress: Callable[[bytes, int], bytes], chunk: bytes, block_size: int) -> bytes:

@@ -13,7 +13,7 @@ from hive_ingest.errors import CorruptFile
 from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead
 from hive_ingest.orc.column_statistics import merge_column_statistics
 from hive_ingest.orc.columns import OrcColumn, OrcKind, column_tree, column_types
-from hive_ingest.orc.joined_stripes import JoinableFile, join_stripes, joinable_file
+from hive_ingest.orc.joined_stripes import JoinableFile, join_stripes, joinable_files
 from hive_ingest.orc.protobuf import WireError
 from hive_ingest.orc.stripe_reader import StripeReader
 
@@ -75,8 +75,7 @@ def grouped(readers: Sequence[AcidFileReader]) -> Iterator[FileGroup]:
     group: list[AcidFileReader] = []
     joinable: list[JoinableFile] = []
     rows = 0
-    for reader in readers:
-        found = _joinable(reader)
+    for reader, found in zip(readers, _joinable(readers), strict=True):
         if group and not (found and joinable and _fit(group[-1], reader, joinable[-1], found, rows)):
             yield _group(group, joinable)
             group, joinable, rows = [], [], 0
@@ -95,9 +94,10 @@ def _group(readers: Sequence[AcidFileReader], joinable: Sequence[JoinableFile]) 
     return FileGroup(tuple(readers), joined)
 
 
-def _joinable(reader: AcidFileReader) -> JoinableFile | None:
-    data = reader.verified_bytes
-    return None if data is None or not reader.file.is_small else joinable_file(data, reader.tail)
+def _joinable(readers: Sequence[AcidFileReader]) -> list[JoinableFile | None]:
+    return joinable_files(
+        [(reader.verified_bytes if reader.file.is_small else None, reader.tail) for reader in readers]
+    )
 
 
 def _fit(last: AcidFileReader, reader: AcidFileReader, previous: JoinableFile, found: JoinableFile, rows: int) -> bool:

@@ -18,16 +18,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
 
 from hive_ingest.orc.bit_streams import Bits, read_bits, write_bits
-from hive_ingest.orc.codec import Codec, can_unpack, store, unpack
+from hive_ingest.orc.codec import Codec, can_unpack, store, unpack, unpack_all
 from hive_ingest.orc.columns import OrcKind, column_types
 from hive_ingest.orc.protobuf import WireError
 from hive_ingest.orc.stripe_footer import DICTIONARIES, column_encoding
-from hive_ingest.orc.stripe_streams import DATA, PRESENT, StreamKey, StripeStreams, encode_stripe_footer, stripe_streams
+from hive_ingest.orc.stripe_streams import (
+    DATA,
+    PRESENT,
+    StreamKey,
+    StripeStreams,
+    encode_stripe_footer,
+    packed_stripe_footer,
+    stripe_streams,
+)
 from hive_ingest.orc.tail import MAGIC, OrcTail, Stripe, encode_footer, with_lengths
 
 
@@ -41,22 +50,54 @@ class JoinableFile:
     key: tuple[object, ...]
 
 
-def joinable_file(data: pa.Buffer, tail: OrcTail) -> JoinableFile | None:
-    """A file whose checksums have been verified; None where its stripes cannot be joined."""
-    footer, codec = tail.footer, tail.postscript.codec
-    if footer.has_encryption or any(stripe.extra for stripe in footer.stripes) or not can_unpack(codec):
-        return None
-    view = memoryview(data)
+def joinable_files(files: Sequence[tuple[pa.Buffer | None, OrcTail]]) -> list[JoinableFile | None]:
+    """What is to be joined of each file, in order.
+
+    Args:
+        files: The bytes of each file and its tail; None for a file that is not in memory, or not verified.
+
+    Returns:
+        None for such a file, and where the stripes of a file cannot be joined.
+    """
+    found: list[JoinableFile | None] = [None] * len(files)
+    alike: dict[tuple[Codec, int], list[tuple[int, memoryview, OrcTail]]] = {}
+    for number, (data, tail) in enumerate(files):
+        if data is not None and can_unpack(tail.postscript.codec):
+            packing = tail.postscript.codec, tail.postscript.block_size
+            alike.setdefault(packing, []).append((number, memoryview(data), tail))
+    for packing, parts in alike.items():
+        footers = _stripe_footers([part[1:] for part in parts], *packing)
+        for (number, view, tail), messages in zip(parts, footers, strict=True):
+            found[number] = _joinable(view, tail, messages)
+    return found
+
+
+def _stripe_footers(
+    files: Sequence[tuple[memoryview, OrcTail]], codec: Codec, block_size: int
+) -> list[tuple[bytes, ...]]:
+    """The footers of each file's stripes, decompressed; nothing if one of them cannot be."""
+    packed = [packed_stripe_footer(data, stripe) for data, tail in files for stripe in tail.footer.stripes]
     try:
-        stripes = tuple(stripe_streams(view, tail, stripe) for stripe in footer.stripes if stripe.rows)
-        if not stripes:
-            return None
-        shapes = {_shape(stripe) for stripe in stripes}
-        if len(shapes) > 1 or not all(map(_can_join, [_layout(footer.types)] * len(stripes), stripes)):
-            return None
+        messages = iter(unpack_all(packed, codec, block_size))
+    except WireError:
+        return [()] * len(files)
+    return [tuple(islice(messages, len(tail.footer.stripes))) for _, tail in files]
+
+
+def _joinable(data: memoryview, tail: OrcTail, messages: Sequence[bytes]) -> JoinableFile | None:
+    footer = tail.footer
+    if footer.has_encryption or any(stripe.extra for stripe in footer.stripes) or not messages:
+        return None
+    try:
+        found = [stripe_streams(message, part) for message, part in zip(messages, footer.stripes, strict=True)]
     except WireError:
         return None
-    return JoinableFile(view, tail, stripes, (*_traits(tail), *shapes))
+    stripes = tuple(stripe for stripe in found if stripe.rows)
+    shapes = {_shape(stripe) for stripe in stripes}
+    layout = _layout(footer.types)
+    if len(shapes) != 1 or not all(_can_join(layout, stripe) for stripe in stripes):
+        return None
+    return JoinableFile(data, tail, stripes, (*_traits(tail), *shapes))
 
 
 def _traits(tail: OrcTail) -> tuple[object, ...]:
@@ -77,7 +118,7 @@ def _shape(stripe: StripeStreams) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """For each column its parent, -1 for the root and for what lies below a list or map; and which are booleans."""
+    """For each column its parent (-1 for the root) and whether a list, map or union is above it; all booleans."""
 
     parents: tuple[int, ...]
     is_repeated: tuple[bool, ...]
@@ -97,7 +138,8 @@ def _layout(types: tuple[bytes, ...]) -> _Layout:
 
 
 def _can_join(layout: _Layout, stripe: StripeStreams) -> bool:
-    if len(stripe.encodings) != len(layout.parents):
+    columns = len(layout.parents)
+    if len(stripe.encodings) != columns or any(column >= columns for column, _ in stripe.streams):
         return False
     if any(column_encoding(encoding)[0] in DICTIONARIES for encoding in set(stripe.encodings)):
         return False

@@ -8,6 +8,7 @@ several threads, a few stripes ahead of what has been written.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from hive_ingest.orc.acid_schema import KeyRange
 from hive_ingest.orc.delete_events import DeleteEvents
 from hive_ingest.orc.file_writer import AcidFile
 from hive_ingest.orc.in_order import in_order
-from hive_ingest.orc.merge_input import InputStripe, MergeInput, RowSizes
+from hive_ingest.orc.merge_input import InputStripe, MergeInput, RowSizes, closing
 from hive_ingest.orc.merge_rows import RowConversion, Rows, StripeDecoder
 from hive_ingest.orc.stripe_encoder import EncodedStripes, StripeEncoder
 from hive_ingest.orc.stripe_output import StripeOutput, WholeStripe, file_traits
@@ -102,12 +103,16 @@ def merge_rows(
     like = options.encoder.like if keys is not None else common_traits(stripes, alone, decoder, options)
     copied = copied_stripes(stripes, alone, like, options)
     worker = _Worker(decoder, options.encoder, alone, target.path, check)
-    with StripeOutput(target.store, target.path, like=like, sync=options.sync) as output:
+    with closing(inputs), StripeOutput(target.store, target.path, like=like, sync=options.sync) as output:
         tasks = _tasks(stripes, alone, copied, options.stripe_bytes)
+        left = Counter(stripe.source for stripe in stripes)
         for task, result in in_order(executor, threads, worker.run, tasks):
             check()
             _append(task, result, output)
             for stripe in task.stripes:
+                left[stripe.source] -= 1
+                if not left[stripe.source]:
+                    stripe.source.close()
                 if stripe.is_last:
                     done(stripe.source.file)
         return output.finish()

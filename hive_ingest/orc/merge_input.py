@@ -7,8 +7,8 @@ bounds are verified when the rows are decoded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from threading import Lock
 
@@ -29,6 +29,7 @@ from hive_ingest.orc.column_statistics import int_range
 from hive_ingest.orc.columns import bytes_per_row
 from hive_ingest.orc.delete_events import RowIds
 from hive_ingest.orc.protobuf import WireError
+from hive_ingest.orc.stripe_output import stripe_statistics
 from hive_ingest.orc.tail import OrcTail
 from hive_ingest.storage import FileStore
 
@@ -54,7 +55,11 @@ class RowSizes:
 
 
 class MergeInput:
-    """A file that has been opened once; a small one is kept in memory, others are opened again."""
+    """A file to merge. A small one is kept in memory; of others, open files are kept until `close` and used again.
+
+    Opening a file takes time for each of its stripes. If it were opened for each stripe, the time would grow with the
+    square of their number.
+    """
 
     def __init__(
         self, store: FileStore, file: FileToRead, sizes: RowSizes, *, data: pa.Buffer | None = None, keep: bool
@@ -82,8 +87,13 @@ class MergeInput:
             reader.close()
             raise
         self._kept = reader if keep else None
+        # Not files of one stripe, of which thousands may be read before one is written.
+        self._keeps_open = len(self.tail.footer.stripes) > 1
+        self._idle: list[AcidFileReader] = []
+        self._statistics: list[bytes] | None = None
+        self._has_statistics = False
         if not keep:
-            reader.close()
+            reader.close()  # thousands of files may be opened before the first one is read
 
     def has_columns_of(self, schema: pa.Schema) -> bool:
         """The same columns, by name and type."""
@@ -97,8 +107,50 @@ class MergeInput:
             with self._lock:
                 yield self._kept
             return
-        with AcidFileReader(self._store, self.file) as reader:
+        with self._lock:
+            reader = self._idle.pop() if self._idle else None
+        if reader is None:
+            reader = AcidFileReader(self._store, self.file)
+        try:
             yield reader
+        except BaseException:
+            reader.close()
+            raise
+        self._put_back(reader)
+
+    def _put_back(self, reader: AcidFileReader) -> None:
+        with self._lock:
+            if self._keeps_open:
+                self._idle.append(reader)
+                return
+        reader.close()
+
+    def statistics(self, reader: AcidFileReader) -> list[bytes] | None:
+        """See `stripe_statistics`; read once."""
+        with self._lock if self._kept is None else nullcontext():
+            if not self._has_statistics:
+                self._statistics = stripe_statistics(reader.content, reader.tail, self.file.path)
+                self._has_statistics = True
+            return self._statistics
+
+    def close(self) -> None:
+        """When nothing more of it is needed soon; it can still be read."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+            self._keeps_open = False
+            self._statistics, self._has_statistics = None, False
+        for reader in idle:
+            reader.close()
+
+
+@contextmanager
+def closing(inputs: Sequence[MergeInput]) -> Iterator[None]:
+    """Closes what is still open at the end of the block."""
+    try:
+        yield
+    finally:
+        for source in inputs:
+            source.close()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

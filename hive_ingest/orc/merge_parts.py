@@ -28,9 +28,9 @@ from hive_ingest.orc.merge import (
     open_inputs,
     ordered_stripes,
 )
-from hive_ingest.orc.merge_input import InputStripe, MergeInput
+from hive_ingest.orc.merge_input import InputStripe, MergeInput, closing
 from hive_ingest.orc.merge_rows import StripeDecoder
-from hive_ingest.orc.stripe_output import StripeOutput, WholeStripe, file_traits, stripe_statistics
+from hive_ingest.orc.stripe_output import StripeOutput, WholeStripe, file_traits
 from hive_ingest.storage import Location
 
 
@@ -91,14 +91,16 @@ def split_rows(
     Raises:
         CorruptFile, UnsupportedFeature, StreamingIOFailure: As `merge_rows`.
     """
-    stripes = ordered_stripes(open_inputs(folder.store, files, executor, threads))
+    inputs = open_inputs(folder.store, files, executor, threads)
+    stripes = ordered_stripes(inputs)
     alone = alone_stripes(stripes)
     decoder = StripeDecoder(options.encoder.schema, options.conversion, valid_write_ids, deletes)
     if common_traits(stripes, alone, decoder, options) is not options.encoder.like:
         return []  # every stripe is copied, from files of another writer
     copied = copied_stripes(stripes, alone, options.encoder.like, options)
-    whole = {id(source) for source in {id(s.source): s.source for s in copied}.values() if _has_statistics(source)}
-    copied = frozenset(s for s in copied if id(s.source) in whole and not decoder.may_lose_rows(s))
+    with closing(inputs):
+        whole = {source for source in {stripe.source for stripe in copied} if _has_statistics(source)}
+    copied = frozenset(s for s in copied if s.source in whole and not decoder.may_lose_rows(s))
     groups = list(_groups(stripes, alone, _in_long_runs(stripes, copied, part_bytes), part_bytes))
     if sum(not is_copied for is_copied, _ in groups) < 2:
         return []
@@ -117,7 +119,7 @@ def split_rows(
 
 def _has_statistics(source: MergeInput) -> bool:
     with source.reader() as reader:
-        return stripe_statistics(reader.content, source.tail, source.file.path) is not None
+        return source.statistics(reader) is not None
 
 
 def _groups(
@@ -171,9 +173,10 @@ def join_rows(
     last: InputStripe | None = None
     with StripeOutput(target.store, target.path, like=options.encoder.like, sync=options.sync) as output:
         for part in parts:
-            stripes = ordered_stripes(open_inputs(part.folder.store, part.files, executor, threads), part.keys)
-            for source, group in groupby(stripes, lambda stripe: stripe.source):
-                last = _copy(source, list(group), output, options, last)
+            inputs = open_inputs(part.folder.store, part.files, executor, threads)
+            with closing(inputs):
+                for source, group in groupby(ordered_stripes(inputs, part.keys), lambda stripe: stripe.source):
+                    last = _copy(source, list(group), output, options, last)
         return output.finish()
 
 
@@ -187,7 +190,7 @@ def _copy(
     """Copies stripes of one file, and returns the last one."""
     path = source.file.path
     with source.reader() as reader:
-        statistics = stripe_statistics(reader.content, source.tail, path)
+        statistics = source.statistics(reader)
         if statistics is None or file_traits(source.tail) != file_traits(options.encoder.like):
             raise CorruptFile(f"{path!r} is not a file whose stripes can be copied: it was changed meanwhile")
         for stripe in stripes:

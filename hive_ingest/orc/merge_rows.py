@@ -18,7 +18,7 @@ from hive_ingest.orc.delete_events import DeleteEvents, RowIds
 from hive_ingest.orc.joined_files import FileGroup, grouped, shares
 from hive_ingest.orc.merge_input import KEY_COLUMNS, InputStripe
 from hive_ingest.orc.normalise import is_safe, normalise
-from hive_ingest.orc.stripe_output import WholeStripe, stripe_statistics
+from hive_ingest.orc.stripe_output import WholeStripe
 from hive_ingest.orc.stripe_reader import StripeReader, StripeRows
 
 #: From the rows that were read of a stripe to the table's columns, in order.
@@ -102,7 +102,7 @@ class StripeDecoder:
                 if not self._visible(reader.read(stripe.number, columns, []), stripe).all():
                     return self._decoded(reader, stripe)
             path = stripe.source.file.path
-            statistics = stripe_statistics(reader.content, reader.tail, path)
+            statistics = stripe.source.statistics(reader)
             if statistics is None:
                 return self._decoded(reader, stripe)
             found = reader.tail.footer.stripes[stripe.number]

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from hive_ingest.orc.codec import unpack
 from hive_ingest.orc.protobuf import WireError, as_bytes, bytes_field, int_field, int_fields, read_varint, scan_fields
-from hive_ingest.orc.tail import OrcTail, Stripe
+from hive_ingest.orc.tail import Stripe
 
 #: ORC's `Stream.Kind`.
 PRESENT, DATA = 0, 1
@@ -37,11 +36,14 @@ class StripeStreams:
     time_zone: bytes
 
 
-def stripe_streams(data: memoryview, tail: OrcTail, stripe: Stripe) -> StripeStreams:
-    """Parse the footer of a stripe of a file in memory. Raises WireError."""
+def packed_stripe_footer(data: memoryview, stripe: Stripe) -> bytes:
+    """The footer of a stripe as it lies in a file in memory."""
     end = stripe.offset + stripe.length
-    section = bytes(data[end - stripe.footer_length : end])
-    message = unpack(section, tail.postscript.codec, tail.postscript.block_size)
+    return bytes(data[end - stripe.footer_length : end])
+
+
+def stripe_streams(message: bytes, stripe: Stripe) -> StripeStreams:
+    """Parse the footer of a stripe, after decompression. Raises WireError."""
     found, rest = _usual_streams(message)
     encodings: list[bytes] = []
     time_zone = b""

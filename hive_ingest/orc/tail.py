@@ -9,6 +9,7 @@ merge, so further chunks after the footer add items to it, and the postscript co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -42,6 +43,8 @@ PROLEPTIC_GREGORIAN = 2
 _DEFAULT_BLOCK_SIZE = 256 * 1024
 _MAX_POSTSCRIPT_BYTES = 255
 _FIRST_READ_BYTES = 16 * 1024
+#: A short item of user metadata as writers write it, each part after its length.
+_USUAL_ITEM = re.compile(rb"\n([\x00-\x7f])([^\x12]*)\x12([\x00-\x7f])(.*)", re.DOTALL)
 #: Fields of `Footer` by their kind. Others are ignored.
 _FOOTER_MESSAGES, _FOOTER_NUMBERS = frozenset({3, 4, 5, 7, 10, 12}), frozenset({1, 2, 6, 8, 9, 11})
 
@@ -364,6 +367,9 @@ def _stripe(message: bytes) -> Stripe:
 
 
 def _user_metadata_item(message: bytes) -> tuple[str, bytes]:
+    usual = _USUAL_ITEM.fullmatch(message)
+    if usual and (usual[1][0], usual[3][0]) == (len(usual[2]), len(usual[4])):
+        return usual[2].decode("utf-8", "replace"), usual[4]
     name, content = "", b""
     for number, value, _, _ in scan_fields(message):
         if number == 1:

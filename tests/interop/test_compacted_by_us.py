@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 
 from hive_ingest.acid.names import BaseName, DeleteDeltaName, DeltaName, parse_folder_name
-from hive_ingest.compaction import JobSettings, MergeSettings, Worker, WorkResult, compact
+from hive_ingest.compaction import DistributedMerge, JobSettings, MergeSettings, Worker, WorkResult, compact
 from hive_ingest.connection import JoinedTransaction, StreamingConnection
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import CompactionState, Table
@@ -21,12 +21,18 @@ from tests.interop.agreement import BOTH_MODES, Rows, assert_agreement, ids, rea
 from tests.interop.hive import RealHive
 from tests.interop.original_files import converted, loaded
 from tests.interop.tables import allocate, orc_properties
+from tests.support.merge_attempts import Attempts
 from tests.support.tables import folder_of
 
 Kind = Literal["minor", "major"]
 WRITERS = 2
-#: The largest stripe that is encoded: all in one, or a few rows each.
-STRIPES = {"one_stripe": 64 << 20, "many_stripes": 2 << 10}
+_ONE, _MANY = MergeSettings(stripe_bytes=64 << 20), MergeSettings(stripe_bytes=2 << 10)
+#: The largest stripe that is encoded: all in one, or a few rows each; or all in ranges of row ids, as on Spark.
+SETTINGS = {
+    "one_stripe": JobSettings(merge=_ONE),
+    "many_stripes": JobSettings(merge=_MANY),
+    "ranges": JobSettings(merge=_ONE, merger=DistributedMerge(Attempts(), split_bucket_bytes=1)),
+}
 _CLEANER_PASSES = 30
 
 
@@ -53,10 +59,10 @@ def hive(hive401: RealHive) -> RealHive:
     return hive401
 
 
-@pytest.mark.parametrize("stripes", STRIPES)
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 def test_what_our_worker_compacts_hive_reads_changes_and_compacts(
-    hive: RealHive, client: MetastoreClient, database: str, layout: Layout, stripes: str
+    hive: RealHive, client: MetastoreClient, database: str, layout: Layout, settings: JobSettings
 ) -> None:
     name = f"{database}.{layout.name}"
     table = client.create_table(name, columns=streamed.COLUMNS, properties=orc_properties(hive), **layout.options)
@@ -68,7 +74,7 @@ def test_what_our_worker_compacts_hive_reads_changes_and_compacts(
         rows = assert_agreement(hive, client, name, modes=BOTH_MODES)
         assert ids(rows) == [i for i in (*range(24), *range(100, 124)) if i % 5 != 2]
 
-        ours = CompactionByUs(hive, client, table, STRIPES[stripes])
+        ours = CompactionByUs(hive, client, table, settings)
         ours.run("minor", rows)
         assert_acid_reader_agrees(hive, client, table, rows)
 
@@ -114,9 +120,9 @@ def change_by_hive(hive: RealHive, name: str) -> None:
 class CompactionByUs:
     """Of every partition of a table: the first request is made by Hive, and Hive's cleaner removes the old files."""
 
-    def __init__(self, hive: RealHive, client: MetastoreClient, table: Table, stripe_bytes: int) -> None:
+    def __init__(self, hive: RealHive, client: MetastoreClient, table: Table, settings: JobSettings) -> None:
         self._hive, self._client, self._table = hive, client, table
-        self._settings = JobSettings(merge=MergeSettings(stripe_bytes=stripe_bytes))
+        self._settings = settings
 
     def run(self, kind: Kind, rows: Rows) -> None:
         self._request(kind)
@@ -257,7 +263,7 @@ def test_files_without_the_acid_columns_are_compacted_with_hives_row_ids(
         return
     assert (result.state, result.message) == (CompactionState.READY_FOR_CLEANING, "")
     assert assert_agreement(hive, client, name, modes=BOTH_MODES) == rows
-    CompactionByUs(hive, client, table, STRIPES["one_stripe"]).clean("major")
+    CompactionByUs(hive, client, table, SETTINGS["one_stripe"]).clean("major")
     assert [path.name for path in folder_of(table).iterdir() if not path.name.startswith(".")] == [
         str(found) for found in folders_of(folder_of(table))
     ]

@@ -68,6 +68,15 @@ def test_executors_make_what_the_local_compactor_makes(
     assert hidden(tables[1]) == []
 
 
+def test_properties_of_a_request_reach_the_executors(ms: EmbeddedMetastoreClient, spark: SparkSession) -> None:
+    table = Compacted(ms)
+    fill(table)
+    with compactor(ms, spark, split_bucket_bytes=SPLIT_BYTES) as on_spark:
+        on_spark.compact("web.t", properties={"tblprops.orc.compress": "ZLIB"})
+    table.clean()
+    assert [tail.postscript.codec.name for tail in output_files(table).values()] == ["ZLIB"]
+
+
 def test_all_roles_compact_a_partitioned_table_in_rounds(ms: EmbeddedMetastoreClient, spark: SparkSession) -> None:
     table = Compacted(ms, partition_keys={"part": "string"})
     for part in ("a", "b"):

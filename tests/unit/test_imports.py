@@ -14,3 +14,9 @@ def test_an_import_does_not_load_pandas(module: str) -> None:
     code = f"import sys, {module}; print(sorted({{'pandas', 'sqlalchemy', 'pyarrow.dataset'}} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_an_import_does_not_load_what_only_an_extra_brings() -> None:
+    code = "import sys, hive_ingest.streaming.kafka; print(sorted({'kafka', 'fastavro'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -6,7 +6,7 @@ import logging
 import queue
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hive_ingest.errors import ConfigurationError, KafkaFailure
 from hive_ingest.faults import reach
@@ -27,6 +27,14 @@ _MESSAGE_BYTES = 600
 _CALL_MS = 10_000
 _CLOSE_MS = 5_000
 _IDLE_LOOK_SECONDS = 0.5
+
+
+class _Started(NamedTuple):
+    """What a route wants: the version of the messages, its assignment then, and the topic's id."""
+
+    version: int
+    generation: int
+    topic_id: str | None
 
 
 class MessageConsumer:
@@ -50,13 +58,14 @@ class MessageConsumer:
         self._options = options
         self._until_end = until_end
         self._rebalances = Rebalances(consumer, {topic: route.inbox for topic, route in routes.items()})
-        #: Of each topic, the version of the messages that its route wants, and the topic's id at their start.
-        self._started: dict[str, tuple[int, str | None]] = {}
+        #: Of each topic, what its route wants.
+        self._started: dict[str, _Started] = {}
         #: The offset after what was handed on; only of partitions that were started.
         self._handed_on: dict[Any, int] = {}
         #: Where the partitions ended when they were assigned.
         self._ends: dict[Any, int] = {}
         self._paused: set[str] = set()
+        self._last_commits: dict[str, RouteCommitted] = {}
         self._waiting: list[StartRequest] = []
         self._failing_since: float | None = None
         self._looked_at = 0.0
@@ -90,13 +99,10 @@ class MessageConsumer:
             self._balance_memory()
 
     def finish(self) -> None:
-        """Once the routes have ended, tell Kafka of the last commits. Raises what a route could not commit."""
-        while not self._events.empty():
-            event = self._events.get_nowait()
-            if isinstance(event, RouteCommitted):
-                self._commit_offsets(event, at_once=True)
-            elif isinstance(event, RouteEnded) and event.error is not None:
-                raise event.error
+        """Once the routes have ended, tell Kafka of their last commits. Raises what a route could not commit."""
+        self._handle_events()
+        for event in self._last_commits.values():
+            self._commit_offsets(event, at_once=True)  # what was sent without waiting may not have arrived
 
     # -- topics ------------------------------------------------------------------------------------
 
@@ -119,14 +125,17 @@ class MessageConsumer:
             if isinstance(event, StartRequest):
                 self._start(event)
             elif isinstance(event, RouteCommitted):
+                self._last_commits[event.topic] = event
                 self._commit_offsets(event)
             elif isinstance(event, RouteEnded) and event.error is not None:
                 raise event.error
 
     def _start(self, request: StartRequest) -> None:
         route = self._routes[request.topic]
-        if request.generation != route.inbox.assignment.generation:
-            return  # it reads its positions again
+        if route.inbox.is_finishing:
+            return
+        if request.generation != route.inbox.assignment.generation or request.version != route.version:
+            return  # it has asked again, or will
         partitions = {self._kafka.TopicPartition(request.topic, number): number for number in request.known}
         try:
             found = self._look_up(request, partitions)
@@ -142,7 +151,10 @@ class MessageConsumer:
             for number in request.known
         }
         route.inbox.put(Start(request.version, positions))
-        self._started[request.topic] = (request.version, topic_id(self._consumer, request.topic))
+        self._forget(request.topic)
+        self._started[request.topic] = _Started(
+            request.version, request.generation, topic_id(self._consumer, request.topic)
+        )
         for partition, number in partitions.items():
             self._consumer.seek(partition, positions[number].offset)
             self._handed_on[partition] = self.starts[request.topic, number] = positions[number].offset
@@ -226,7 +238,7 @@ class MessageConsumer:
             polled = self._consumer.poll(timeout_ms=POLL_SECONDS * 1000)
             self._failing_since = None
         except self._kafka.errors.OffsetOutOfRangeError as error:
-            self._restart(error.args[0])
+            self._restart({partition.topic for partition in error.args[0]})
             return
         except self._kafka.errors.KafkaError as error:
             self._retry(error)
@@ -243,29 +255,35 @@ class MessageConsumer:
 
     def _hand_on(self, partition: Any, messages: Sequence[Any]) -> None:
         topic = partition.topic
-        if partition not in self._handed_on or not self._is_same_topic(topic):
+        if partition not in self._handed_on or not self._is_wanted(topic) or not self._is_same_topic(topic):
             return
         nbytes = sum([message.serialized_value_size for message in messages]) + _MESSAGE_BYTES * len(messages)
         after = messages[-1].offset + 1
-        self._routes[topic].inbox.put(Batch(self._started[topic][0], partition.partition, messages, after, nbytes))
+        self._routes[topic].inbox.put(Batch(self._started[topic].version, partition.partition, messages, after, nbytes))
         self._handed_on[partition] = after
 
     def _is_same_topic(self, topic: str) -> bool:
         """Whether a topic is still the one that was started; if not, its positions are looked at again."""
-        now, before = topic_id(self._consumer, topic), self._started[topic][1]
+        now, before = topic_id(self._consumer, topic), self._started[topic].topic_id
         if now is None or before is None or now == before:
             return True
-        self._restart(partition for partition in self._handed_on if partition.topic == topic)
+        self._restart({topic})
         return False
 
-    def _restart(self, partitions: Iterable[Any]) -> None:
+    def _is_wanted(self, topic: str) -> bool:
+        """Whether the route still has the assignment that it asked with. If not, it will ask again."""
+        return self._started[topic].generation == self._routes[topic].inbox.assignment.generation
+
+    def _restart(self, topics: Iterable[str]) -> None:
         """Have the positions read again, and compared with what the topics have now."""
-        partitions = list(partitions)
-        self._rebalances.hold(partitions)
-        for topic in {partition.topic for partition in partitions}:
-            for partition in [each for each in self._handed_on if each.topic == topic]:
-                del self._handed_on[partition]
+        for topic in topics:
+            self._rebalances.hold(each for each in self._consumer.assignment() if each.topic == topic)
+            self._forget(topic)
             self._routes[topic].inbox.restart()
+
+    def _forget(self, topic: str) -> None:
+        for partition in [each for each in self._handed_on if each.topic == topic]:
+            del self._handed_on[partition]
 
     def _pass_gaps(self) -> None:
         """Offsets without messages (of compaction and of transactions) are passed too, once nothing else comes."""
@@ -273,15 +291,14 @@ class MessageConsumer:
         if now - self._looked_at < _IDLE_LOOK_SECONDS:
             return
         self._looked_at = now
-        assigned = self._consumer.assignment()
-        for partition in [each for each in self._handed_on if each not in assigned]:
-            del self._handed_on[partition]
         for partition, handed_on in list(self._handed_on.items()):
+            if not self._is_wanted(partition.topic):
+                continue
             if not self._is_same_topic(partition.topic):
                 return
             position = self._consumer.position(partition, timeout_ms=0)
             if position is not None and position > handed_on:
-                version = self._started[partition.topic][0]
+                version = self._started[partition.topic].version
                 self._routes[partition.topic].inbox.put(Batch(version, partition.partition, (), position, 0))
                 self._handed_on[partition] = position
 
@@ -299,8 +316,7 @@ class MessageConsumer:
 
     def _of_topic(self, topic: str) -> list[Any]:
         """The partitions that are being read."""
-        assigned = self._consumer.assignment()
-        return [each for each in self._handed_on if each.topic == topic and each in assigned]
+        return [each for each in self._handed_on if each.topic == topic and self._is_wanted(topic)]
 
     # -- the end -----------------------------------------------------------------------------------
 

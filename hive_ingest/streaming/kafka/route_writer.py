@@ -93,6 +93,8 @@ class RouteWriter:
         self.counts = RouteCounts()
         #: The positions that are committed, of the partitions owned.
         self.committed: Mapping[int, KnownPosition] = {}
+        #: Of the messages that it wants: it grows each time when the positions are read.
+        self.version = 0
         self._client = client
         self._group_id = group_id
         self._options = options
@@ -101,7 +103,6 @@ class RouteWriter:
         self._emit = emit
         self._on_commit = on_commit
         self._record_writer = MessageWriter(route.record_writer, route.columns, tombstones=route.tombstones)
-        self._version = 0
         self._failing_since: float | None = None
         self._pause = _FIRST_PAUSE_SECONDS
         self._connection: StreamingConnection | None = None
@@ -206,12 +207,12 @@ class RouteWriter:
         table_id = connection.table.id
 
         def request_start(known: Mapping[int, KnownPosition | None]) -> int:
-            self._version += 1
+            self.version += 1
             self.committed = {number: row for number, row in known.items() if row is not None}
             count = self._known_partitions(known)
             topic = self.route.topic
-            self._emit(StartRequest(topic, self._version, assignment.generation, table_id, known, count))
-            return self._version
+            self._emit(StartRequest(topic, self.version, assignment.generation, table_id, known, count))
+            return self.version
 
         def on_committed(known: Mapping[int, KnownPosition], seconds: float) -> None:
             self._has_recovered()

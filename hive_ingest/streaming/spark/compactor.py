@@ -110,6 +110,7 @@ class SparkCompactor:
         *,
         partition: str | None = None,
         kind: str = "major",
+        properties: Mapping[str, str] | None = None,
         timeout_seconds: float | None = None,
     ) -> list[CompactionOutcome]:
         """Compact one table now, whatever the thresholds say, and wait for it.
@@ -121,6 +122,7 @@ class SparkCompactor:
             table: `"database.table"`.
             partition: `"k=v/…"`; with leading keys only, all partitions below. None: every partition.
             kind: `"minor"` merges deltas, `"major"` writes a new base without deleted rows.
+            properties: As for `hive_ingest.compact`.
             timeout_seconds: The longest wait. None: any time.
 
         Returns:
@@ -128,7 +130,7 @@ class SparkCompactor:
 
         Raises:
             NoSuchObject: There is no such table or partition.
-            ConfigurationError: `kind` or `partition` is not valid for the table.
+            ConfigurationError: `kind`, `partition` or a property is not valid for the table.
             MetastoreError: The metastore refused.
         """
         return compact(
@@ -136,6 +138,7 @@ class SparkCompactor:
             table,
             partition=partition,
             kind=kind,
+            properties=properties,
             wait=True,
             timeout_seconds=timeout_seconds,
             settings=self._settings.job,

@@ -76,3 +76,14 @@ def test_a_port_in_use_ends_the_command_with_an_error_that_names_the_address() -
             message = second.stderr.read()
             assert second.wait(60) == 1
     assert f"cannot be served on port={port} of host='127.0.0.1'" in message
+
+
+@pytest.mark.usefixtures("addressed")
+def test_without_prometheus_client_the_command_names_the_extra() -> None:
+    code = "import sys; sys.modules['prometheus_client'] = None; from hive_ingest.cli import main; main()"
+    command = [sys.executable, "-c", code, "compactor", "--metrics-port", "0"]
+    done = subprocess.run(command, env=os.environ, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: --metrics-port: metrics need the package prometheus-client: pip install 'hive-ingest[metrics]'\n"
+    )

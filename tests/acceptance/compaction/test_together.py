@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
 
 import pytest
 
 import hive_ingest as hi
-from hive_ingest.compaction import CleanerSettings, Compactor, CompactorSettings, JobSettings, MergeSettings
+from hive_ingest.acid import ValidTxnList
+from hive_ingest.compaction import (
+    Cleaner,
+    CleanerSettings,
+    CompactionOutcome,
+    Compactor,
+    CompactorSettings,
+    JobSettings,
+    MergeSettings,
+    compact,
+)
+from hive_ingest.config import StreamingSettings
+from hive_ingest.connection.progress import SinkProgress
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.model import CompactionState
-from tests.support.compactions import Compacted
+from tests.support.compactions import NO_GRACE, Compacted
+from tests.support.fronts import Front
 
 pytestmark = pytest.mark.only_on(["sqlite", "postgres"], because="a real metastore has Hive's own roles")
 
@@ -66,6 +81,28 @@ def test_readers_and_writers_go_on_while_several_compactors_work(ms: EmbeddedMet
     assert CompactionState.SUCCEEDED in states
     assert CompactionState.FAILED not in states, [info.error_message for info in table.history()]
     assert len(table.folders()) < 12
+
+
+def test_a_compaction_hides_no_progress_from_a_commit_whose_answer_was_lost(ms: EmbeddedMetastoreClient) -> None:
+    """The files that its snapshot needs must not be removed before it has listed them."""
+    table = Compacted(ms)
+    found = None
+    for number in range(2):
+        found = hi.append(ms, table.name, _rows(number), sink="s", source="a", position=number)
+    assert found is not None
+    compactions: list[CompactionOutcome] = []
+
+    def compact_and_clean(*args: Any) -> ValidTxnList:
+        snapshot = ms.get_valid_txns(*args)
+        if not compactions:
+            compactions.extend(compact(ms, "web.s__progress", wait=True))
+            Cleaner(ms, NO_GRACE).run_once()
+        return snapshot
+
+    client = cast("MetastoreClient", Front(ms, get_valid_txns=compact_and_clean))
+    progress = SinkProgress(client, ms.get_table(table.name), "s", ["a"], StreamingSettings())
+    assert progress.was_committed(found.txn_id)
+    assert [outcome.is_problem for outcome in compactions] == [False]
 
 
 def _rows(number: int) -> object:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hive_ingest.connection import StreamingConnection, TransactionState
+from hive_ingest.connection import JoinedTransaction, StreamingConnection, TransactionState
 from hive_ingest.errors import ConfigurationError, TooManyBadRecords
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.record_writer import BadRecord, StrictJsonWriter
@@ -107,7 +107,7 @@ def test_more_bad_records_than_allowed_since_connect_fail_the_transaction(ms: Me
         conn.begin_transaction()
         conn.write([record(2), record("c")])
         with pytest.raises(
-            TooManyBadRecords, match=r"^record 1 \(at byte 10\): column 'id': .* 3 bad records .*max_bad_records=2"
+            TooManyBadRecords, match=r"^record 1 \(at byte 10\): column 'id': .* opened: 3, more than max_bad_records=2"
         ) as caught:
             conn.commit_transaction()
         assert caught.value.record == 1
@@ -135,6 +135,18 @@ def test_a_larger_share_of_bad_records_than_allowed_fails_the_transaction(ms: Me
         ):
             conn.commit_transaction()
     assert len(ids(ms, "web.t")) == 9
+
+
+def test_what_writers_that_joined_have_skipped_counts_too(ms: MetastoreClient) -> None:
+    with connect(ms, max_bad_records=0) as conn:
+        conn.begin_transaction()
+        shared = conn.share_transaction()
+        with JoinedTransaction(shared, StrictJsonWriter(on_error="skip"), writer_bucket=1) as writer:
+            writer.write([record(1), record("x")])
+            prepared = writer.prepare()
+        with pytest.raises(TooManyBadRecords, match=r"^bad records skipped .*: 1, more than max_bad_records=0"):
+            conn.commit_transaction(prepared=[prepared])
+    assert ids(ms, "web.t") == []
 
 
 @pytest.mark.parametrize(

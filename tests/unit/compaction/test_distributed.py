@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from hive_ingest.compaction import DistributedMerge, MergeProgress, MergeResult
+from hive_ingest.compaction import DistributedMerge, MergeProgress, MergeResult, MergeTasks
 from hive_ingest.errors import ConfigurationError, CorruptFile, StreamingIOFailure
-from tests.unit.compaction.attempts import Attempts, Broken
+from tests.support.merge_attempts import Attempts, Broken
 from tests.unit.compaction.folders import Folder, tail_of
 
 BUCKET = 1 << 29
@@ -198,3 +200,42 @@ def test_a_damaged_file_ends_the_merge_by_its_name(folder: Folder) -> None:
 def test_a_limit_below_one_byte_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="split_bucket_bytes=0"):
         DistributedMerge(Attempts(), split_bucket_bytes=0)
+
+
+def test_the_memory_of_a_task_does_not_grow_with_the_bucket(tmp_path: Path) -> None:
+    numbers, texts = pa.array(range(40_000), pa.int32()), pa.array([f"{i:040}" for i in range(40_000)])
+    peaks = []
+    for deltas in (3, 15):
+        folder = Folder(tmp_path / str(deltas))
+        folder.path.mkdir()
+        for write_id in range(1, deltas + 1):
+            rows = pa.record_batch({"id": numbers, "text": texts})
+            folder.insert_batch(write_id, rows, compression="NONE", stripe_size_bytes=4096)
+        peak = _Peak()
+        plan = folder.plan("major")
+        assert plan is not None
+        merger = DistributedMerge(peak, split_bucket_bytes=4_000_000)
+        folder.publish(folder.merge(plan, merger=merger, stripe_bytes=1_000_000, threads=1))
+        assert len(peak.stages) == 3
+        peaks.append(peak.bytes)
+    assert peaks[1] < 1.3 * peaks[0]
+
+
+#: Kept for ever: what has come from a pool goes back to it.
+_POOLS: list[pa.MemoryPool] = []
+
+
+class _Peak(Attempts):
+    """The most that Arrow had allocated during a task."""
+
+    bytes = 0
+
+    def _attempt(self, tasks: MergeTasks, number: int) -> Any:
+        default = pa.default_memory_pool()
+        _POOLS.append(pa.proxy_memory_pool(default))
+        pa.set_memory_pool(_POOLS[-1])
+        try:
+            return super()._attempt(tasks, number)
+        finally:
+            pa.set_memory_pool(default)
+            self.bytes = max(self.bytes, _POOLS[-1].max_memory())

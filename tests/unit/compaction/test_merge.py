@@ -434,3 +434,27 @@ def assert_ended_before_a_file_is_read(folder: Folder, plan: MergePlan, **settin
         folder.merge(plan, progress=stop_at_the_third, **settings)
     assert {progress.files_read for progress in seen} == {0}
     assert folder.staged == []
+
+
+@pytest.mark.parametrize("stripe_bytes", [64, 1 << 20], ids=["copied", "encoded"])
+def test_a_file_of_many_stripes_is_opened_a_few_times_and_closed(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, stripe_bytes: int
+) -> None:
+    """Opening takes time for each stripe, so that a file opened for each of them takes its number squared."""
+    rows = pa.record_batch({"id": pa.array(range(40 * 4096), pa.int32()), "text": pa.array(["x" * 40] * 40 * 4096)})
+    path = folder.insert_batch(1, rows, compression="NONE", stripe_size_bytes=4096)
+    folder.insert(2, [(1, "a")])
+    assert len(tail_of(path).footer.stripes) > 20
+    opened: list[pa.NativeFile] = []
+    open_input = LocalStore.open_input
+
+    def counted(store: LocalStore, name: str) -> pa.NativeFile:
+        source = open_input(store, name)
+        if name == str(path):
+            opened.append(source)
+        return source
+
+    monkeypatch.setattr(LocalStore, "open_input", counted)
+    folder.compact("major", stripe_bytes=stripe_bytes, threads=2)
+    assert len(opened) <= 4, "to find its stripes, by two threads that read, and by the one that writes"
+    assert all(source.closed for source in opened)

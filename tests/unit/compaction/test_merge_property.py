@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hive_ingest.acid.bucket_codec import encode_bucket
 from hive_ingest.compaction import DistributedMerge, merge
-from tests.unit.compaction.attempts import Attempts
+from tests.support.merge_attempts import Attempts
 from tests.unit.compaction.folders import Folder
 
 _TEXT = st.one_of(st.none(), st.sampled_from(["", "a", "é" * 3, "x" * 40]))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -147,3 +149,12 @@ def test_the_commands_of_the_manual_are_understood() -> None:
     for line in lines:
         _, *arguments = shlex.split(line, comments=True)
         assert_understood(arguments)
+
+
+def test_the_example_of_the_manual_runs() -> None:
+    manual = (ROOT / "docs" / "operations.md").read_text("utf-8")
+    [code] = re.findall(r"```python\n(.*?)```", manual, re.DOTALL)
+    assert "metrics.serve(9400)" in code
+    code = code.replace("serve(9400)", "serve(0)") + "print(metrics.health().to_json()['status'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "ok\n"

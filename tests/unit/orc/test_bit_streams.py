@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hive_ingest.orc.bit_streams import read_bits, write_bits
 from hive_ingest.orc.protobuf import WireError
-from hive_ingest.orc.stripe_streams import DATA, stripe_streams
+from hive_ingest.orc.stripe_streams import DATA, packed_stripe_footer, stripe_streams
 from hive_ingest.orc.tail import read_tail
 
 _BITS = st.lists(st.tuples(st.lists(st.booleans(), min_size=1, max_size=9), st.integers(1, 400)), max_size=8).map(
@@ -36,7 +36,7 @@ def test_bits_of_the_orc_library_are_read(bits: list[bool]) -> None:
     data = sink.getvalue()
     tail = read_tail(pa.BufferReader(data), "a.orc")
     (stripe,) = tail.footer.stripes
-    start, end = stripe_streams(memoryview(data), tail, stripe).streams[1, DATA]
+    start, end = stripe_streams(packed_stripe_footer(memoryview(data), stripe), stripe).streams[1, DATA]
     assert read_bits(data[start:end], len(bits)).tolist() == [int(bit) for bit in bits]
 
 

@@ -21,7 +21,7 @@ from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead
 from hive_ingest.orc.acid_writer import AcidOrcWriter
 from hive_ingest.orc.columns import OrcKind, column_types
 from hive_ingest.orc.joined_files import JOINED_ROWS, FileGroup, JoinedFiles, grouped, shares
-from hive_ingest.orc.joined_stripes import joinable_file
+from hive_ingest.orc.joined_stripes import joinable_files
 from hive_ingest.orc.tail import read_tail
 from hive_ingest.storage import LocalStore
 from tests.support.hive_tables import unpack_all
@@ -266,7 +266,7 @@ def test_streams_of_hives_writer_can_be_joined(tmp_path: Path) -> None:
             continue
         data = pa.py_buffer(path.read_bytes())
         tail = read_tail(pa.BufferReader(data), str(path))
-        found = joinable_file(data, tail)
+        (found,) = joinable_files([(data, tail)])
         if found is None:
             continue
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from contextlib import suppress
 from random import Random
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from hive_ingest.errors import CorruptFile
 from hive_ingest.orc.checksums import CHECKSUM_ITEMS, ChecksumBuilder
-from hive_ingest.orc.codec import MAX_BLOCK_SIZE, Codec, pack, store, unpack
+from hive_ingest.orc.codec import MAX_BLOCK_SIZE, Codec, pack, store, unpack, unpack_all
 from hive_ingest.orc.protobuf import WireError, bytes_field, int_field, read_fields, signed_field
 from hive_ingest.orc.tail import (
     PROLEPTIC_GREGORIAN,
@@ -195,3 +196,43 @@ def test_random_bytes_are_fields_or_a_wire_error(data: bytes) -> None:
     except WireError:
         return
     assert b"".join(field.raw for field in fields) == data
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
+@given(contents=st.lists(st.binary(max_size=700).map(lambda part: part * 3), max_size=6))
+@settings(deadline=None)
+def test_many_sections_are_unpacked_as_one_by_one(codec: Codec, contents: list[bytes]) -> None:
+    sections = [pack(content, codec, 1000) for content in contents]
+    assert unpack_all(sections, codec, 1000) == contents
+
+
+@given(contents=st.lists(st.binary(min_size=40, max_size=400), min_size=2, max_size=5), data=st.data())
+@settings(deadline=None)
+def test_a_damaged_section_among_many_is_an_error_or_changes_no_other(
+    contents: list[bytes], data: st.DataObject
+) -> None:
+    sections = [pack(content * 3, Codec.ZSTD, 2000) for content in contents]
+    number = data.draw(st.integers(0, len(sections) - 1))
+    damaged = bytearray(sections[number])
+    damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    sections[number] = bytes(damaged)
+    with suppress(WireError):
+        found = unpack_all(sections, Codec.ZSTD, 2000)
+        assert found == [unpack(section, Codec.ZSTD, 2000) for section in sections]
+
+
+def test_a_zstd_frame_says_its_size_or_is_read_as_a_stream() -> None:
+    for size in (0, 1, 255, 256, 257, 65_791, 65_792, 70_000):
+        content = bytes(size)
+        frame = pa.compress(content, codec="zstd", asbytes=True)
+        section = (len(frame) << 1).to_bytes(3, "little") + frame
+        assert unpack(section, Codec.ZSTD, 70_000) == content
+        if size > 1:
+            with pytest.raises(WireError, match="longer than its block"):
+                unpack(section, Codec.ZSTD, size - 1)
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:  # writes the size into no frame
+        stream.write(bytes(1000))
+    frame = sink.getvalue().to_pybytes()
+    sections = [(len(frame) << 1).to_bytes(3, "little") + frame] * 2
+    assert unpack_all(sections, Codec.ZSTD, 1000) == [bytes(1000)] * 2

@@ -131,7 +131,7 @@ def test_files_read_together_give_what_they_give_one_by_one(
         folder.delete(len(inserts) + 1, [(write_id, BUCKET_0, row_id) for write_id, row_id in deleted] or [(1, 1, 1)])
         filter = None if least is None else pc.field("id") >= least
         together = rows(folder, filter=filter), rows(folder, "at", "id", filter=filter)
-        patch.setattr(joined_files, "_joinable", lambda reader: None)
+        patch.setattr(joined_files, "_joinable", lambda readers: [None] * len(readers))
         assert (rows(folder, filter=filter), rows(folder, "at", "id", filter=filter)) == together
 
 

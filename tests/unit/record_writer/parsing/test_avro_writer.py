@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import json
+import sys
 import uuid
 
 import pytest
@@ -58,6 +59,7 @@ def test_it_is_a_record_writer():
         (logical("long", "timestamp-nanos"), 10**9, "timestamp", dt.datetime(1970, 1, 1, 0, 0, 1)),
         (logical("int", "time-millis"), dt.time(0, 0, 1), "bigint", 1000),
         (logical("string", "uuid"), ID, "string", str(ID)),
+        ({"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"}, ID.bytes, "string", str(ID)),
         (
             logical("bytes", "decimal", precision=9, scale=2),
             decimal.Decimal("-1234567.89"),
@@ -230,3 +232,9 @@ def test_options_that_are_not_valid_are_refused():
         AvroWriter(Schemas(), missing_columns="x")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="reader_schema is not valid: its schema is not that of a record"):
         AvroWriter(Schemas(), reader_schema='"string"')
+
+
+def test_without_fastavro_the_extra_to_install_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'hive-ingest\[avro\]'"):
+        AvroWriter(Schemas())
