@@ -293,11 +293,16 @@ def _route(values: Mapping[str, Any]) -> ConfiguredRoute:
         if not values[name]:
             raise typer.BadParameter("is missing; or give --config", param_hint=f"--{name}")
     columns = pairs(values["message_columns"] or [], "=", "--message-column")
-    unknown = sorted(columns.keys() - {field.name for field in dataclasses.fields(MessageColumns)})
+    parts = [field.name for field in dataclasses.fields(MessageColumns)]
+    unknown = sorted(columns.keys() - set(parts))
     if unknown:
-        raise typer.BadParameter(f"{unknown[0]!r} is not a part of a message", param_hint="--message-column")
+        raise typer.BadParameter(
+            f"{unknown[0]!r} is not a part of a message: use {', '.join(parts)}", param_hint="--message-column"
+        )
     if values["format"] == MessageFormat.AVRO and not values["schema_registry"]:
         raise typer.BadParameter("is missing", param_hint="--schema-registry")
+    if values["schema_registry"] and values["format"] != MessageFormat.AVRO:
+        raise typer.BadParameter("has no effect without --format avro", param_hint="--schema-registry")
     if values["bad_records"] and values["dead_letter_topic"]:
         raise typer.BadParameter("give one of --bad-records and --dead-letter-topic", param_hint="--dead-letter-topic")
     route = KafkaRoute(

@@ -130,7 +130,8 @@ class AvroWriter(RecordListWriter):
         try:
             return self._batch(self._plan(schema_id), records)
         except BadValue as bad:
-            raise BadValue(f"{bad.why} (schema id {schema_id})", *bad.path) from bad
+            which = f"schema id {schema_id}"
+            raise BadValue(bad.why if which in bad.why else f"{bad.why} ({which})", *bad.path) from bad
 
     def _batch(self, plan: _Plan, records: list[Any]) -> pa.RecordBatch:
         reader = self._reader_schema

@@ -31,7 +31,8 @@ class MessageMetadata:
         for name, part in columns.by_column().items():
             if name not in types:
                 raise StreamingConnectionError(
-                    f"MessageColumns({part}={name!r}): the table has no such column. Add it, or correct MessageColumns"
+                    f"the {part} of messages is to go to column {name!r}, which the table does not have: add the "
+                    "column, or correct its name"
                 )
             self._converters[name] = _converter(part, name, types[name])
 

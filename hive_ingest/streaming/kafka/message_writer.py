@@ -19,6 +19,7 @@ from hive_ingest.record_writer import (
     Parsed,
     RecordSchema,
     RecordWriter,
+    named_records,
 )
 from hive_ingest.streaming.kafka.message_metadata import MessageMetadata
 from hive_ingest.streaming.kafka.messages import Message, MessageColumns
@@ -276,20 +277,26 @@ def _with_metadata(
 def _naming_messages(
     block: MessageBlock, places: Sequence[int] | None = None, first: int | None = None
 ) -> Iterator[None]:
-    """Makes errors that name a value by its number name its message: topic, partition and offset."""
+    """Errors and logs that name a value by its number name its message instead: topic, partition and offset."""
+
+    def place_of(record: int) -> int:
+        first_record = block.first_value if first is None else first
+        return (block.with_values if places is None else places)[record - first_record]
+
+    def name_of(record: int) -> str:
+        message = block.messages[place_of(record)]
+        return f"the message at offset {message.offset} of {message.topic}-{message.partition}"
+
     try:
-        yield
+        with named_records(name_of):
+            yield
     except SerializationError as error:
         if error.record is None:
             raise
-        places = block.with_values if places is None else places
-        place = places[error.record - (block.first_value if first is None else first)]
-        message = block.messages[place]
         prefix = f"record {error.record}" + (f" (at byte {error.byte_offset})" if error.byte_offset is not None else "")
         raise SerializationError(
-            f"the message at offset {message.offset} of {message.topic}-{message.partition}: "
-            f"{str(error).removeprefix(f'{prefix}: ')}",
-            record=block.first_record + place,
+            f"{name_of(error.record)}: {str(error).removeprefix(f'{prefix}: ')}",
+            record=block.first_record + place_of(error.record),
         ) from error
 
 

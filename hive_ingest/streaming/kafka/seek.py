@@ -122,7 +122,7 @@ class _Topic:
         self.name = topic
         known = consumer.partitions_for_topic(topic)
         if not known:
-            raise ConfigurationError(f"there is no topic {topic!r}")
+            raise ConfigurationError(f"topic {topic!r} does not exist: create it, or correct its name")
         chosen = sorted(known if partitions is None else set(partitions))
         missing = [number for number in chosen if number not in known]
         if missing:
@@ -155,7 +155,7 @@ def _targets(topic: _Topic, to_offset: ToOffset | None, to_timestamp: dt.datetim
         source_name(topic.name, each.partition): TopicPosition(
             topic.name, each.partition, topic.topic_id, offset, topic.count
         )
-        for each, offset in offsets.items()
+        for each, offset in sorted(offsets.items())
     }
 
 
