@@ -13,7 +13,8 @@ from hive_ingest.faults import reach
 from hive_ingest.streaming.kafka.client import describe, topic_id
 from hive_ingest.streaming.kafka.client_options import kafka_module
 from hive_ingest.streaming.kafka.inbox import Batch, RouteCommitted, RouteEnded, RouteEvent, Start, StartRequest
-from hive_ingest.streaming.kafka.options import POLL_SECONDS, KafkaOptions
+from hive_ingest.streaming.kafka.options import POLL_SECONDS, POLLS_IN_QUEUE, KafkaOptions
+from hive_ingest.streaming.kafka.polling import Poller
 from hive_ingest.streaming.kafka.positions import OffsetMetadata
 from hive_ingest.streaming.kafka.rebalances import Rebalances
 from hive_ingest.streaming.kafka.route_writer import RouteWriter
@@ -22,8 +23,6 @@ from hive_ingest.streaming.kafka.takeover import Membership
 
 _log = logging.getLogger(__name__)
 
-#: What a message takes in memory besides its key and value.
-_MESSAGE_BYTES = 600
 _CALL_MS = 10_000
 _CLOSE_MS = 5_000
 _IDLE_LOOK_SECONDS = 0.5
@@ -52,6 +51,7 @@ class MessageConsumer:
     ) -> None:
         self._kafka = kafka_module()
         self._consumer = consumer
+        self._poller = Poller(consumer, options.queue_max_bytes // POLLS_IN_QUEUE)
         self._routes = routes
         self._events = events
         self._membership = membership
@@ -235,7 +235,7 @@ class MessageConsumer:
 
     def _poll(self) -> None:
         try:
-            polled = self._consumer.poll(timeout_ms=POLL_SECONDS * 1000)
+            polled = self._poller.poll()
             self._failing_since = None
         except self._kafka.errors.OffsetOutOfRangeError as error:
             self._restart({partition.topic for partition in error.args[0]})
@@ -257,7 +257,7 @@ class MessageConsumer:
         topic = partition.topic
         if partition not in self._handed_on or not self._is_wanted(topic) or not self._is_same_topic(topic):
             return
-        nbytes = sum([message.serialized_value_size for message in messages]) + _MESSAGE_BYTES * len(messages)
+        nbytes = self._poller.size_of(messages)
         after = messages[-1].offset + 1
         self._routes[topic].inbox.put(Batch(self._started[topic].version, partition.partition, messages, after, nbytes))
         self._handed_on[partition] = after
