@@ -13,7 +13,8 @@ from hive_ingest.faults import reach
 from hive_ingest.streaming.kafka.client_options import kafka_module
 from hive_ingest.streaming.kafka.group_consumer import describe, topic_id
 from hive_ingest.streaming.kafka.inbox import Batch, RouteCommitted, RouteEnded, RouteEvent, Start, StartRequest
-from hive_ingest.streaming.kafka.options import POLL_SECONDS, KafkaOptions
+from hive_ingest.streaming.kafka.options import POLL_SECONDS, POLLS_IN_QUEUE, KafkaOptions
+from hive_ingest.streaming.kafka.polling import Poller
 from hive_ingest.streaming.kafka.positions import KnownPosition, OffsetMetadata, TopicPosition
 from hive_ingest.streaming.kafka.rebalances import Rebalances
 from hive_ingest.streaming.kafka.route_writer import RouteWriter
@@ -22,8 +23,6 @@ from hive_ingest.streaming.kafka.takeover import Membership
 
 _log = logging.getLogger(__name__)
 
-#: What a message takes in memory besides its key, value and headers.
-_MESSAGE_BYTES = 600
 _CALL_MS = 10_000
 _CLOSE_MS = 5_000
 #: How often gaps are looked for while no messages come, and while some do.
@@ -56,6 +55,7 @@ class MessageConsumer:
     ) -> None:
         self._kafka = kafka_module()
         self._consumer = consumer
+        self._poller = Poller(consumer, options.queue_max_bytes // POLLS_IN_QUEUE)
         self._routes = routes
         self._events = events
         self._membership = membership
@@ -280,7 +280,7 @@ class MessageConsumer:
 
     def _poll(self) -> None:
         try:
-            polled = self._consumer.poll(timeout_ms=POLL_SECONDS * 1000)
+            polled = self._poller.poll()
             if polled:
                 self._has_answered()
             elif time.monotonic() - self._answered_at > _SILENCE_SECONDS:
@@ -313,7 +313,7 @@ class MessageConsumer:
         topic = partition.topic
         if partition not in self._handed_on or not self._is_wanted(topic) or not self._is_same_topic(topic):
             return
-        nbytes = sum([_size_of(message) for message in messages])
+        nbytes = self._poller.size_of(messages)
         after = messages[-1].offset + 1
         self._routes[topic].inbox.put(Batch(self._started[topic].version, partition.partition, messages, after, nbytes))
         self._handed_on[partition] = after
@@ -409,12 +409,6 @@ class MessageConsumer:
         if not is_passing or now - self._failing_since > self._options.retry_seconds:
             raise KafkaFailure(f"Kafka: {describe(error)}") from error
         time.sleep(POLL_SECONDS)
-
-
-def _size_of(message: Any) -> int:
-    """What a message takes in memory. The client has -1 for a part that is missing."""
-    size: int = message.serialized_value_size + message.serialized_key_size + message.serialized_header_size
-    return size + _MESSAGE_BYTES
 
 
 def _log_failed_commit(offsets: object, response: object) -> None:

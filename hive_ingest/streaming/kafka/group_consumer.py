@@ -10,7 +10,7 @@ from typing import Any
 
 from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
 from hive_ingest.streaming.kafka.clients import new_consumer
-from hive_ingest.streaming.kafka.options import MAX_POLL_RECORDS, KafkaOptions
+from hive_ingest.streaming.kafka.options import MAX_PARTITION_FETCH_BYTES, MAX_POLL_RECORDS, KafkaOptions
 
 _log = logging.getLogger(__name__)
 
@@ -29,10 +29,11 @@ def group_consumer(
     defaults = {
         "client_id": "hive-ingest",
         "max_poll_records": MAX_POLL_RECORDS,
-        # So soon is a topic noticed that was deleted and created again.
+        "max_partition_fetch_bytes": MAX_PARTITION_FETCH_BYTES,
+        # A topic that was deleted and created again is noticed this early.
         "metadata_max_age_ms": 30_000,
         "metrics_enabled": False,
-        # So that a broker that was restarted is found soon.
+        # A broker that was restarted is found soon.
         "reconnect_backoff_max_ms": 5_000,
         "partition_assignment_strategy": [assignors.CooperativeStickyAssignor],
     }

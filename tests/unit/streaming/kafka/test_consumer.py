@@ -34,7 +34,7 @@ class Client:
     """A consumer of kafka-python, as far as it is used. Like that one, it fails for partitions it does not have."""
 
     def __init__(self) -> None:
-        self.config = {"max_poll_interval_ms": 300_000}
+        self.config = {"max_poll_interval_ms": 300_000, "max_poll_records": 1_000}
         self.id = uuid.uuid4()
         self.end = 100
         self.start = 0
@@ -76,7 +76,7 @@ class Client:
     def committed(self, partition: TopicPartition, metadata: bool, timeout_ms: int) -> None:
         return None
 
-    def poll(self, timeout_ms: float) -> Polled:
+    def poll(self, timeout_ms: float, max_records: int) -> Polled:
         return self.polls.pop(0)()
 
 
