@@ -71,10 +71,10 @@ def test_collected_objects_are_ended_on_the_reapers_thread_with_a_warning(client
 def test_garbage_collection_never_waits(client: FakeClient) -> None:
     """It waited for worker threads, which could be the collecting thread itself: the process never ended."""
     client.may_continue.clear()
-    thing = Thing(client)
-    thing.itself = thing
-    del thing
-    with pytest.warns(ResourceWarning):
+    with pytest.warns(ResourceWarning):  # from the start: a collection may begin by itself
+        thing = Thing(client)
+        thing.itself = thing
+        del thing
         gc.collect()
     assert client.threads == []
     client.may_continue.set()
