@@ -21,6 +21,7 @@ not: pip install orjson.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import random
 import resource
@@ -204,6 +205,8 @@ def fill(servers: str, topic: str) -> float:
 
 
 def throughput(broker: Any) -> None:
+    if importlib.util.find_spec("orjson") is None:
+        raise SystemExit("the plain consumer needs orjson: pip install orjson")
     topic = broker.new_topic(partitions=PARTITIONS)
     print(f"producing {MESSAGES:,} messages …", file=sys.stderr)
     size = fill(broker.bootstrap_servers, topic)
