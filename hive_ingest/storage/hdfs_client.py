@@ -78,7 +78,7 @@ class HdfsClient:
         try:
             caller = self._idle.pop()
         except IndexError:
-            caller = _Caller()
+            caller = _Caller(self._idle)
         task = _Task(lambda: _unless_standby(lambda: function(client), time.monotonic() + self._timeout))
         caller.tasks.put(task)
         if not task.is_done.wait(self._timeout):
@@ -86,7 +86,6 @@ class HdfsClient:
                 f"cannot {action} {path!r}: no answer from {self._url} within {self._timeout:.0f} s. Check that the "
                 "NameNode and the DataNodes run and can be reached; the call may have taken effect"
             )
-        self._idle.append(caller)
         if isinstance(task.error, OSError | RuntimeError | ValueError):
             raise hdfs_failure(action, path, task.error) from task.error
         if task.error is not None:
@@ -134,9 +133,10 @@ class _Task:
 
 
 class _Caller:
-    """A daemon thread that makes calls, one at a time."""
+    """A daemon thread that makes calls, one at a time, and is idle after each, also after one that nobody awaits."""
 
-    def __init__(self) -> None:
+    def __init__(self, idle: list[_Caller]) -> None:
+        self._idle = idle
         self.tasks: queue.SimpleQueue[_Task] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="hive-ingest-hdfs", daemon=True).start()
 
@@ -147,6 +147,7 @@ class _Caller:
                 task.result = task.function()
             except BaseException as error:  # noqa: BLE001  # the thread that waits raises it
                 task.error = error
+            self._idle.append(self)
             task.is_done.set()
             del task  # otherwise the caller's data would be kept until the next call
 
