@@ -255,7 +255,7 @@ class MessageConsumer:
             else:
                 self._consumer.commit_async(offsets, callback=_log_failed_commit)
         except self._kafka.errors.KafkaError as error:
-            _log.info("Kafka was not told of the positions of topic %s: %s", event.topic, describe(error))
+            _log.info("the offsets of topic %s could not be committed in Kafka: %s", event.topic, describe(error))
         reach("after_offset_commit")
 
     # -- the group ---------------------------------------------------------------------------------
@@ -413,4 +413,4 @@ class MessageConsumer:
 
 def _log_failed_commit(offsets: object, response: object) -> None:
     if isinstance(response, Exception):
-        _log.info("Kafka was not told of the positions %s: %s", offsets, describe(response))
+        _log.info("the offsets %s could not be committed in Kafka: %s", offsets, describe(response))
