@@ -27,15 +27,6 @@ pytestmark = pytest.mark.one_embedded
 
 
 @pytest.fixture
-def shell(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], metastore_uri: str, tmp_path: Path
-) -> Shell:
-    monkeypatch.setenv("HIVE_INGEST_METASTORE", metastore_uri)
-    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "warehouse"))
-    return Shell(monkeypatch, capsys)
-
-
-@pytest.fixture
 def alerts(shell: Shell) -> Shell:
     shell.done(
         *("create-table", "--create-metastore", "web.alerts", "--create-database"),
