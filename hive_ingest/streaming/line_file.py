@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from hive_ingest.errors import SinkConflict, StreamingIOFailure
+from hive_ingest.plurals import counted
 from hive_ingest.storage import Location, io_errors
 
 _NEWLINE = 0x0A
@@ -132,9 +133,9 @@ class LineFile:
 
     def _conflict(self, position: FilePosition, why: str) -> None:
         raise SinkConflict(
-            f"{self.location!r}: the first {position.offset} bytes ({position.records} records) of a file named "
-            f"{self.name!r} are committed already, but {why}. Give another file another name; to load it again under "
-            "this one, use another sink name"
+            f"{self.location!r}: the first {counted(position.offset, 'byte')} ({counted(position.records, 'record')}) "
+            f"of a file named {self.name!r} are committed already, but {why}. Give another file another "
+            "name; to load it again under this one, use another sink name"
         )
 
     @contextmanager
