@@ -95,7 +95,7 @@ def test_metadata_tombstones_and_dead_letters_of_a_topic(
             bad_records=letters,
         )
         application.run(until_end=True)
-        assert application.stats().bad_messages == 2
+        assert application.stats.bad_messages == 2
     at = rows(ms)[0]["at"]
     assert str(at) == "2023-11-14 22:13:20"
     empty = {"part": 0, "at": at, "k": None, "h": []}

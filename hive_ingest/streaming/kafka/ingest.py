@@ -118,6 +118,7 @@ class KafkaIngest:
         finally:
             self._is_running = self._is_stopping = False
 
+    @property
     def stats(self) -> KafkaIngestStats:
         """What it has done since the start of `run`, and where it is. Any thread may call this."""
         return ingest_stats(
