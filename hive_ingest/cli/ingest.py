@@ -28,6 +28,8 @@ from hive_ingest.cli.record_options import (
     NullFormatOption,
     OnError,
     OnErrorOption,
+    TimestampFormatsOption,
+    TimezoneOption,
     UnknownFields,
     UnknownFieldsOption,
     writer_from_options,
@@ -80,6 +82,8 @@ def ingest(
     escape: EscapeOption = None,
     columns: ColumnsOption = None,
     missing_fields: MissingFieldsOption = MissingFields.FAIL,
+    timestamp_formats: TimestampFormatsOption = None,
+    timezone: TimezoneOption = None,
     max_record_bytes: MaxRecordBytesOption = 16 << 20,
     maintenance: Annotated[
         MaintenanceMode,
