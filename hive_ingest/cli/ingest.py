@@ -55,7 +55,12 @@ def ingest(
     context: typer.Context,
     table: TableArgument,
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE…", help="Files with one record per line.", show_default=False)
+        list[Path],
+        typer.Argument(
+            metavar="FILE…",
+            help="Files with one record per line, plain or compressed by gzip, zstd or bzip2; folders; patterns.",
+            show_default=False,
+        ),
     ],
     metastore: MetastoreOption,
     warehouse: WarehouseOption = None,
