@@ -58,7 +58,7 @@ def ingest(
         list[Path],
         typer.Argument(
             metavar="FILE…",
-            help="Files with one record per line, plain or compressed by gzip, zstd or bzip2; folders; patterns.",
+            help="Files with one record per line, plain or compressed by gzip, zstd or bzip2; folders; patterns; -.",
             show_default=False,
         ),
     ],

@@ -88,7 +88,8 @@ def ingest_files(
     """Commit every line of `paths` as a record of `table`, once, however often this is called.
 
     A path may be a file, a folder, which stands for the files in it, or a pattern such as `logs/*.json.gz`. Files that
-    are compressed by gzip, zstd or bzip2 are recognised by their first bytes.
+    are compressed by gzip, zstd or bzip2 are recognised by their first bytes. `-` is the standard input, whose name is
+    `stdin`; from it, as from any pipe, the text must come again from its beginning when a run is repeated.
 
     A file is identified by its *name*, without the folder, and by a fingerprint of its committed part: it may be moved,
     and it may grow by whole lines, which a later call commits. A last line without a newline is a record. Two files of
@@ -119,6 +120,7 @@ def ingest_files(
     started = time.monotonic()
     spans = _Spans()
     with (
+        _closed(files.values()),
         _located(bad_records, spans) as located,
         maintained(metastore, maintenance, compaction_policy) as keeper,
         StreamingConnection.connect(
@@ -139,6 +141,15 @@ def ingest_files(
         ingestion = _Ingestion(connection, files, spans, rows_per_transaction, header_lines, on_progress)
         finished_before = ingestion.run()
         return IngestResult(connection.stats, ingestion.positions, finished_before, seconds=time.monotonic() - started)
+
+
+@contextmanager
+def _closed(files: Iterable[LineFile]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for file in files:
+            file.close()
 
 
 def _by_name(paths: Iterable[str | os.PathLike[str]], max_line_bytes: int) -> dict[str, LineFile]:

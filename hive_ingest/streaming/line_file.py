@@ -10,7 +10,7 @@ import numpy as np
 
 from hive_ingest.errors import SinkConflict, StreamingIOFailure
 from hive_ingest.storage import Location
-from hive_ingest.streaming.texts import text_of
+from hive_ingest.streaming.texts import STDIN, text_of
 
 _NEWLINE = 0x0A
 _BLOCK_BYTES = 1 << 20
@@ -66,7 +66,7 @@ class LineFile:
         self.location = location
         self._max_line_bytes = max_line_bytes
         file = Location.of(location)
-        self.name = file.name
+        self.name = "stdin" if location == STDIN else file.name
         self._text = text_of(file, location)
 
     @property
@@ -76,6 +76,10 @@ class LineFile:
     def stored_bytes(self, offset: int) -> int:
         """About how much of the stored file comes before an offset."""
         return self._text.stored_bytes(offset)
+
+    def close(self) -> None:
+        """Close what is open of a compressed file or a pipe."""
+        self._text.close()
 
     def ends_at(self, offset: int) -> bool:
         """Whether no line follows the byte `offset`."""

@@ -164,6 +164,20 @@ def test_folders_and_patterns_stand_for_their_files(ms: MetastoreClient, tmp_pat
     assert list(ingest(ms, tmp_path / "b/[1].json").positions) == ["[1].json"]
 
 
+def test_standard_input_is_a_source_that_may_come_again(
+    ms: MetastoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for last in (25, 25, 30):
+        with write(tmp_path / "piped", range(last)).open() as file:
+            monkeypatch.setattr("sys.stdin", file)
+            assert ingest(ms, Path("-"), rows_per_transaction=7).positions["stdin"].records == last
+        assert ids(ms, TABLE) == list(range(last))
+    with write(tmp_path / "piped", range(30, 60)).open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        with pytest.raises(SinkConflict, match="'stdin' are committed already"):
+            ingest(ms, Path("-"))
+
+
 @pytest.mark.parametrize(
     ("path", "why"),
     [

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import os
+import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -94,6 +96,31 @@ def test_a_compressed_file_gives_the_lines_and_positions_of_its_text(
             file.check(position)
     assert (offset, records) == (len(content), len(split(content)))
     assert file.stored_bytes(offset) == (file.size_bytes if content else 0)
+
+
+@pytest.mark.parametrize("codec", [None, *CODEC_NAMES])
+def test_a_pipe_is_read_once_and_again_from_a_position(codec: str | None, tmp_path: Path) -> None:
+    content = b"".join(b"line %d\n" % number for number in range(50_000))
+    stored = compressed(content, codec) if codec else content
+
+    def piped() -> LineFile:
+        path = tmp_path / "pipe"
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
+        threading.Thread(target=path.write_bytes, args=(stored,)).start()
+        return LineFile(str(path))
+
+    file = piped()
+    offset = len(b"".join(lines.text for lines in file.lines(0, 20_000)))
+    position = file.position(offset, 20_000)
+    again = piped()
+    again.check(position)
+    for each in (file, again):
+        assert not each.ends_at(offset)
+        assert b"".join(lines.text for lines in each.lines(offset, 50_000)) == content[offset:]
+        assert each.ends_at(len(content))
+        with pytest.raises(StreamingIOFailure, match="cannot be read a second time"):
+            list(each.lines(0, 1))
 
 
 @pytest.mark.parametrize("codec", CODEC_NAMES)
