@@ -1,6 +1,6 @@
 """Other file systems, through `pyarrow.fs`.
 
-Nothing but the local file system has been run; the tests drive this class over pyarrow's local one. Object
+Tested only on pyarrow's local file system. Object
 stores (s3a, abfs, gs) can be listed and read. They have no atomic rename, so publishing a transaction there
 could show half of it: writing is refused.
 """
@@ -20,7 +20,7 @@ _WITH_ATOMIC_RENAME = frozenset({"local"})
 
 
 class ArrowOutputFile(OutputFile):
-    """A file behind a pyarrow stream."""
+    """A file that is written through a pyarrow stream."""
 
     def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
         self.path = path

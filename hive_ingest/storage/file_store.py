@@ -125,9 +125,8 @@ class FileStore(ABC):
     """One file system. All methods are safe from several threads, and raise StreamingIOFailure.
 
     Attributes:
-        parallel_files: So many files are finished at a time, because finishing one takes long. 1: it takes no time
-            worth a thread.
-        has_folders: Whether folders exist of themselves, and can be renamed. An object store has only names.
+        parallel_files: How many files are finished at a time, for file systems where finishing one takes long.
+        has_folders: Whether the file system has folders, which can be renamed. An object store has only names.
     """
 
     parallel_files: int = 1
@@ -163,11 +162,11 @@ class FileStore(ABC):
         self.rename(source, target)
 
     def is_free(self, path: str) -> bool:
-        """Whether a folder can get this name: nothing lies there but an empty folder."""
+        """Whether a folder can be renamed to this path: nothing exists there, or only an empty folder."""
         return not self.exists(path) or not self.list(path, missing_ok=True)
 
     def why_not_renamable(self, source: str, target: str) -> str | None:
-        """Why a folder certainly cannot be renamed, as far as that can be seen; None if nothing is in the way."""
+        """Why renaming a folder would certainly fail, as far as that can be checked; otherwise None."""
         for path in (source, target.rpartition("/")[0]):
             if not self.exists(path):
                 return f"{path} is missing"
@@ -175,7 +174,7 @@ class FileStore(ABC):
 
     @abstractmethod
     def delete_empty_folder(self, path: str) -> bool:
-        """Delete a folder if it is empty; a missing one is not an error. False: something lies in it."""
+        """Delete a folder if it is empty; a missing one is not an error. Returns False if it is not empty."""
 
     def can_rename(self, source: str, target: str) -> bool:
         """Whether both lie on one device. Either exists, or its folder does."""
