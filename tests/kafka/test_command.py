@@ -111,7 +111,9 @@ def test_an_error_names_the_options_or_the_keys_of_the_file(
         topic = "{topic}"
         table = "web.events"
     """)
-    assert "or set on_error='skip'" in shell("kafka", "--config", config, "--until-end").err
+    failed = shell("kafka", "--config", config, "--until-end").err
+    assert "or set on_error='skip'" in failed
+    assert f"(in the route of topic {topic!r} to web.events)" in failed
     assert "or set --on-error skip" in shell(*from_kafka(kafka_broker, topic), "--until-end").err
 
 
