@@ -67,6 +67,7 @@ class ArrowStore(FileStore):
     """Paths are those of the pyarrow file system (`bucket/key` on an object store)."""
 
     has_folders = False
+    can_rename_folders = False
 
     def __init__(self, open_filesystem: Callable[[], pafs.FileSystem]) -> None:
         """

@@ -127,11 +127,15 @@ class FileStore(ABC):
     Attributes:
         parallel_files: So many files are finished at a time, because finishing one takes long. 1: it takes no time
             worth a thread.
-        has_folders: Whether folders exist of themselves, and can be renamed. An object store has only names.
+        has_folders: Whether folders can be made. In a store that is only read, they cannot.
+        spills_locally: Whether files that this process reads back soon belong on a local disk instead.
+        can_rename_folders: Whether a folder can be renamed in one step. An object store cannot.
     """
 
     parallel_files: int = 1
     has_folders: bool = True
+    can_rename_folders: bool = True
+    spills_locally: bool = False
 
     @abstractmethod
     def create(self, path: str, *, sync: bool) -> OutputFile:
@@ -147,6 +151,13 @@ class FileStore(ABC):
     @abstractmethod
     def rename(self, source: str, target: str) -> None:
         """Give `source` its new name in one step. Raises PathExists; the existing target stays as it is."""
+
+    def announce_rename(self, path: str, target: str) -> None:  # noqa: B027 (file systems need not know)
+        """Announce the name that the file to be created next at `path` is going to be given by `rename`.
+
+        An object store then uploads it under that name, so that the rename copies nothing; until then the file cannot
+        be read. File systems ignore it.
+        """
 
     def require_atomic_rename(self, action: str, path: str) -> None:  # noqa: B027 (most stores have one)
         """Raises UnsupportedFeature for a store on which a reader could see half of what is published."""

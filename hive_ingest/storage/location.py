@@ -154,6 +154,11 @@ class Location:
             raise UnsupportedFeature(f"cannot rename {self} to {target}: they are on different file systems")
         self.store.rename(self.path, target.path)
 
+    def announce_rename(self, target: Location) -> None:
+        """As `FileStore.announce_rename`, before this file is created."""
+        if self.store is target.store:
+            self.store.announce_rename(self.path, target.path)
+
     def list(self, *, recursive: bool = False, missing_ok: bool = False) -> list[FileEntry]:
         """What lies in the folder. Raises PathNotFound for a missing one, unless `missing_ok`."""
         return self.store.list(self.path, recursive=recursive, missing_ok=missing_ok)
