@@ -1,6 +1,7 @@
 """Locations, as Hive writes them, and the file systems that hold them.
 
-The local file system and HDFS have stores of their own; object stores go through `pyarrow.fs` (see `arrow_store`).
+The local file system, HDFS and S3 have stores of their own; other object stores go through `pyarrow.fs` (see
+`arrow_store`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from hive_ingest.storage.arrow_store import ArrowStore
 from hive_ingest.storage.file_store import FileEntry, FileStore, OutputFile, io_errors
 from hive_ingest.storage.hdfs_store import HdfsStore
 from hive_ingest.storage.local_store import LocalStore
+from hive_ingest.storage.s3_store import S3Store
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*|)", re.DOTALL)
 #: Schemes as Hadoop names them, and as pyarrow does.
@@ -188,7 +190,7 @@ def _store(scheme: str, authority: str) -> tuple[FileStore, str]:
     if scheme in _HDFS:
         return HdfsStore(uri), ""
     if scheme == "s3":
-        return ArrowStore(lambda: _open(uri)[0]), authority
+        return S3Store(authority), ""
     filesystem, root = _open(uri)
     return ArrowStore(lambda: filesystem), root
 
