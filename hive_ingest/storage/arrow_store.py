@@ -1,7 +1,7 @@
 """Other file systems, through `pyarrow.fs`.
 
 Nothing but the local file system has been run; the tests drive this class over pyarrow's local one. Object
-stores (s3a, abfs, gs) can be listed and read. They have no atomic rename, so publishing a transaction there
+stores (abfs, gs) can be listed and read. They have no atomic rename, so publishing a transaction there
 could show half of it: writing is refused.
 """
 
@@ -157,5 +157,5 @@ class ArrowStore(FileStore):
         if kind not in _WITH_ATOMIC_RENAME:
             raise UnsupportedFeature(
                 f"cannot {action} {path!r}: {kind} has no atomic rename, so a reader could see half a transaction; "
-                "keep the table on a local file system or on HDFS (reading and listing work)"
+                "keep the table on a local file system, on HDFS or on S3 (reading and listing work)"
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import warnings
+from collections.abc import Callable
 from typing import Any, Final
 
 from hive_ingest.errors import PathNotFound, StreamingIOFailure
@@ -29,8 +30,18 @@ class S3OutputFile(OutputFile):
     One with a `target` is not completed by `close`: see `s3_upload`.
     """
 
-    def __init__(self, client: S3Client, path: str, target: str | None) -> None:
+    def __init__(
+        self, client: S3Client, path: str, target: str | None, finished: Callable[[str, Upload], None]
+    ) -> None:
+        """
+        Args:
+            client: Of the bucket.
+            path: Of the file.
+            target: The name that it is going to be renamed to, if that is known.
+            finished: Called by `close` with the path and the upload of a file that has a target.
+        """
         self.path = path
+        self._finished = finished
         self._client = client
         self._is_staged = target is not None
         self._size = 0
@@ -98,7 +109,9 @@ class S3OutputFile(OutputFile):
             return
         if self._pending or not self._upload.parts:
             self._send()
-        if not self._is_staged:
+        if self._is_staged:
+            self._finished(self.path, self._upload)
+        else:
             self._upload.complete("finish", self.path)
 
     def discard(self) -> None:

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import pyarrow as pa
 
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.storage.file_store import FileEntry, FileStore, OutputFile
-from hive_ingest.storage.s3_client import S3Client, UploadMissing
+from hive_ingest.storage.s3_client import S3Client
 from hive_ingest.storage.s3_files import S3InputFile, S3OutputFile, key_of
 from hive_ingest.storage.s3_options import S3Options
 from hive_ingest.storage.s3_upload import RECORD_TYPE, Upload, UploadRecord
 
 #: The most keys of one DeleteObjects.
 _DELETE_AT_ONCE: Final = 1000
+#: So much is remembered to spare requests.
+_MOST_KNOWN_FOLDERS: Final = 1000
+_MOST_STAGED: Final = 10_000
 
 
 class S3Store(FileStore):
@@ -39,8 +43,11 @@ class S3Store(FileStore):
         """
         self._client = S3Client(bucket, options or (lambda: S3Options.of_bucket(bucket)))
         self._bucket = bucket
-        self._announced: dict[str, str] = {}
         self._lock = threading.Lock()
+        self._announced: dict[str, str] = {}
+        #: Of files that this process has written and not renamed: it need not ask the store for their records.
+        self._staged: dict[str, Upload] = {}
+        self._made = KnownFolders()
 
     # -- files -------------------------------------------------------------------------------------
 
@@ -52,40 +59,53 @@ class S3Store(FileStore):
         with self._lock:
             target = self._announced.pop(path, None)
         self._require_folder("create", path)
-        if self._head(path) is not None:
+        if target is None and self._head(path) is not None:  # otherwise its record, which is made now, says so
             raise PathExists(f"cannot create {self._client.uri(path)!r}: it exists already and is never replaced")
-        return S3OutputFile(self._client, path, target)
+        return S3OutputFile(self._client, path, target, self._finished)
+
+    def _finished(self, path: str, upload: Upload) -> None:
+        with self._lock:
+            self._staged[path] = upload
+            if len(self._staged) > _MOST_STAGED:  # such as in tasks, whose files another process renames
+                del self._staged[next(iter(self._staged))]
+
+    def _forget(self, path: str) -> Upload | None:
+        with self._lock:
+            return self._staged.pop(path, None)
+
+    def create_all(self, paths: Sequence[str], data: bytes, *, sync: bool) -> None:
+        for first in {path.rpartition("/")[0]: path for path in paths}.values():
+            self._require_folder("create", first)
+
+        def put(path: str) -> None:
+            self._client.put_new("create", path, key_of(path), data)
+
+        with ThreadPoolExecutor(max(1, min(len(paths), self.parallel_files)), "hive-ingest-files") as pool:
+            list(pool.map(put, paths))
 
     def open_input(self, path: str) -> pa.NativeFile:
         return pa.PythonFile(S3InputFile(self._client, path), mode="r")
 
     def rename(self, source: str, target: str) -> None:
-        record, size = self._look(source)
         what = f"{source} to {target}"
-        if record is None:
-            self._copy(what, source, target, size)
-        else:
-            self._publish(what, record, source, target)
+        upload = self._forget(source)
+        if upload is None:
+            record, size = self._look(source)
+            if record is None:
+                self._copy(what, source, target, size)
+            else:
+                upload = Upload.of_record(self._client, source, record)
+        if upload is not None:
+            self._publish(what, upload, target)
         self._delete(source)
 
-    def _publish(self, what: str, record: UploadRecord, source: str, target: str) -> None:
-        upload = self._upload(what, record, source)
-        if upload is not None:
-            upload.complete("rename", what)
-        if record.key != key_of(target):
+    def _publish(self, what: str, upload: Upload, target: str) -> None:
+        upload.complete("rename", what)
+        if upload.record.key != key_of(target):
             # The partition lies elsewhere than its name says. In the folder of its name it is not looked for.
-            written = f"/{record.key}"
+            written = f"/{upload.record.key}"
             self._copy(what, written, target, self.file_size(written))
             self._delete(written)
-
-    def _upload(self, what: str, record: UploadRecord, source: str) -> Upload | None:
-        """None if it was completed by an earlier call, which was not the last step of that."""
-        try:
-            return Upload.of_record(self._client, source, record)
-        except (PathNotFound, UploadMissing):
-            if self._client.has_token(what, record.key, record.token):
-                return None
-            raise
 
     def _copy(self, what: str, source: str, target: str, size: int) -> None:
         """Inside the store. Raises PathExists."""
@@ -105,6 +125,7 @@ class S3Store(FileStore):
         return size if record is None else Upload.of_record(self._client, path, record).size_bytes
 
     def delete_file(self, path: str) -> None:
+        self._forget(path)
         found = self._head(path)
         if found is None:
             return
@@ -150,6 +171,8 @@ class S3Store(FileStore):
 
     def make_folder(self, path: str, *, exist_ok: bool = True, parents: bool = True) -> list[str]:
         path = path.rstrip("/")
+        if exist_ok and path in self._made:
+            return []
         if self._is_folder(path):
             if not exist_ok:
                 raise PathExists(f"cannot make folder {self._client.uri(path)!r}: it exists already")
@@ -167,6 +190,7 @@ class S3Store(FileStore):
             if not exist_ok:
                 raise
             return made
+        self._made.add(path)
         return [*made, path]
 
     def _refuse_file(self, path: str) -> None:
@@ -177,7 +201,7 @@ class S3Store(FileStore):
 
     def _require_folder(self, action: str, path: str) -> None:
         above = path.rpartition("/")[0]
-        if not self._is_folder(above):
+        if above not in self._made and not self._is_folder(above):
             raise PathNotFound(f"cannot {action} {self._client.uri(path)!r}: the folder above it is missing")
 
     def _is_folder(self, path: str) -> bool:
@@ -224,11 +248,13 @@ class S3Store(FileStore):
     def delete_empty_folder(self, path: str) -> bool:
         if self.list(path, missing_ok=True):
             return False
+        self._made.forget(path)
         self._delete(f"{path.rstrip('/')}/")
         return True
 
     def delete_folder(self, path: str) -> None:
         prefix = _prefix(path)
+        self._made.forget(path)
         for upload in self._uploads(path, prefix):
             upload.abort(path)
         for page in self._pages(path, prefix, ""):
@@ -263,6 +289,29 @@ class S3Store(FileStore):
             f"cannot rename {self._client.uri(source)!r} to {target!r}: an object store cannot rename a folder in one "
             "step; create a new table and copy the rows"
         )
+
+
+class KnownFolders:
+    """Folders that this process has made last, so that it need not ask for them again. Safe from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._paths: dict[str, None] = {}
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._paths
+
+    def add(self, path: str) -> None:
+        with self._lock:
+            self._paths[path] = None
+            if len(self._paths) > _MOST_KNOWN_FOLDERS:
+                del self._paths[next(iter(self._paths))]
+
+    def forget(self, path: str) -> None:
+        """With all folders below it."""
+        path = path.rstrip("/")
+        with self._lock:
+            self._paths = {each: None for each in self._paths if each != path and not each.startswith(f"{path}/")}
 
 
 def _prefix(path: str) -> str:

@@ -63,7 +63,7 @@ class Upload:
 
     @classmethod
     def of_record(cls, client: S3Client, path: str, record: UploadRecord) -> Upload:
-        """With the parts that are in the store. Raises UploadMissing."""
+        """With the parts that are in the store: none if the upload is completed or aborted."""
 
         def list_parts(s3: Any) -> list[dict[str, Any]]:
             pages = s3.get_paginator("list_parts").paginate(
@@ -71,7 +71,10 @@ class Upload:
             )
             return [part for page in pages for part in page.get("Parts", ())]
 
-        return cls(client, record, client.call("look at", path, list_parts))
+        try:
+            return cls(client, record, client.call("look at", path, list_parts))
+        except (PathNotFound, UploadMissing):
+            return cls(client, record)
 
     @property
     def size_bytes(self) -> int:
@@ -115,6 +118,8 @@ class Upload:
             s3.complete_multipart_upload(**self._address, MultipartUpload={"Parts": parts}, IfNoneMatch="*")
 
         try:
+            if not parts:
+                raise UploadMissing(f"cannot {action} {path!r}: its upload was removed: write the transaction again")
             self.client.call(action, path, complete)
         except (PathExists, UploadMissing):
             # A call whose answer was lost is repeated, and then finds the object that the first one made.

@@ -172,15 +172,27 @@ def test_a_new_name_whose_answer_was_lost_is_ours(s3_root: Location) -> None:
 def test_a_rename_is_finished_that_was_interrupted_before_its_last_step(s3_root: Location) -> None:
     hidden, target = s3_root / ".hidden", s3_root / "a"
     stage(hidden, target)
-    record = S3Store(bucket_of(s3_root))
-    # The upload is completed, and its record still lies there.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(record, "_delete", lambda path: None)
-        record.rename(hidden.path, target.path)
+    with pytest.MonkeyPatch.context() as patch:  # the upload is completed, and its record still lies there
+        patch.setattr(hidden.store, "_delete", lambda path: None)
+        hidden.rename(target)
     assert hidden.exists()
-    hidden.rename(target)
+    S3Store(bucket_of(s3_root)).rename(hidden.path, target.path)
     assert content(target) == b"rows"
     assert not hidden.exists()
+
+
+def test_a_file_whose_upload_was_removed_is_not_renamed(s3: S3Service, s3_root: Location) -> None:
+    """By a lifecycle rule, for example."""
+    hidden, target = s3_root / ".hidden", s3_root / "a"
+    stage(hidden, target)
+    client, bucket = s3.client(), bucket_of(s3_root)
+    (upload,) = client.list_multipart_uploads(Bucket=bucket)["Uploads"]
+    client.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+    with pytest.raises(StreamingIOFailure, match="upload was removed"):
+        S3Store(bucket).rename(hidden.path, target.path)
+    assert not target.exists()
+    hidden.delete_file()
+    assert s3_root.list() == []
 
 
 # -- what a store of objects has not ---------------------------------------------------------------------
