@@ -127,12 +127,14 @@ class FileStore(ABC):
     Attributes:
         parallel_files: So many files are finished at a time, because finishing one takes long. 1: it takes no time
             worth a thread.
+        parallel_renames: So many files are renamed, and folders made, at a time.
         has_folders: Whether folders can be made. In a store that is only read, they cannot.
         spills_locally: Whether files that this process reads back soon belong on a local disk instead.
         can_rename_folders: Whether a folder can be renamed in one step. An object store cannot.
     """
 
     parallel_files: int = 1
+    parallel_renames: int = 1
     has_folders: bool = True
     can_rename_folders: bool = True
     spills_locally: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -251,6 +252,31 @@ def test_options_of_a_bucket_take_precedence() -> None:
     assert (web.endpoint, web.path_style, web.access_key, web.role_arn) == ("http://minio:9000", True, "web", None)
     assert S3Options.of_properties(properties, "other").access_key == "all"
     assert "secret" not in repr(web)
+
+
+def test_a_role_is_assumed_and_a_profile_is_used(
+    s3: S3Service, s3_root: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(s3_root / "a")
+    (tmp_path / "credentials").write_text("[web]\naws_access_key_id = of-profile\naws_secret_access_key = secret\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", s3.url)
+    of_profile = S3Options(endpoint=s3.url, region="us-east-1", profile="web")
+    of_role = replace(of_profile, role_arn="arn:aws:iam::123456789012:role/web")
+    assert "Credential=of-profile" in headers(of_profile, s3_root / "a")
+    assert "Credential=ASIA" in headers(of_role, s3_root / "a"), "the key of temporary credentials"
+
+
+def headers(options: S3Options, file: Location) -> str:
+    """Of a request with these options."""
+    seen: list[str] = []
+
+    def look(s3: Any) -> None:
+        s3.meta.events.register("before-send.s3", lambda request, **_: seen.append(str(request.headers)))
+        s3.head_object(Bucket=bucket_of(file), Key=key_of(file))
+
+    S3Client(bucket_of(file), lambda: options).call("look at", file.path, look)
+    return seen[0]
 
 
 def test_without_its_client_s3_is_refused_and_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
