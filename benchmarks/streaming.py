@@ -66,7 +66,7 @@ def _compare(folder: Path, arguments: argparse.Namespace) -> None:
         client.create_database("bench")
         for name in ("before", "live", "after", "reference"):
             client.create_table(f"bench.{name}", columns=COLUMNS)
-        _fill_reference(client, folder)
+        _fill_reference(client, folder, arguments.rows_per_commit)
         phases = {}
         for name in ("before", "live", "after"):
             is_live = name == "live"
@@ -82,8 +82,11 @@ def _verdict(is_reached: bool) -> str:
     return "reached" if is_reached else "missed"
 
 
-def _fill_reference(client: hi.MetastoreClient, folder: Path) -> None:
-    as_json, _ = make_input(folder, REFERENCE_ROWS)
+def _fill_reference(client: hi.MetastoreClient, folder: Path, rows_per_commit: int) -> None:
+    """The rows of the other table, so that both compress alike."""
+    block = _block(rows_per_commit)
+    as_json = folder / "reference.json"
+    as_json.write_bytes(block * (REFERENCE_ROWS // rows_per_commit))
     hi.ingest_files(client, "bench.reference", as_json, record_writer=hi.StrictJsonWriter())
     hi.compact(client, "bench.reference", kind="major", wait=True)
     as_json.unlink()
@@ -92,7 +95,7 @@ def _fill_reference(client: hi.MetastoreClient, folder: Path) -> None:
 def _phase(
     client: hi.MetastoreClient, metastore: str, table: str, mode: str, seconds: float, arguments: argparse.Namespace
 ) -> dict[str, float]:
-    """One writer for so many seconds, the tables being read beside it."""
+    """One writer for `seconds` seconds, while the tables are read."""
     compactor = _start_compactor(metastore) if mode == "request" else None
     command = [sys.executable, __file__, "--rows-per-commit", str(arguments.rows_per_commit)]
     writer = subprocess.Popen(
@@ -155,11 +158,15 @@ def _stop(compactor: subprocess.Popen[bytes]) -> None:
     print(f"  the compactor used {used:.1f} s of processor time")
 
 
-def _write(metastore: str, table: str, mode: MaintenanceMode, seconds: float, rows: int) -> None:
-    """The writing process: prints its figures as JSON."""
+def _block(rows: int) -> bytes:
     with tempfile.TemporaryDirectory(prefix="hive-ingest-bench-") as folder:
         as_json, _ = make_input(Path(folder), rows)
-        block = as_json.read_bytes()
+        return as_json.read_bytes()
+
+
+def _write(metastore: str, table: str, mode: MaintenanceMode, seconds: float, rows: int) -> None:
+    """The writing process: prints its figures as JSON."""
+    block = _block(rows)
     commits = 0
     with (
         hi.connect_metastore(metastore) as client,

@@ -165,11 +165,11 @@ class KafkaFailure(StreamingError):
 
 
 class OffsetLoss(KafkaFailure):
-    """The messages that follow on a table's position are not in the topic; the message says what has happened."""
+    """The messages after a table's position are not in the topic; the error says what has happened."""
 
 
 class SchemaRegistryUnavailable(StreamingError):
-    """No schema registry could be reached, or none gave an answer that makes sense; the message says where and why."""
+    """No schema registry could be reached, or none gave a valid answer; the message says which one and why."""
 
 
 class UnsupportedFeature(StreamingError):

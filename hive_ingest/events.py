@@ -1,7 +1,7 @@
-"""What happens in this process, for metrics: connections, compactions and initiators report it to whoever listens.
+"""Events of this process, for metrics: connections, workers and initiators report them to listeners.
 
-Reporting costs next to nothing while nobody listens, and a listener that fails does no harm. Tables are texts here,
-because this module is below the model.
+Reporting costs next to nothing without a listener, and a listener that fails affects nothing else. Table names are
+strings here, because this module is below the model.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class PartitionExamined:
 
 @dataclass(frozen=True, slots=True)
 class CompactionEnded:
-    """A worker of this process has finished a compaction, or given it up.
+    """A worker of this process has finished a compaction, or stopped it.
 
     Attributes:
         table: As `database.table`.
@@ -93,7 +93,7 @@ class CompactionEnded:
         type: `minor` or `major`.
         state: `succeeded`, `refused`, `failed`, `initiated` where it went back into the queue, or `working` where the
             metastore could not be reached.
-        file_bytes: The size of the files that it made.
+        file_bytes: The size of the files that it wrote.
         seconds: How long it took.
     """
 
@@ -130,7 +130,7 @@ def listen(listener: Listener) -> None:
 
 
 def stop_listening(listener: Listener) -> None:
-    """Call it no more. Idempotent."""
+    """Stop calling the listener. Idempotent."""
     global _listeners
     with _lock:
         _listeners = tuple(each for each in _listeners if each != listener)

@@ -46,7 +46,7 @@ WORKER_FAULT_POINTS: Final = (
     "after_commit_txn",
 )
 
-#: Of a task of a compaction that other processes carry out.
+#: Of a task of a compaction that is carried out by other processes.
 MERGE_TASK_FAULT_POINTS: Final = ("before_merge_task", "after_merge_task")
 
 #: Of a cleaner.

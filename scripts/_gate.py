@@ -130,7 +130,9 @@ STAGES = (
     Stage("format", (_python("-m", "ruff", "format", "--check", "."),), beside=True),
     Stage("types", (_python("-m", "mypy"),), beside=True),
     Stage("imports", ((str(_BIN / "lint-imports"), "--no-cache"),), beside=True),
-    Stage("unit", runs=((*_TWO_AT_A_TIME, "tests/unit", "tests/services", "tests/support"),), beside=True, on_disk=True),
+    Stage(
+        "unit", runs=((*_TWO_AT_A_TIME, "tests/unit", "tests/services", "tests/support"),), beside=True, on_disk=True
+    ),
     Stage("acceptance", runs=((*_THREE_AT_A_TIME, "tests/acceptance", "tests/crash", "tests/property"),)),
     Stage("packaging", runs=(("tests/packaging",),), beside=True),
     Stage(

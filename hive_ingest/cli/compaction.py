@@ -126,7 +126,7 @@ def compactor(
     workers: Annotated[int, typer.Option("--workers", metavar="N", min=1, help="Compactions at the same time.")] = 1,
     retention_seconds: Annotated[
         float,
-        typer.Option("--retention-seconds", metavar="N", min=0, help="Keep replaced files for so long."),
+        typer.Option("--retention-seconds", metavar="N", min=0, help="How long to keep replaced files."),
     ] = 0.0,
     metrics_port: MetricsPortOption = None,
     metrics_host: MetricsHostOption = "127.0.0.1",

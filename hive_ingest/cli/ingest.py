@@ -94,7 +94,7 @@ def ingest(
     After a crash, run the same command again: it resumes after the last committed record. A file is identified by
     its name: it may be moved, and lines that were appended to it are ingested by the next run.
 
-    The exit code is 3 if all is committed, but bad records were skipped.
+    The exit code is 3 if everything is committed, but bad records were skipped.
     """
     from hive_ingest.model import TableName
     from hive_ingest.streaming import ingest_files

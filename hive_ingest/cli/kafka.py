@@ -62,7 +62,7 @@ class OnOffsetLoss(enum.StrEnum):
 
 
 class Tombstones(enum.StrEnum):
-    """What becomes of messages without a value."""
+    """How messages without a value are handled."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -129,7 +129,7 @@ def kafka(
     schema_registry: Annotated[
         str | None,
         typer.Option(
-            "--schema-registry", metavar="URL", help="Avro: the registry. One that wants a password needs --config."
+            "--schema-registry", metavar="URL", help="Avro: the registry. One that requires a password needs --config."
         ),
     ] = None,
     message_columns: Annotated[
@@ -141,7 +141,7 @@ def kafka(
         ),
     ] = None,
     until_end: Annotated[
-        bool, typer.Option("--until-end", help="Exit when all messages are committed that are there now.")
+        bool, typer.Option("--until-end", help="Exit when all messages that the topics have now are committed.")
     ] = False,
     max_rows: Annotated[
         int, typer.Option("--max-rows", metavar="N", min=1, help="Messages of one transaction.")
@@ -161,10 +161,10 @@ def kafka(
     ] = AutoOffsetReset.EARLIEST,
     on_offset_loss: Annotated[
         OnOffsetLoss,
-        typer.Option("--on-offset-loss", help="If the messages after a position are gone: stop, or continue there."),
+        typer.Option("--on-offset-loss", help="If the messages after a position are gone: stop, or where to continue."),
     ] = OnOffsetLoss.FAIL,
     isolation_level: Annotated[
-        IsolationLevel, typer.Option("--isolation-level", help="Whether to wait for transactions of producers.")
+        IsolationLevel, typer.Option("--isolation-level", help="Whether to read messages of open transactions.")
     ] = IsolationLevel.READ_COMMITTED,
     takeover_grace_seconds: Annotated[
         float,
@@ -180,7 +180,7 @@ def kafka(
     ] = 600.0,
     kafka_options: KafkaOptionOption = None,
     tombstones: Annotated[
-        Tombstones, typer.Option("--tombstones", help="A message without a value is bad, left out, or a record.")
+        Tombstones, typer.Option("--tombstones", help="A message without a value is bad, is left out, or is a record.")
     ] = Tombstones.FAIL,
     on_error: OnErrorOption = OnError.FAIL,
     unknown_fields: UnknownFieldsOption = UnknownFields.IGNORE,
@@ -213,7 +213,7 @@ def kafka(
     The first signal commits what was read, and the exit code is 0; a second one ends the process at once. After a
     crash, run the same command again.
 
-    With --until-end the exit code is 3 if all is committed, but bad messages were skipped.
+    With --until-end the exit code is 3 if everything is committed, but bad messages were skipped.
     """
     from hive_ingest.metrics import HealthLimits
     from hive_ingest.streaming.kafka import KafkaIngest
@@ -252,7 +252,7 @@ def _summary(stats: KafkaIngestStats) -> str:
 
 
 def _given(context: typer.Context) -> set[str]:
-    """The options on the command line: these override a file. One from the environment is a default."""
+    """The options on the command line, which override the file. Those from the environment are defaults."""
     return {
         name
         for name in context.params
@@ -280,7 +280,7 @@ def _arguments(values: Mapping[str, Any], given: set[str]) -> dict[str, Any]:
 
 
 def _ingest_options(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that hold for every route."""
+    """The options that apply to every route."""
     of_records = {name for format in MessageFormat for name in writer_options(format)}
     others = {*of_records, *_ROUTE_OPTIONS, "config", "until_end", "kafka_options", *_METRICS_OPTIONS}
     return {name: value for name, value in values.items() if name not in others}
@@ -293,11 +293,16 @@ def _route(values: Mapping[str, Any]) -> ConfiguredRoute:
         if not values[name]:
             raise typer.BadParameter("is missing; or give --config", param_hint=f"--{name}")
     columns = pairs(values["message_columns"] or [], "=", "--message-column")
-    unknown = sorted(columns.keys() - {field.name for field in dataclasses.fields(MessageColumns)})
+    parts = [field.name for field in dataclasses.fields(MessageColumns)]
+    unknown = sorted(columns.keys() - set(parts))
     if unknown:
-        raise typer.BadParameter(f"{unknown[0]!r} is not a part of a message", param_hint="--message-column")
+        raise typer.BadParameter(
+            f"{unknown[0]!r} is not a part of a message: use {', '.join(parts)}", param_hint="--message-column"
+        )
     if values["format"] == MessageFormat.AVRO and not values["schema_registry"]:
         raise typer.BadParameter("is missing", param_hint="--schema-registry")
+    if values["schema_registry"] and values["format"] != MessageFormat.AVRO:
+        raise typer.BadParameter("has no effect without --format avro", param_hint="--schema-registry")
     if values["bad_records"] and values["dead_letter_topic"]:
         raise typer.BadParameter("give one of --bad-records and --dead-letter-topic", param_hint="--dead-letter-topic")
     route = KafkaRoute(
@@ -328,7 +333,7 @@ def _refuse_route_options(given: set[str]) -> None:
 
 @contextmanager
 def _stopped_by_signals(running: KafkaIngest) -> Iterator[None]:
-    """The first signal ends the ingest after a commit; the second has its ordinary effect."""
+    """Have the first signal end the ingest after a commit; the second has its usual effect."""
     is_main = threading.current_thread() is threading.main_thread()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)} if is_main else {}
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hive_ingest.cli.kafka_routes import ConfiguredRoute
     from hive_ingest.record_writer import RecordWriter
 
-#: Keys of the file besides the options of `KafkaIngest` that limit something.
+#: Keys of the file besides the fields of `KafkaOptions`.
 _INGEST_KEYS = (
     "bootstrap_servers",
     "group_id",
@@ -73,7 +73,9 @@ def _kafka_options(root: TomlSection) -> dict[str, Any]:
     section.check_keys(option_defaults())
     for name, value in section.values.items():
         if is_plain_secret(name, value):
-            raise section.error(name, f"{name} is a secret: write env:NAME or file:/path, so that the file holds none")
+            raise section.error(
+                name, f"{name} is a secret: write env:NAME or file:/path, so that the file contains none"
+            )
     _checked(root, "kafka_options", lambda: KafkaClientOptions(section.values))
     return section.values
 
@@ -136,7 +138,7 @@ def _secret(section: TomlSection, key: str) -> str:
 
 
 def _checked(section: TomlSection, key: str, make: Callable[[], T]) -> T:
-    """What `make` returns; its ConfigurationError with the place in the file."""
+    """The result of `make`; a ConfigurationError is raised again with the line and the key."""
     from hive_ingest.errors import ConfigurationError
 
     try:

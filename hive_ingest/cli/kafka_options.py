@@ -26,7 +26,7 @@ def kafka_options_of(texts: Sequence[str] | None) -> dict[str, Any]:
     """`["fetch_max_bytes=1000", …]`, as values of the type of kafka-python's default.
 
     Raises:
-        BadParameter: An invalid value, or a secret in clear text: other users of the machine see command lines.
+        BadParameter: An invalid value, or a secret in clear text, which other users of the machine could see.
     """
     from hive_ingest.streaming.kafka.client_options import option_defaults
 
@@ -44,7 +44,7 @@ def kafka_options_of(texts: Sequence[str] | None) -> dict[str, Any]:
 
 
 def is_plain_secret(name: str, value: object) -> bool:
-    """Whether this is a secret itself, and does not say where one is."""
+    """Whether this is a secret itself, and not a reference to one."""
     from hive_ingest.streaming.kafka.client_options import SECRETS
     from hive_ingest.streaming.kafka.secrets import is_reference
 

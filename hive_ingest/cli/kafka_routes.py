@@ -25,7 +25,7 @@ class ConfiguredRoute:
 def opened(
     routes: Sequence[ConfiguredRoute], bootstrap_servers: str, kafka_options: Mapping[str, Any]
 ) -> Iterator[list[KafkaRoute]]:
-    """The routes, with the targets of their bad messages, which are closed in the end."""
+    """The routes, with the targets of their bad messages, which are closed when the block is left."""
     from hive_ingest.streaming.kafka import DeadLetterFile, DeadLetterTopic
 
     with ExitStack() as stack:

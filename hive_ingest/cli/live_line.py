@@ -1,4 +1,4 @@
-"""The line on the terminal while `hive-ingest kafka` runs: lag, rows a second, commits, bad messages."""
+"""The status line on the terminal while `hive-ingest kafka` runs: lag, rows per second, commits, bad messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hive_ingest.cli.rows import counted
 if TYPE_CHECKING:
     from hive_ingest.streaming.kafka import KafkaIngestStats
 
-#: Rows a second are the mean over this time.
+#: Rows per second are the mean over this time.
 WINDOW_SECONDS = 10.0
 _REFRESHES_PER_SECOND = 2
 
@@ -46,7 +46,7 @@ def live_line(stats: Callable[[], KafkaIngestStats]) -> Iterator[None]:
 
 
 class IngestLine:
-    """Makes the text, and remembers the rows of the last seconds."""
+    """The text of the line; remembers the rows of the last seconds."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
@@ -83,6 +83,6 @@ class IngestLine:
 
 
 def _lag(stats: KafkaIngestStats) -> str:
-    """With a mark where that of a partition is not known yet."""
+    """The lag, marked where that of a partition is not known yet."""
     is_partial = any(each.lag is None for each in stats.partitions)
     return f"{stats.lag:,}{'+?' if is_partial else ''}"

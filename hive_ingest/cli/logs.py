@@ -1,4 +1,4 @@
-"""What a command writes to stderr: text for people, or JSON objects, one on each line, for a log collector."""
+"""What a command writes to stderr: text for people, or one JSON object per line for a log collector."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hive_ingest.cli import failures
 from hive_ingest.cli.failures import error_text, one_line, without_passwords
 
 _log = logging.getLogger("hive_ingest.cli")
-#: The attributes that every record has; all others were given by `extra=`.
+#: The attributes that every record has; all others come from `extra=`.
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _format = "text"
 
 
 class LogFormat(enum.StrEnum):
-    """Of what is written to stderr."""
+    """The format of what is written to stderr."""
 
     TEXT = "text"
     JSON = "json"
@@ -41,9 +41,9 @@ def configure(format: LogFormat, level: LogLevel | None) -> None:
     """Set up logging for this process.
 
     Args:
-        format: Of the messages, and of what a command says about itself.
-        level: Of this package's messages; those of other libraries are written from warnings on. None: warnings; with
-            JSON, info.
+        format: The format of log messages and of the command's own messages.
+        level: The lowest level of this package's messages; those of other libraries are written from `warning` on.
+            None: `warning`; with JSON, `info`.
     """
     global _format
     _format = format.value
@@ -76,7 +76,7 @@ def is_for_people() -> bool:
 
 
 def say(text: str) -> None:
-    """What a command says about itself, such as that it was interrupted."""
+    """Write a message of the command, such as that it was interrupted."""
     if is_for_people():
         typer.echo(one_line(text), err=True)
     else:
@@ -99,7 +99,7 @@ def _log_thread(failure: threading.ExceptHookArgs) -> None:
 
 class _Stderr(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        """Through a progress bar, which redirects stderr while it is shown."""
+        """Write above a progress bar, which redirects stderr while it is shown."""
         try:
             typer.echo(self.format(record), err=True)
         except Exception:  # noqa: BLE001 (as every handler: what cannot be logged must not end the command)

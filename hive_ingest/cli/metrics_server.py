@@ -1,4 +1,4 @@
-"""The options of commands that run for long and serve metrics meanwhile."""
+"""The options of long-running commands that serve metrics."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MetricsHostOption = Annotated[
         "--metrics-host",
         metavar="ADDRESS",
         envvar="HIVE_INGEST_METRICS_HOST",
-        help="The address to serve them on; 0.0.0.0 is every one of this machine.",
+        help="The address to serve them on; 0.0.0.0 stands for all addresses of this machine.",
     ),
 ]
 MaxCommitAgeOption = Annotated[
@@ -43,7 +43,7 @@ MaxCommitAgeOption = Annotated[
         metavar="N",
         min=0.001,
         show_default=False,
-        help="/health fails if there was no commit for so long, though there are messages to commit.",
+        help="/health fails if there was no commit for this time, although there are messages to commit.",
     ),
 ]
 
@@ -52,13 +52,13 @@ MaxCommitAgeOption = Annotated[
 def served_metrics(
     port: int | None, host: str, limits: HealthLimits | None = None, *, metastore: MetastoreClient | None = None
 ) -> Iterator[Metrics | None]:
-    """Count, and serve, until the block is left. None without a port.
+    """Count and serve until the block is left. Yields None without a port.
 
     Args:
         port: Of `--metrics-port`.
         host: Of `--metrics-host`.
         limits: When `/health` reports a problem.
-        metastore: Whose queue and transactions are shown as well.
+        metastore: A metastore whose queue and transactions are shown as well.
 
     Raises:
         CommandFailed: prometheus_client is not installed.

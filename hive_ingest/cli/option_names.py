@@ -19,6 +19,9 @@ from hive_ingest.cli.failures import CommandFailed, error_text
 #: `name`, `name=True`, `name='value'`: not inside quotes, a path or a dotted name.
 _ARGUMENT = re.compile(r"(?<![\w'\"`./<>-])([a-z][a-z_]*[a-z])(?:=(True\b)|(=)(?=[^\s=])|(?![\w'\"`/(=-]))")
 
+#: An option with a value that Python quotes.
+_QUOTED_VALUE = re.compile(r"(?<![\w'\"`./<>-])(--[a-z][a-z-]*)='([\w.-]+)'")
+
 #: What only one command can do, for all others.
 _ELSEWHERE = {"create": "`hive-ingest create-table --create-metastore`"}
 #: Choices of Python objects, and steps that a command takes itself.
@@ -42,7 +45,9 @@ class Command(TyperCommand):
         try:
             return super().invoke(ctx)
         except StreamingError as error:
-            raise CommandFailed(in_option_names(error_text(error), option_names(self))) from error
+            # The keys of a file are the library's arguments, and most of them cannot be given as options beside it.
+            names = _ELSEWHERE if ctx.params.get("config") else option_names(self)
+            raise CommandFailed(in_option_names(error_text(error), names)) from error
 
 
 def option_names(command: TyperCommand) -> dict[str, str]:
@@ -61,7 +66,9 @@ def option_names(command: TyperCommand) -> dict[str, str]:
 
 
 def in_option_names(text: str, names: Mapping[str, str]) -> str:
-    """A message with arguments as the command line has them: `if_not_exists=True` becomes `--if-not-exists`.
+    """A message with arguments as the command line has them.
+
+    `if_not_exists=True` becomes `--if-not-exists`, and `on_error='skip'` becomes `--on-error skip`.
 
     A single word, such as `columns`, is replaced only where a value follows: it may be an ordinary word.
     """
@@ -77,4 +84,4 @@ def in_option_names(text: str, names: Mapping[str, str]) -> str:
 
     for phrase, option in _PHRASES.items():
         text = text.replace(phrase, option)
-    return _ARGUMENT.sub(replacement, text)
+    return _QUOTED_VALUE.sub(r"\1 \2", _ARGUMENT.sub(replacement, text))

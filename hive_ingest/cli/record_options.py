@@ -1,4 +1,4 @@
-"""Options of the record writers, which commands share, and the writers that they choose."""
+"""The options for record writers, which commands share, and the writers that they select."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ BadRecordsOption = Annotated[
 ]
 MaxBadRecordsOption = Annotated[
     int | None,
-    typer.Option("--max-bad-records", metavar="N", min=0, help="With --on-error skip: stop after more than these."),
+    typer.Option("--max-bad-records", metavar="N", min=0, help="With --on-error skip: stop after more than N."),
 ]
 MaxBadRecordShareOption = Annotated[
     float | None,
@@ -158,7 +158,7 @@ def _avro_writer(
     missing_partition_keys: Literal["fail", "null"] = "fail",
     unknown_fields: Literal["ignore", "fail"] = "ignore",
 ) -> RecordWriter:
-    """`AvroWriter`; a registry is its URL, or the arguments of `SchemaRegistry`."""
+    """An `AvroWriter`; the registry is given by its URL, or by the arguments of `SchemaRegistry`."""
     from hive_ingest.record_writer import AvroWriter
     from hive_ingest.streaming.kafka import SchemaRegistry
 

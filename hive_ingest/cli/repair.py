@@ -46,6 +46,6 @@ def repair(
             if report.folders:
                 typer.echo(
                     f"{report.table}: {len(report.folders)} folders are above write id {report.highest_allocated}, "
-                    f"the highest that the metastore has handed out; {raised} the write ids to "
+                    f"the highest that the metastore has allocated; {raised} the write ids to "
                     f"{report.highest_found + 1}"
                 )

@@ -1,4 +1,4 @@
-"""`hive-ingest sinks seek`: continue elsewhere in the topics of Kafka."""
+"""`hive-ingest sinks seek`: set the positions of a sink in a Kafka topic."""
 
 from __future__ import annotations
 
@@ -49,14 +49,12 @@ def seek(
     kafka_options: KafkaOptionOption = None,
     lock_wait_seconds: Annotated[
         float,
-        typer.Option(
-            "--lock-wait-seconds", metavar="N", min=0, help="How long to wait for a transaction that is under way."
-        ),
+        typer.Option("--lock-wait-seconds", metavar="N", min=0, help="How long to wait for an open transaction."),
     ] = 10.0,
 ) -> None:
     """Set where an ingest from Kafka continues. Rows may repeat: messages that are read again are written again.
 
-    Stop the ingest first: it is refused while a transaction of it is under way.
+    Stop the ingest first: the command is refused while the ingest has an open transaction.
     """
     from hive_ingest.streaming.kafka.seek import seek_offsets
 

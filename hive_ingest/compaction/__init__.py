@@ -3,7 +3,6 @@
 from hive_ingest.compaction.cleaner import Cleaner, CleanerSettings, CleanResult
 from hive_ingest.compaction.compactor import ROLES, Compactor, CompactorResult, CompactorSettings
 from hive_ingest.compaction.distributed import DEFAULT_SPLIT_BUCKET_BYTES, DistributedMerge, MergeTasks, TaskRunner
-from hive_ingest.compaction.erasure import PurgeOutcome, purge
 from hive_ingest.compaction.file_merger import MergeSettings
 from hive_ingest.compaction.folder_state import FolderSize, FolderState
 from hive_ingest.compaction.initiator import Initiated, Initiator
@@ -12,6 +11,7 @@ from hive_ingest.compaction.maintenance import Maintenance, MaintenanceMode, che
 from hive_ingest.compaction.merge import MergeProgress, Merger, MergeResult, merge
 from hive_ingest.compaction.plan import MergePlan, PlannedFile, plan_major, plan_minor
 from hive_ingest.compaction.policy import CompactionPolicy, Decision
+from hive_ingest.compaction.purging import PurgeOutcome, purge
 from hive_ingest.compaction.requests import (
     NO_WORKER_SECONDS,
     CompactionOutcome,

@@ -40,12 +40,13 @@ class CleanerSettings:
     """How a cleaner works.
 
     Attributes:
-        retention_seconds: Replaced files are kept for so long after the commit that replaced them.
-        retry_seconds: After a failure it waits for so long, after the next one twice as long, and so on.
-        max_attempts: After so many failures the compaction ends as failed: what is left goes with the next one.
+        retention_seconds: How long replaced files are kept after the commit that replaced them.
+        retry_seconds: The wait after a failure, which doubles after each further one.
+        max_attempts: After this number of failures the compaction ends as failed: the next one's cleaning removes what
+            is left.
         aborted_threshold: More aborted transactions than this in a table or partition are cleaned without a
             compaction.
-        aborted_grace_seconds: What an aborted transaction left is removed so long after its last heartbeat, because
+        aborted_grace_seconds: What an aborted transaction left is removed this time after its last heartbeat, because
             its writer may not know yet that it is aborted. None: the metastore's transaction timeout.
     """
 

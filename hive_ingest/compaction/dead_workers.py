@@ -1,4 +1,4 @@
-"""Takes compactions back from workers whose processes have certainly ended, instead of waiting for their timeouts."""
+"""Takes back the compactions of workers whose processes have certainly ended, without waiting for their timeouts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ _REASON = "the process of the compaction's worker has ended"
 
 
 def take_back_from_dead_workers(client: MetastoreClient) -> int:
-    """Put the compactions of dead workers of this machine back into the queue; how many.
+    """Put the compactions of dead workers of this machine back into the queue.
 
     A worker is dead if its process ran on this machine, and is gone or from before a reboot (`Owner.is_dead`). Nothing
     can be known of workers on other machines: their transactions time out.
 
+    Returns:
+        How many compactions.
+
     Raises:
-        MetastoreError: The metastore cannot be asked.
+        MetastoreError: The metastore cannot be reached, or refuses.
     """
     infos = [info for info in client.show_compactions() if info.state is CompactionState.WORKING and _is_dead(info)]
     for info in infos:

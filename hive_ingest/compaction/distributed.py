@@ -1,8 +1,8 @@
-"""Carries out a merge plan by tasks that run anywhere, each once or more: an engine such as Spark runs them.
+"""Carries out a merge plan by tasks, which an engine such as Spark runs on any machine, each once or more.
 
-A task writes one file of the plan. One that has more input than `split_bucket_bytes` is cut into ranges of row ids,
-each the work of a task; a last task copies the stripes of all ranges into the one file that a bucket may have. Each
-attempt of a task writes under a hidden name of its own, and only names that the caller gets are published.
+A task writes one file of the plan. A file with more input than `split_bucket_bytes` is cut into ranges of row ids, each
+merged by a task of its own; a last task copies the stripes of all ranges into the one file that a bucket may have. Each
+attempt of a task writes under a hidden name of its own, and only names that the caller receives are published.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from hive_ingest.compaction.file_merger import MIB, FileMerger, MergeContext, MergeSettings
+from hive_ingest.compaction.file_merger import FileMerger, MergeContext, MergeSettings
 from hive_ingest.compaction.merge import MergeProgress, MergeResult, ProgressCounter, staged_file
 from hive_ingest.compaction.plan import MergePlan, PlannedFile
+from hive_ingest.config import MIB
 from hive_ingest.errors import ConfigurationError, StreamingError
 from hive_ingest.faults import reach
 from hive_ingest.model import Table
@@ -42,7 +43,7 @@ class WriteOutput:
 
 @dataclass(frozen=True, slots=True)
 class SplitOutput:
-    """Cuts a file of the plan into parts, of about so many bytes each: a list of `RowPart`, empty without need."""
+    """Cuts a file of the plan into parts of about `part_bytes`: a list of `RowPart`, empty if none are needed."""
 
     output: PlannedFile
     part_bytes: int
@@ -128,8 +129,7 @@ class MergeTasks:
 class TaskRunner(Protocol):
     """Runs tasks and returns their results, in the order of the tasks.
 
-    It calls `check` now and then while it waits. What `check` raises ends the tasks, and is raised, as is what a task
-    has raised.
+    It calls `check` regularly while it waits. An error of `check` ends the tasks. It is raised, as is a task's error.
     """
 
     def __call__(self, tasks: MergeTasks, check: Callable[[], None]) -> Sequence[Any]: ...
@@ -142,7 +142,7 @@ class DistributedMerge:
         """
         Args:
             run: Runs the tasks.
-            split_bucket_bytes: A bucket whose files have more bytes is cut into ranges of row ids of about so many.
+            split_bucket_bytes: A bucket whose files have more bytes is cut into ranges of row ids of about this size.
 
         Raises:
             ConfigurationError: `split_bucket_bytes` is below 1.

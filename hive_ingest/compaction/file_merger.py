@@ -1,4 +1,4 @@
-"""Writes the output files of one merge plan, whole or in parts, in whatever process is asked to."""
+"""Writes the output files of one merge plan, whole or in parts, in any process."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import cached_property
 from hive_ingest.acid import ValidWriteIdList
 from hive_ingest.compaction.conversion import conversion_to
 from hive_ingest.compaction.plan import MergePlan, PlannedFile
+from hive_ingest.config import MIB
 from hive_ingest.delta import compression_of
 from hive_ingest.model import Table
 from hive_ingest.orc import (
@@ -29,17 +30,15 @@ from hive_ingest.schema import arrow_schema
 from hive_ingest.storage import Location
 from hive_ingest.transactions import StagedFile
 
-MIB = 1 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class MergeSettings:
     """How files are merged.
 
     Attributes:
-        stripe_bytes: Rows of one stripe that is written, as Arrow holds them in memory.
+        stripe_bytes: The size of one stripe's rows as Arrow data, before they are encoded.
         threads: Threads that read, decode and encode; as many buckets are merged at once.
-        fsync: Whether outputs are on the device when they are finished.
+        fsync: Whether outputs are synced to the device when they are finished.
     """
 
     stripe_bytes: int = 64 * MIB

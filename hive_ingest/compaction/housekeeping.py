@@ -1,4 +1,4 @@
-"""Housekeeping while nobody writes: a dead worker's compaction goes back into the queue."""
+"""Housekeeping while there are no writers: the compaction of a dead worker goes back into the queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PAUSE_SECONDS = 10.0
 
 
 class Housekeeper:
-    """Takes compactions back from dead workers now and then, and has an embedded metastore keep house.
+    """Regularly takes back the compactions of dead workers, and runs the housekeeping of an embedded metastore.
 
     An embedded metastore does so, if it is due, whenever a transaction is opened. A real one has a service for it.
     """

@@ -31,8 +31,8 @@ from hive_ingest.model import (
 _log = logging.getLogger(__name__)
 _UNDER_WAY = (CompactionState.INITIATED, CompactionState.WORKING)
 _DONE = (CompactionState.READY_FOR_CLEANING, CompactionState.SUCCEEDED)
-#: So many tables and partitions are looked at in one round. Those that need no compaction stay among the candidates,
-#: and a low limit would let them keep others out for ever.
+#: The most tables and partitions that are examined in one round. Those that need no compaction stay among the
+#: candidates, and with a low limit they would keep others out forever.
 _MOST_CANDIDATES = 100_000
 #: A folder that needed no compaction is looked at again after this time, although nothing was committed to it.
 _LOOK_AGAIN_SECONDS = 300.0
@@ -81,7 +81,7 @@ class Initiator:
             version: Shown by SHOW COMPACTIONS as the initiator's.
             check_interval_seconds: Look only at what was written within this time; None for all that was written since
                 its last compaction.
-            threads: Folders are looked at in so many threads.
+            threads: How many threads read folders.
             is_stopped: Asked before each folder; True ends the round.
         """
         self._client = client
@@ -270,7 +270,7 @@ def _why_not(table: Table, known: list[CompactionInfo]) -> str | None:
 
 
 def _has_merged(known: Iterable[CompactionInfo], highest: WriteId) -> bool:
-    """Whether a compaction has taken in all that one of now could: another one would rid the folder of nothing."""
+    """Whether a compaction has merged everything up to `highest`: another one would remove nothing from the folder."""
     done = (*_DONE, CompactionState.REFUSED)
     return any(info.state in done and (info.highest_write_id or 0) >= highest for info in known)
 

@@ -27,7 +27,7 @@ from hive_ingest.transactions import log_failure
 _log = logging.getLogger(__name__)
 
 MaintenanceMode: TypeAlias = Literal["off", "request", "inline"]
-#: So many tables and partitions wait to be looked at; the initiator finds those that are left out.
+#: The most tables and partitions that wait to be examined; the initiator finds those beyond.
 MAX_WAITING = 10_000
 #: The longest wait of `close` for threads that are at work.
 CLOSE_SECONDS = 30.0
@@ -86,7 +86,7 @@ class Maintenance:
             mode: `"inline"`; or `"request"`, which leaves the work to `hive-ingest compactor` or to Hive. `"off"` does
                 nothing.
             policy: When to compact. None: that of `settings`.
-            workers: So many compactions run at a time, each in a thread.
+            workers: How many compactions run at a time, each in a thread.
             pause_seconds: The shortest time between two looks at partitions.
             settings: Of the threads that mode `"inline"` has.
 

@@ -37,7 +37,7 @@ class MergeResult:
 
 
 class Merger(Protocol):
-    """What carries out a plan: `merge`, with its arguments, result and errors, or one that uses other machines."""
+    """Carries out a plan: `merge`, or a function with the same arguments and result that uses other machines."""
 
     def __call__(
         self,
@@ -126,7 +126,7 @@ class _Merge:
 
 
 def staged_file(staging: Location, number: int) -> Location:
-    """A hidden name."""
+    """The hidden name of one output file."""
     return staging.parent / f"{staging.name}.{number}.orc"
 
 
@@ -150,7 +150,7 @@ def _remove(targets: Sequence[Location], error: BaseException) -> None:
 
 
 class ProgressCounter:
-    """Adds up what several threads do, and reports it."""
+    """Adds up the progress of several threads, and reports it."""
 
     def __init__(self, report: Callable[[MergeProgress], None] | None) -> None:
         self._report = report
@@ -158,7 +158,7 @@ class ProgressCounter:
         self._progress = MergeProgress(0, 0, 0, 0)
 
     def check(self) -> None:
-        """Report what is known already, so that a large file can be given up in its middle."""
+        """Report the progress so far, so that a merge can be ended in the middle of a large file."""
         self._add()
 
     def read(self, file: FileToRead) -> None:

@@ -16,14 +16,14 @@ _PREFIX = "tblprops."
 
 
 def with_overrides(table: Table, properties: Mapping[str, str]) -> Table:
-    """The table with the properties that a compaction is to use for it: those that begin with `tblprops.`.
+    """The table with the properties that override its own for one compaction: those that begin with `tblprops.`.
 
-    Others, such as Hive's `compactor.…`, configure jobs of Hive and change nothing here.
+    Others, such as Hive's `compactor.…`, configure Hive's own jobs and have no effect here.
     """
     overrides = {name.removeprefix(_PREFIX): value for name, value in properties.items() if name.startswith(_PREFIX)}
     return replace(table, properties={**table.properties, **overrides}) if overrides else table
 
 
 def check_overrides(table: Table, properties: Mapping[str, str]) -> None:
-    """Raises ConfigurationError or UnsupportedFeature for an override with which no file can be written."""
+    """Raises ConfigurationError or UnsupportedFeature if no file can be written with the overrides."""
     arrow_compression(compression_of(with_overrides(table, properties)))

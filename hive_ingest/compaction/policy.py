@@ -12,10 +12,10 @@ from dataclasses import dataclass, fields
 
 from hive_ingest.acid import BaseName
 from hive_ingest.compaction.folder_state import FolderState
+from hive_ingest.config import MIB
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.model import CompactionType
 
-MIB = 1 << 20
 _THRESHOLD = "compactorthreshold."
 _DELTA_NUM = f"{_THRESHOLD}hive.compactor.delta.num.threshold"
 _DELTA_PCT = f"{_THRESHOLD}hive.compactor.delta.pct.threshold"
@@ -49,10 +49,10 @@ class CompactionPolicy:
         max_small_files: More files below `small_file_bytes` than this in deltas are merged. None: any number.
         small_file_bytes: Below this size a file is small.
         max_age_seconds: Two deltas or more are merged when the last compaction, or the first look at the partition,
-            is so long ago. None: they may wait.
+            is older than this. None: they may wait.
         aborted_threshold: More aborted transactions than this that may have left rows cause a major compaction.
-        aborted_age_seconds: One that began so long ago causes a minor compaction. None: age does not count.
-        failed_threshold: After so many failures in a row no compaction is requested for a while.
+        aborted_age_seconds: One that began longer ago causes a minor compaction. None: age does not count.
+        failed_threshold: After this number of failures in a row no compaction is requested for a while.
         failed_retry_seconds: How long.
     """
 

@@ -19,10 +19,10 @@ from hive_ingest.model import CompactionInfo, CompactionState, CompactionType, T
 _log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 0.2
-#: While there is work, the queue is looked at only after this many times as long as the last look took.
+#: While there is work, the queue is read only after this many times as long as reading it last took.
 _REST = 10
 _WAITING = (CompactionState.INITIATED, CompactionState.WORKING)
-#: So long a request may wait before a warning says that perhaps no worker runs.
+#: How long a request may wait before a warning says that perhaps no worker runs.
 NO_WORKER_SECONDS = 60.0
 
 
@@ -75,9 +75,9 @@ def compact(
         kind: `"minor"` merges deltas, `"major"` writes a new base without deleted rows.
         properties: Stored with the request. Those named `tblprops.<name>` override the table's property for this
             compaction, such as `tblprops.orc.compress`; Hive's workers know others too.
-        wait: Until they have ended.
-        timeout_seconds: The longest wait. None: any time.
-        settings: Of the worker that the caller is meanwhile.
+        wait: Whether to wait until they have ended.
+        timeout_seconds: The longest wait. None: no limit.
+        settings: Of the caller's worker; see `as_worker`.
         as_worker: Whether the caller works on the metastore's queue while it waits. None: on an embedded metastore, so
             that no worker has to run elsewhere; on a real one Hive's workers, or `hive-ingest compactor`, take them.
 
@@ -123,7 +123,7 @@ def _type_of(kind: str) -> CompactionType:
 
 
 class _Wait:
-    """Waits for compactions of one table, and works on the queue where that is of use."""
+    """Waits for compactions of one table, and meanwhile works on the queue if it has a worker."""
 
     def __init__(
         self, client: MetastoreClient, table: TableName, timeout_seconds: float | None, worker: Worker | None
@@ -148,7 +148,7 @@ class _Wait:
                 time.sleep(_PAUSE_SECONDS)
 
     def _work(self, seconds: float) -> bool:
-        """Carry out what is in the queue for at least so long; whether there was anything."""
+        """Carry out compactions of the queue for at least `seconds`. Returns whether there were any."""
         end = time.monotonic() + seconds
         did_work = False
         while self._worker is not None and self._worker.run_once() is not None:

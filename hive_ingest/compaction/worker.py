@@ -55,7 +55,7 @@ class Worker:
             client: The metastore's.
             settings: How compactions are run.
             version: Shown by SHOW COMPACTIONS as the worker's.
-            is_stopped: Asked now and then during a compaction; True ends it, and it goes back into the queue.
+            is_stopped: Called regularly during a compaction; True ends it, and it goes back into the queue.
 
         Raises:
             UnsupportedFeature: A worker outside the server cannot serve this metastore.
@@ -78,7 +78,7 @@ class Worker:
         Raises:
             MetastoreError: The queue cannot be read. What goes wrong with a compaction is in its result.
         """
-        if self._pid != os.getpid():  # in a fork: the id must name the process whose end ends the work
+        if self._pid != os.getpid():  # in a fork: the id must name the process that does the work
             self._pid, self.id = os.getpid(), new_worker_id()
         info = self._client.find_next_compact(self.id, worker_version=self._version)
         if info is None:
@@ -104,7 +104,7 @@ class Worker:
             return self._put_back(job.info, str(error))
         except StreamingError as error:
             return self._failed(job.info, str(error))
-        except Exception as error:  # noqa: BLE001 (a defect must not keep the compaction at work for ever)
+        except Exception as error:  # noqa: BLE001 (a defect must not keep the compaction at work forever)
             _log.exception("compaction %d of %s failed unexpectedly", info.id, info.table)
             return self._failed(job.info, f"{type(error).__name__}: {error}")
         except BaseException:  # the process is being ended

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hive_ingest.model import CompactionInfo
 from hive_ingest.transactions import Owner
 
-#: Not the host's name first: a metastore on this host takes such compactions for those of its own workers.
+#: Must not begin with the host's name: a metastore on this host would regard the compactions as its own workers'.
 _PREFIX = "hive-ingest-"
 _AGENT = "hive-ingest compactor"
 
@@ -25,17 +25,17 @@ def owner_of_worker(worker_id: str | None) -> Owner | None:
 
 
 def agent_info_of(info: CompactionInfo) -> str:
-    """What the transaction and the lock of a compaction are marked with, so that they can be traced to its worker."""
+    """The agent info of a compaction's transaction and lock, by which they can be traced to its worker."""
     return (owner_of_worker(info.worker_id) or Owner.of_this_process()).to_agent_info(_AGENT)
 
 
 def is_of_this_process(worker_id: str | None) -> bool:
-    """Whether a compaction is a worker's of this process."""
+    """Whether the worker is one of this process."""
     owner = owner_of_worker(worker_id)
     return owner is not None and owner.is_this_process
 
 
 def worker_name(worker_id: str | None) -> str | None:
-    """For people: the host, the process id and the number of the worker; other ids as they are."""
+    """The host, the process id and the number of the worker in readable form; other ids are returned unchanged."""
     owner = owner_of_worker(worker_id)
     return worker_id if owner is None else f"{_PREFIX}{owner.host}-{owner.pid}-{owner.incarnation:04d}"

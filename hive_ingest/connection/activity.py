@@ -1,4 +1,4 @@
-"""What the connections of this process do, as other threads see it: for metrics, health checks and logs."""
+"""The state and the commits of this process's connections, for metrics, health checks and logs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _open: weakref.WeakKeyDictionary[ConnectionContext, float] = weakref.WeakKeyDict
 
 
 def open_connections() -> list[ConnectionActivity]:
-    """The connections of this process that are open now. Any thread may ask."""
+    """The connections of this process that are open now. Any thread may call this."""
     with _lock:
         found = [*_open.items()]
     now = time.monotonic()
@@ -64,13 +64,13 @@ def _activity(context: ConnectionContext, open_seconds: float) -> ConnectionActi
 
 
 def opened(context: ConnectionContext) -> None:
-    """List a connection among the open ones."""
+    """Add a connection to the open ones."""
     with _lock:
         _open[context] = time.monotonic()
 
 
 def closed(context: ConnectionContext) -> None:
-    """List it no more. Idempotent."""
+    """Remove a connection from the open ones. Idempotent."""
     with _lock:
         _open.pop(context, None)
 

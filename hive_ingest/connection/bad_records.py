@@ -1,4 +1,4 @@
-"""What becomes of the bad records that a record writer skips: they are handed on, counted and limited."""
+"""Bad records that a record writer skips are counted, limited, and passed to a handler."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hive_ingest.record_writer import BadRecord, Parsed, RecordWriter
 class BadRecordHandler(Protocol):
     """Takes the bad records that the record writer of a connection skips. The connection's own thread calls it.
 
-    A bad record is handed on before its transaction commits. If the transaction is aborted instead, its records are
-    usually written again, and the bad ones are handed on again: at least once, not exactly once.
+    A bad record is passed to the handler before its transaction commits. If the transaction is aborted instead, its
+    records are usually written again, and the bad ones are passed again: at least once, not exactly once.
     """
 
     def handle(self, records: Sequence[BadRecord]) -> None:
@@ -23,7 +23,7 @@ class BadRecordHandler(Protocol):
         ...
 
     def flush(self) -> None:
-        """Make durable what was taken. Called before the commit of a transaction that has bad records.
+        """Make the records durable. Called before the commit of a transaction that has bad records.
 
         An error fails the transaction.
         """
@@ -64,10 +64,10 @@ class SkippedRecords:
     """The records that a connection skips.
 
     Args:
-        record_writer: Skips them.
-        target: Where the bad records go, or None.
-        max_records: How many may be skipped in the committed transactions and the open one.
-        max_share: Which share of a transaction's records may be skipped.
+        record_writer: The writer that skips them.
+        target: Takes the bad records; may be None.
+        max_records: The most that may be skipped in the committed transactions and the open one.
+        max_share: The largest share of a transaction's records that may be skipped.
 
     Raises:
         ConfigurationError: An argument is not valid, or has no effect with this record writer.
@@ -104,7 +104,7 @@ class SkippedRecords:
             self._refuse(counts, parsed.bad_records)
 
     def before_commit(self, counts: WriteCounts) -> None:
-        """Make durable what the handler was given in a transaction, and check its limits.
+        """Have the handler make the bad records of a transaction durable, and check the limits.
 
         Raises:
             TooManyBadRecords: There are more than `max_records`, or a larger share than `max_share`.

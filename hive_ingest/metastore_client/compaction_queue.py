@@ -136,7 +136,7 @@ class CompactionHistoryCalls(Protocol):
             aborted_threshold: More aborted transactions than this are too many.
             aborted_time_threshold_seconds: One that began longer ago is old; None if age does not count.
             check_interval_seconds: Only what was written within this time, or whose last compaction failed.
-            limit: At most so many of those that were written, and as many for their aborts.
+            limit: The most candidates that were written, and the most with aborts.
         """
         ...
 
@@ -187,9 +187,9 @@ class CompactionCleaningCalls(Protocol):
 
         Args:
             min_open_txn_id: An earlier answer of `find_min_open_txn_id_for_cleaner`; None for that of now.
-            retention_seconds: Only those that committed so long ago.
+            retention_seconds: Only those whose commit is older than this.
             table: Only those of this table.
-            limit: At most so many.
+            limit: The most that are returned.
         """
         ...
 
@@ -224,7 +224,7 @@ class CompactionCleaningCalls(Protocol):
             table: Which table.
             partition_name: Which partition.
             up_to: Only write ids up to this one.
-            silent_seconds: Only of transactions whose last heartbeat is so long ago, by the metastore's clock.
+            silent_seconds: Only of transactions whose last heartbeat is older than this, by the metastore's clock.
         """
         ...
 

@@ -89,7 +89,7 @@ class WriteIdCalls(Protocol):
         ...
 
     def get_max_allocated_write_id(self, table: str | TableName) -> WriteId | None:
-        """The highest write id that was handed out for a table, 0 if none; None where the server cannot tell.
+        """The highest write id that was allocated for a table, 0 if none; None where the server cannot tell.
 
         Unlike a snapshot's high-water mark it is exact on every server that reports it (HIVE-23103).
         """

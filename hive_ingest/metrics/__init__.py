@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from hive_ingest.metrics.health import Health, HealthLimits, Problem
 
 if TYPE_CHECKING:
-    from hive_ingest.metrics.registered import Metrics
+    from hive_ingest.metrics.process_metrics import Metrics
     from hive_ingest.metrics.server import MetricsServer
 
 __all__ = ["Health", "HealthLimits", "Metrics", "MetricsServer", "Problem"]
 
-_MODULES = {"Metrics": "registered", "MetricsServer": "server"}
+_MODULES = {"Metrics": "process_metrics", "MetricsServer": "server"}
 
 
 def __getattr__(name: str) -> Any:

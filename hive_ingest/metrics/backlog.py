@@ -1,4 +1,4 @@
-"""How many deltas partitions have, as the initiators of this process have last seen them."""
+"""How many deltas partitions have, as the initiators of this process last found them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from hive_ingest.events import CompactionEnded, PartitionExamined
 
-#: So many partitions are remembered; those that were examined longest ago are forgotten first.
+#: The most partitions that are remembered; those that were examined longest ago are forgotten first.
 MAX_PARTITIONS = 100_000
-#: A partition that has not been examined for so long is forgotten. Initiators look at every partition that has
-#: something to compact every few seconds, so it was compacted by somebody else, or dropped.
+#: A partition that has not been examined for this time is forgotten. Initiators look at every partition that has
+#: something to compact every few seconds, so it was compacted by another process, or dropped.
 FORGET_SECONDS = 3600.0
 
 
@@ -39,7 +39,7 @@ class Backlog:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        #: The latest last.
+        #: In the order in which they were examined.
         self._seen: dict[tuple[str, str], tuple[float, PartitionExamined]] = {}
 
     def examined(self, event: PartitionExamined) -> None:

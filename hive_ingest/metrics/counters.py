@@ -31,7 +31,7 @@ _LONG_SECONDS = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 
 
 class Counters:
-    """A listener of `events`. Its metrics stay when connections are closed, as counters must not go back."""
+    """A listener of `events`. Its metrics stay when connections are closed, as counters must not decrease."""
 
     def __init__(self, registry: CollectorRegistry, backlog: Backlog, clock: Callable[[], float] = time.time) -> None:
         """Register all metrics.

@@ -1,4 +1,4 @@
-"""What is read at each scrape: open connections, backlogs, and what ingests from Kafka report."""
+"""Metrics that are read at each scrape: open connections, backlogs, and the statistics of ingests from Kafka."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PARTITION = ("group", "topic", "partition", "table")
 
 
 class Gauges(Collector):
-    """Yields families of metrics. What no longer exists has no series any more."""
+    """Yields families of metrics. Only what exists has a series."""
 
     def __init__(
         self,
@@ -32,14 +32,14 @@ class Gauges(Collector):
         *,
         partition_labels: bool,
     ) -> None:
-        """Does not register it.
+        """Does not register the collector.
 
         Args:
             version: Of this package.
-            backlog: What initiators have seen.
-            kafka: The ingests that are watched.
+            backlog: What initiators have found.
+            kafka: Returns the statistics of the ingests that are watched.
             on_table: Called with the table and sink of each open connection; returns their labels.
-            metastore: The metastore that is asked now and then, if any.
+            metastore: The metastore that is polled, if any.
             partition_labels: Whether each partition of a table has a series of its own.
         """
         self._version = version
@@ -50,7 +50,7 @@ class Gauges(Collector):
         self._partition_labels = partition_labels
 
     def describe(self) -> list[Metric]:
-        """The names of all families, for which a registry looks when they are registered."""
+        """All families without samples, which a registry checks for duplicate names."""
         return [*self._families([], {}, [])]
 
     def collect(self) -> Iterator[Metric]:
@@ -85,7 +85,7 @@ class Gauges(Collector):
         ages = {key: [each.heartbeat_age_seconds for each in found] for key, found in by_table.items()}
         yield _gauge(
             "heartbeat_age_seconds",
-            "Age of the last answered heartbeat, of the open transaction where that is the longest ago.",
+            "Age of the last answered heartbeat, of the open transaction with the oldest one.",
             _TABLE,
             ((key, max(age for age in found if age is not None)) for key, found in ages.items() if any_known(found)),
         )

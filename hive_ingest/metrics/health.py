@@ -1,4 +1,4 @@
-"""Whether the writers of this process work: heartbeats, commits, and the consumers of Kafka."""
+"""Health checks of the writers of this process: heartbeats, commits, and Kafka consumers."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class HealthLimits:
     Attributes:
         max_heartbeat_age_seconds: The last answered heartbeat of an open transaction is older. None: half the
             transaction timeout, after which nothing can be committed.
-        max_commit_age_seconds: A connection has been open for so long, and has not committed within this time; of a
-            route from Kafka, only while it has a lag. None: not checked, as an input may have nothing to write.
-        max_poll_age_seconds: A Kafka consumer has not polled for so long. None: the group's `max.poll.interval.ms`.
+        max_commit_age_seconds: A connection has been open for this time and has not committed within it; for a route
+            from Kafka, only while it has a lag. None: not checked, as an input may have nothing to write.
+        max_poll_age_seconds: A Kafka consumer has not polled for this time. None: the group's `max.poll.interval.ms`.
     """
 
     max_heartbeat_age_seconds: float | None = None
@@ -94,7 +94,7 @@ class Health:
 
 
 class HealthChecks:
-    """Looks at what other parts report. Remembers only since when routes have had a lag without a commit."""
+    """Applies the limits. Its only state is since when each route has had a lag without a commit."""
 
     def __init__(self, limits: HealthLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits = limits
@@ -116,7 +116,7 @@ class HealthChecks:
             connections: Those that are open.
             commit_ages: Seconds since the last commit, by table and sink.
             kafka: The ingests that are watched.
-            errors: Problems that were found while these were asked for.
+            errors: Problems that occurred while these were read.
         """
         open_now, ingests = tuple(connections), tuple(kafka)
         of_kafka = {(each.table, each.sink) for stats in ingests for each in stats.routes}

@@ -1,4 +1,4 @@
-"""What a metastore has in its queue and keeps open, asked for now and then on a thread of its own."""
+"""The compaction queue and the open transactions of a metastore, which a thread polls."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _IN_QUEUE = (CompactionState.INITIATED, CompactionState.WORKING, CompactionState
 
 @dataclass(frozen=True, slots=True)
 class MetastoreState:
-    """At one moment.
+    """The queue and the transactions of a metastore at one moment.
 
     Attributes:
         queue: Compactions by state: `initiated`, `working`, `ready_for_cleaning`.
-        oldest_request_seconds: How long the oldest compaction that nobody has taken has waited; 0 if there is none.
+        oldest_request_seconds: How long the oldest compaction that no worker has taken has waited; 0 if there is none.
         failing_partitions: Partitions, and tables without partitions, whose latest compaction has failed.
         open_transactions: Of all clients.
         oldest_transaction_seconds: The age of the oldest open one; 0 if there is none.
@@ -72,7 +72,7 @@ def _age(times_ms: list[int], now_ms: float) -> float:
 
 
 def _latest(compactions: Iterable[CompactionInfo]) -> list[CompactionInfo]:
-    """Of each partition; what was not initiated has not changed anything."""
+    """The latest compaction of each partition. One that was not initiated has changed nothing."""
     found: dict[tuple[TableName, str | None], CompactionInfo] = {}
     for each in compactions:
         if each.state is not CompactionState.DID_NOT_INITIATE:

@@ -23,7 +23,7 @@ from hive_ingest.orc.stripe_reader import StripeReader
 from hive_ingest.orc.tail import OrcTail, read_tail
 from hive_ingest.storage import FileStore, io_errors
 
-#: Files of up to so many bytes are read as a whole when they are opened.
+#: Files of at most this size, in bytes, are read as a whole when they are opened.
 SMALL_FILE_BYTES = 1024 * 1024
 
 

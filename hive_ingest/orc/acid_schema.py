@@ -40,7 +40,7 @@ Key = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """The rows from the key `low` on and below the key `end`; None is no bound."""
+    """The rows from the key `low` on and below the key `end`; None means unbounded."""
 
     low: Key | None = None
     end: Key | None = None

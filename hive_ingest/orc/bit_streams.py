@@ -1,7 +1,7 @@
 """ORC's streams of bits: which values are present, and booleans.
 
-Bits are packed into bytes, the highest first; the last byte is filled up. Bytes are run-length encoded: a control byte
-below 128 stands before a byte that is repeated (control + 3) times, any other one before (256 - control) bytes.
+Bits are packed into bytes, the highest first; the last byte is padded. Bytes are run-length encoded: a control byte
+below 128 is followed by a byte that is repeated (control + 3) times, any other one by (256 - control) literal bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST_LITERALS = 128
 
 
 def read_bits(stream: bytes, count: int) -> Bits:
-    """The bits of a decompressed stream, as 0 and 1. Raises WireError for a stream that does not hold just so many."""
+    """The bits of a decompressed stream, as 0 and 1. Raises WireError if it does not hold exactly `count`."""
     expected = -(-count // 8)
     data = bytearray()
     at = 0

@@ -19,9 +19,9 @@ def in_order(
 
     Args:
         executor: Runs the function; not the one that runs this call.
-        ahead: At most so many results are computed before they are asked for.
-        function: What is computed of each item. An error is raised where its result would come.
-        items: Taken as results are asked for.
+        ahead: How many results may be computed before they are requested.
+        function: Computes the result of an item. Its error is raised in place of the result.
+        items: Taken as results are requested.
     """
     process = os.getpid()
     waiting: deque[tuple[_T, Future[_R]]] = deque()

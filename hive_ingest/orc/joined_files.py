@@ -17,9 +17,9 @@ from hive_ingest.orc.joined_stripes import JoinableFile, join_stripes, joinable_
 from hive_ingest.orc.protobuf import WireError
 from hive_ingest.orc.stripe_reader import StripeReader
 
-#: What is read together, at most, and what a thread reads ahead: bytes in files, rows, files.
+#: Limits of files that are decoded together, and of what a thread reads ahead: bytes in files, rows, files.
 JOINED_BYTES, JOINED_ROWS, JOINED_FILES = 2 << 20, 131_072, 128
-#: Columns of which a reader must know the smallest and largest value.
+#: Kinds of columns whose smallest and largest values a reader needs.
 _KINDS_WITH_LIMITS = frozenset({OrcKind.DATE, OrcKind.TIMESTAMP, OrcKind.TIMESTAMP_INSTANT})
 
 
@@ -61,7 +61,7 @@ class JoinedFiles(StripeReader):
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """Files that lie side by side, and all of them as one where that is possible."""
+    """Consecutive files, and all of them as one where that is possible."""
 
     readers: tuple[AcidFileReader, ...]
     joined: JoinedFiles | None = None
@@ -111,7 +111,7 @@ def _fit(last: AcidFileReader, reader: AcidFileReader, previous: JoinableFile, f
 def shares(files: Iterable[FileToRead]) -> Iterator[tuple[FileToRead, ...]]:
     """Files in shares for one thread each: a large one alone, small ones together.
 
-    The first shares have few files, for callers that need no more.
+    The first shares have few files, for callers that stop early.
     """
     share: list[FileToRead] = []
     size, most = 0, 1

@@ -1,12 +1,12 @@
 """Joins the stripes of small files in memory into one stripe, without decoding their values.
 
-To open a file takes as long as to decode some thousand rows: the ORC library makes a decompressor for each stream of
+Opening a file takes as long as decoding some thousand rows: the ORC library creates a decompressor for each stream of
 each file. Streams of ORC are sequences of compressed chunks, and of runs of values inside them; both are
 self-contained. So the streams of one column in several stripes, one after the other, are the stream of that column in
 a stripe that has all their rows. Two kinds need more:
 
-- **Bits** (present values, booleans) fill up their last byte, so these streams are decoded and written again. That
-  takes the number of bits, which is not known below lists and maps: there, files with such streams are not joined.
+- **Bits** (present values, booleans) are padded to a whole byte, so these streams are decoded and written again. That
+  requires the number of bits, which is not known below lists and maps: files with such streams there are not joined.
 - **Dictionaries** are numbered in each stripe: files with one are not joined.
 
 A stream with one value too many would move all values after it to other rows, without an error. So only files are
@@ -51,7 +51,7 @@ class JoinableFile:
 
 
 def joinable_files(files: Sequence[tuple[pa.Buffer | None, OrcTail]]) -> list[JoinableFile | None]:
-    """What is to be joined of each file, in order.
+    """The files that can be joined, in order.
 
     Args:
         files: The bytes of each file and its tail; None for a file that is not in memory, or not verified.
@@ -108,7 +108,7 @@ def _traits(tail: OrcTail) -> tuple[object, ...]:
 
 
 def _shape(stripe: StripeStreams) -> tuple[object, ...]:
-    """A stream of present values is left out where all are; all others are there always."""
+    """What must be equal in all stripes. Streams of present values do not count: one without nulls has none."""
     streams = frozenset(key for key in stripe.streams if key[1] != PRESENT)
     return streams, stripe.encodings, stripe.time_zone
 

@@ -30,7 +30,7 @@ from hive_ingest.orc.stripe_reader import StripeReader
 from hive_ingest.orc.tail import OrcTail
 from hive_ingest.storage import FileStore, Location
 
-#: Files that are kept in memory between finding their bounds and reading their rows, at most so many.
+#: The most files that are kept in memory between finding their bounds and reading their rows.
 _KEPT_BYTES, _KEPT_FILES = 64 << 20, 2048
 _READ_AT_ONCE = 32
 

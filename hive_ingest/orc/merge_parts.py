@@ -39,11 +39,11 @@ class RowPart:
     """A range of the rows of a bucket. Can be pickled.
 
     Attributes:
-        folder: On its file system lie the files.
+        folder: A location on the file system of the files.
         files: The files with stripes that begin in the range.
         keys: The range.
         is_copied: The stripes can be copied as they are. Otherwise they have to be merged into a file first.
-        size_bytes: What the stripes take in the files.
+        size_bytes: The size of the stripes in the files.
     """
 
     folder: Location
@@ -75,17 +75,17 @@ def split_rows(
     A cut is made only between stripes, and only where no keys overlap.
 
     Args:
-        folder: On its file system lie the files.
+        folder: A location on the file system of the files.
         files: What to merge, in any order.
         options: As for `merge_rows`.
-        part_bytes: A part has about so many bytes of stripes, in the files.
+        part_bytes: The approximate size of a part: the bytes of its stripes in the files.
         valid_write_ids: As for `merge_rows`.
         deletes: As for `merge_rows`.
         executor: Opens the files; not the one that runs this call.
         threads: How many it opens at once.
 
     Returns:
-        The parts in the order of their keys. Empty where splitting is of no use: at most one part would have to be
+        The parts in the order of their keys. Empty where splitting brings nothing: at most one part would have to be
         encoded.
 
     Raises:
@@ -158,16 +158,16 @@ def join_rows(
     Args:
         parts: Those of `split_rows`, in order; instead of each that is not copied, the file that it was merged into,
             if it has rows.
-        target: Where there is no file yet.
+        target: The new file, which must not exist.
         options: Those with which the parts were merged.
         executor: Opens the files; not the one that runs this call.
         threads: How many it opens at once.
 
     Returns:
-        The file; None without any row, and then there is none.
+        The file; None if there are no rows, and then no file is left.
 
     Raises:
-        CorruptFile: A file is damaged or not the one that was split. In each case nothing is left of the target.
+        CorruptFile: A file is damaged, or is not the one that was split. Nothing is left of the target.
         StreamingIOFailure: A file cannot be read or written.
     """
     last: InputStripe | None = None

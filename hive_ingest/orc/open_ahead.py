@@ -1,4 +1,4 @@
-"""Opens the files of a folder for a reader: small ones ahead of it, and many at a time."""
+"""Opens the files of a folder for a reader; small files are opened before they are requested, many at a time."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from hive_ingest.orc.joined_files import FileGroup, grouped, shares
 from hive_ingest.storage import FileStore
 
 THREAD_NAME = "hive-ingest-read"
-#: Threads that read, and shares of files that they read and one thread opens before the reader asks for them. Opening
-#: takes the interpreter, so more threads would only be in each other's way; decoding is left to the reader's thread.
+#: Threads that read, and shares of files that are read and opened before the reader requests them. One thread opens:
+#: that holds the interpreter's lock, so more threads would only slow each other down. The reader's thread decodes.
 _READING_THREADS, _SHARES_AHEAD = 2, 1
 
 
@@ -39,8 +39,8 @@ class _Opened:
 def open_ahead(store: FileStore, files: Iterable[FileToRead], *, verify_checksums: bool = True) -> Iterator[FileGroup]:
     """The files in order, in groups that can be read at once.
 
-    A group may be used until the next one is asked for. The first file is opened alone, and nothing after it before
-    the second group is asked for: a caller may need no more. An error comes in the place of its file.
+    A group may be used until the next one is requested. The first file is opened alone, and nothing after it before
+    the second group is requested: a caller may stop there. An error is raised in place of its file.
 
     Raises:
         CorruptFile, StreamingIOFailure: As `AcidFileReader`.

@@ -1,6 +1,6 @@
 """Row ids of files without the ACID columns: "original" files, as Hive calls them.
 
-They are from before the table was transactional, or from LOAD DATA. Their rows get their ids while they are read: one
+They date from before the table was transactional, or are from LOAD DATA. Their rows get ids while they are read: one
 write id and bucket property for the file, and row ids by position, counted across the files of a bucket
 (Hive: `OrcRawRecordMerger.OriginalReaderPair`).
 """

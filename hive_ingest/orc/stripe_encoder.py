@@ -85,7 +85,7 @@ class StripeEncoder:
         return EncodedStripes(content, tuple(WholeStripe(path, *parts) for parts in found))
 
     def _file(self, parts: Iterable[Rows]) -> tuple[pa.BufferReader, dict[int, Key]]:
-        """A whole file; and where a stripe may end, after so many rows, with this key."""
+        """A whole file; and where a stripe may end: the number of rows before that point, and the last one's key."""
         kind, strategy = arrow_compression(self.compression)
         keep_freed_memory()
         sink = pa.BufferOutputStream()

@@ -1,4 +1,4 @@
-"""Reading stripes in Hive's ACID schema (see `acid_schema`), whichever bytes they come from."""
+"""Reads stripes in Hive's ACID schema (see `acid_schema`) from a file, or from files joined in memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hive_ingest.orc.tail import OrcTail
 
 
 class StripeReader:
-    """An ORC file whose tail is known; the ORC library opens it when its rows or their type are first asked for."""
+    """An ORC file whose tail is known; the ORC library opens it when its rows or their type are first requested."""
 
     def __init__(
         self, content: pa.NativeFile, tail: OrcTail, path: str, *, original: OriginalRows | None = None

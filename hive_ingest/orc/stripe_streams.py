@@ -1,4 +1,4 @@
-"""Where the streams of a stripe lie in its file, by the stripe's footer (orc_proto.proto of Apache ORC)."""
+"""The positions of a stripe's streams in its file, from the stripe's footer (orc_proto.proto of Apache ORC)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class StripeStreams:
 
 
 def packed_stripe_footer(data: memoryview, stripe: Stripe) -> bytes:
-    """The footer of a stripe as it lies in a file in memory."""
+    """The footer of a stripe of a file in memory, still compressed."""
     end = stripe.offset + stripe.length
     return bytes(data[end - stripe.footer_length : end])
 

@@ -1,7 +1,7 @@
 """Files without the ACID columns, in the order in which Hive numbers their rows.
 
-Those of one bucket are `000000_0`, `000000_0_copy_1`, …: the row ids of a file continue those of the files before it,
-in the order of their paths (Hive: `AcidUtils.getAcidState`, `OrcRawRecordMerger.OriginalReaderPairToRead`).
+The files of one bucket are `000000_0`, `000000_0_copy_1`, …: row ids are counted across them, in the order of their
+paths (Hive: `AcidUtils.getAcidState`, `OrcRawRecordMerger.OriginalReaderPairToRead`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NO_WRITE_ID = 0
 
 
 def original_files(location: Location, directory: AcidDirectory) -> list[FileToRead]:
-    """Those of a partition, or of a table without partitions, by path.
+    """The files without the ACID columns in a partition, or in a table without partitions, by path.
 
     Raises:
         CorruptFile: A file has a name that Hive does not use, or is damaged.
@@ -58,7 +58,7 @@ def numbered(
         rows = OriginalRows(write_id, encode_bucket(name.bucket, statement_id), next_row_id[name.bucket])
         found.append(FileToRead(entry.path, None, check_write_ids, entry.size_bytes, original=rows))
         left[name.bucket] -= 1
-        if left[name.bucket]:  # a single file need not be opened to number what follows
+        if left[name.bucket]:  # the last file of a bucket need not be opened: nothing follows it
             next_row_id[name.bucket] += count_rows(store, entry.path)
     return found
 

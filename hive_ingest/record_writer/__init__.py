@@ -2,7 +2,7 @@
 
 from hive_ingest.record_writer.arrow_writer import ArrowWriter, MissingColumns, ZonedTimestamps
 from hive_ingest.record_writer.avro_writer import AvroSchemas, AvroWriter
-from hive_ingest.record_writer.bad_records import BadRecord, BadRecords, BadValue, OnError
+from hive_ingest.record_writer.bad_records import BadRecord, BadRecords, BadValue, OnError, named_records
 from hive_ingest.record_writer.delimited_writer import StrictDelimitedInputWriter
 from hive_ingest.record_writer.json_records import UnknownFields
 from hive_ingest.record_writer.json_writer import StrictJsonWriter
@@ -32,5 +32,6 @@ __all__ = [
     "StrictJsonWriter",
     "UnknownFields",
     "ZonedTimestamps",
+    "named_records",
     "typed_columns",
 ]

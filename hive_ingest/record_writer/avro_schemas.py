@@ -1,8 +1,8 @@
 """Avro schemas: how a datum is decoded, and which Arrow type each field has.
 
-fastavro decodes to plain values, without logical types: its conversions are slow, and that of decimals rounds to the
-declared precision. So `logicalType` is renamed before fastavro sees the schema. Arrow takes integers for dates and
-timestamps; only decimals and UUIDs of 16 bytes are converted here.
+fastavro must not convert logical types: its conversions are slow, and that of decimals rounds to the declared
+precision. So `logicalType` is renamed before fastavro gets the schema. Arrow accepts integers as dates and timestamps;
+only decimals and UUIDs of 16 bytes are converted here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.record_writer.bad_records import BadValue
 
-#: Makes the value that Arrow takes of one that fastavro has decoded; None where they are the same.
+#: Converts a value that fastavro has decoded to the one that Arrow takes; None where they are the same.
 _Convert = Callable[[Any], Any] | None
 
 _LOGICAL: Final = "hiveIngestLogicalType"
@@ -33,7 +33,7 @@ _PRIMITIVES: Final = {
     "bytes": pa.binary(),
     "string": pa.string(),
 }
-#: By logical type and the type that it is of. Instants become wall clock in UTC.
+#: Arrow types by logical type and its underlying type. Instants become wall clock in UTC.
 _LOGICAL_TYPES: Final[dict[tuple[str | None, Any], pa.DataType]] = {
     ("date", "int"): pa.date32(),
     **{
@@ -61,10 +61,10 @@ def fastavro_module() -> Any:
 
 
 class AvroSchema:
-    """The schema of a record, as `texts` define it: the last one, after those that it refers to.
+    """The schema of a record: the last one of `texts`, after those that it refers to.
 
     Raises:
-        BadValue: It is not a schema of Avro, or not one of a record.
+        BadValue: It is not an Avro schema, or not that of a record.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -100,7 +100,7 @@ class AvroSchema:
         return self._arrow_type(self.fields[name], ())
 
     def converter(self, name: str) -> _Convert:
-        """What makes Arrow's value of a field's. Call `arrow_type` first: it refuses recursive types."""
+        """Converts a field's values for Arrow. Call `arrow_type` first: it refuses recursive types."""
         return self._converter(self.fields[name])
 
     def _resolved(self, schema: Any) -> Any:
@@ -114,7 +114,7 @@ class AvroSchema:
         if kind == "record":
             name = schema["name"]
             if name in inside:
-                raise BadValue(f"the record {name!r} contains itself, which no type of Hive can")
+                raise BadValue(f"the record {name!r} contains itself, which is not possible in Hive's types")
             fields = [(field["name"], self._arrow_type(field["type"], (*inside, name))) for field in schema["fields"]]
             return pa.struct(fields)
         if kind == "array":
@@ -170,7 +170,7 @@ def _not_null(union: list[Any]) -> Any:
 
 
 def _renamed(schema: Any) -> Any:
-    """A schema without the logical types that fastavro would convert, but under another name."""
+    """A schema whose logical types have another name, so that fastavro does not convert them."""
     if isinstance(schema, list):
         return [_renamed(branch) for branch in schema]
     if not isinstance(schema, dict):

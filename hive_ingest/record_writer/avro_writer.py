@@ -1,4 +1,4 @@
-"""Records as Avro in Confluent's wire format, whose schemas a registry has."""
+"""Records in Avro, in Confluent's wire format, with schemas from a registry."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hive_ingest.record_writer.static_keys import StaticKeys
 from hive_ingest.record_writer.typed_columns import typed_columns
 from hive_ingest.record_writer.writer import RecordSchema
 
-#: A byte of zero and the schema's id, in four bytes.
+#: A zero byte and the schema's id, in four bytes.
 _HEADER_BYTES: Final = 5
 _MAGIC: Final = 0
 
@@ -34,11 +34,11 @@ class AvroSchemas(Protocol):
     def avro_schema(self, schema_id: int) -> Sequence[str]:
         """The schema of an id as JSON, after the schemas that it refers to.
 
-        It is called at least once for each id, and should keep what it has found: an id's schema never changes.
+        It is called at least once for each id, and should cache the result: the schema of an id never changes.
 
         Raises:
-            BadValue: There is certainly no Avro schema of this id: the record is bad.
-            StreamingError: That could not be found out: the transaction fails.
+            BadValue: There is certainly no Avro schema with this id: the record is bad.
+            StreamingError: The lookup failed: the transaction fails.
         """
         ...
 
@@ -55,7 +55,7 @@ class _Plan:
 
 
 class AvroWriter(RecordListWriter):
-    """Records that are Avro in Confluent's wire format: a byte of zero, the schema's id, and the datum.
+    """Records in Avro, in Confluent's wire format: a zero byte, the schema's id, and the datum.
 
     `write()` takes bytes, or an iterable of them. Fields match columns, and fields of structs, without regard to case;
     each record is decoded by the schema that it was written with, so records of many versions may be mixed.
@@ -130,7 +130,8 @@ class AvroWriter(RecordListWriter):
         try:
             return self._batch(self._plan(schema_id), records)
         except BadValue as bad:
-            raise BadValue(f"{bad.why} (schema id {schema_id})", *bad.path) from bad
+            which = f"schema id {schema_id}"
+            raise BadValue(bad.why if which in bad.why else f"{bad.why} ({which})", *bad.path) from bad
 
     def _batch(self, plan: _Plan, records: list[Any]) -> pa.RecordBatch:
         reader = self._reader_schema

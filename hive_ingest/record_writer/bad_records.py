@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -68,6 +71,23 @@ def shown(value: object) -> str:
     return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[: MAX_SHOWN_CHARACTERS - 3]}..."
 
 
+_name_of: ContextVar[Callable[[int], str] | None] = ContextVar("name_of", default=None)
+
+
+@contextmanager
+def named_records(name_of: Callable[[int], str]) -> Iterator[None]:
+    """Log skipped records under other names than their numbers, for what is parsed inside.
+
+    Args:
+        name_of: Returns the name of a record, from its number in the transaction.
+    """
+    token = _name_of.set(name_of)
+    try:
+        yield
+    finally:
+        _name_of.reset(token)
+
+
 class BadRecords:
     """Handles the bad records of one writer. Several threads may use it at once."""
 
@@ -101,7 +121,9 @@ class BadRecords:
         self._logged += 1  # not atomic: concurrent threads may log some more
         if self._logged <= MAX_LOGGED_RECORDS:
             last = "; further ones are only counted" if self._logged == MAX_LOGGED_RECORDS else ""
-            logger.warning("skipped %s: %s%s", _place(record, byte_offset), bad, last)
+            name_of = _name_of.get()
+            name = _place(record, byte_offset) if name_of is None else name_of(record)
+            logger.warning("skipped %s: %s%s", name, bad, last)
         return BadRecord(record, str(bad), data, byte_offset)
 
 

@@ -1,4 +1,4 @@
-"""Records of any format, which a function makes mappings of."""
+"""Records of any format, which a function converts to mappings."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from hive_ingest.record_writer.writer import Parsed, RecordSchema
 
 
 class MappingWriter(RecordListWriter):
-    """Records that a function makes mappings of, with a key for each column: protobuf, XML, or a format of your own.
+    """Records that a function converts to mappings with a key for each column: protobuf, XML, or a custom format.
 
         writer = MappingWriter(lambda value: MessageToDict(Event.FromString(value)))
 
     The values of a mapping follow the rules of `StrictJsonWriter`, which also accepts mappings.
 
     Args:
-        to_mapping: Makes a mapping of one record. Any exception means that the record is bad. Worker threads call it,
-            several at once.
+        to_mapping: Converts one record to a mapping. Any exception means that the record is bad. Several worker
+            threads call it at once.
         on_error: "fail" (a bad record fails the transaction) or "skip" (it is skipped and counted).
         unknown_fields: "ignore" (logged once for each field) or "fail" (the record is bad).
         missing_partition_keys: "fail" (a record without the key of a partition column is bad) or "null".
@@ -59,7 +59,7 @@ class MappingWriter(RecordListWriter):
         self._json.bind(schema)
 
     def to_batch(self, records: list[Any]) -> pa.RecordBatch:
-        """The rows of records, of which none is bad."""
+        """The rows of records, none of which may be bad."""
         return self.parse(ListBlock(records, 0)).batch
 
     def parse(self, block: Any) -> Parsed:
@@ -109,7 +109,7 @@ class MappingWriter(RecordListWriter):
         except SerializationError as error:
             if error.record is None:
                 raise
-            # The offset is that in the JSON, which nobody has written.
+            # The offset is that in our JSON, not in the caller's record.
             why = str(error).replace(f" (at byte {error.byte_offset})", "", 1)
             raise SerializationError(why, record=error.record) from error
         return [_with_records(parsed, block)]

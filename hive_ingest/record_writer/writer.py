@@ -77,7 +77,7 @@ class Parsed:
     matched_columns: frozenset[str] | None = None
     #: Whether the writer has checked that every value can be read (`why_unreadable`); if not, the transaction does.
     is_checked: bool = False
-    #: The records that were skipped, in order. Those that a writer does not return are counted, but not handed on.
+    #: The records that were skipped, in order. Those that a writer does not return are only counted.
     bad_records: tuple[BadRecord, ...] = ()
 
 

@@ -1,4 +1,4 @@
-"""A local file that is appended to, whole lines at a time."""
+"""A local file to which whole lines are appended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 class AppendFile:
     """A local file, created if it is missing. Several threads and processes may append to it at once.
 
-    Each append is one call of the system, so a process that is killed leaves no half of one.
+    Each append is one system call, so a process that is killed leaves no partial line.
 
     Raises:
         StreamingIOFailure: The file cannot be opened.
@@ -39,12 +39,12 @@ class AppendFile:
             os.fsync(self._fd)
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the file. Idempotent."""
         self._close()
 
 
 def _sync_folder(path: str) -> None:
-    """So that a new file's name is on the disk too."""
+    """Sync the folder, so that a new file's name is on the disk too."""
     fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
     try:
         os.fsync(fd)

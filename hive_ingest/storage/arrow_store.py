@@ -1,8 +1,7 @@
 """Other file systems, through `pyarrow.fs`.
 
-Nothing but the local file system has been run; the tests drive this class over pyarrow's local one. Object
-stores (abfs, gs) can be listed and read. They have no atomic rename, so publishing a transaction there
-could show half of it: writing is refused.
+Tested only on pyarrow's local file system. Object stores (abfs, gs) can be listed and read. They have no atomic
+rename, so publishing a transaction there could show half of it: writing is refused.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _WITH_ATOMIC_RENAME = frozenset({"local"})
 
 
 class ArrowOutputFile(OutputFile):
-    """A file behind a pyarrow stream."""
+    """A file that is written through a pyarrow stream."""
 
     def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
         self.path = path

@@ -125,16 +125,14 @@ class FileStore(ABC):
     """One file system. All methods are safe from several threads, and raise StreamingIOFailure.
 
     Attributes:
-        parallel_files: So many files are finished at a time, because finishing one takes long. 1: it takes no time
-            worth a thread.
-        parallel_renames: So many files are renamed, and folders made, at a time.
-        has_folders: Whether folders can be made. In a store that is only read, they cannot.
-        spills_locally: Whether files that this process reads back soon belong on a local disk instead.
-        can_rename_folders: Whether a folder can be renamed in one step. An object store cannot.
+        parallel_files: How many files are finished, renamed or created at a time, for file systems where each takes
+            long.
+        has_folders: Whether folders can be made. Not in a store that is only read.
+        can_rename_folders: Whether a folder can be renamed in one step. Not in an object store.
+        spills_locally: Whether spills belong on a local disk, because writing here takes long.
     """
 
     parallel_files: int = 1
-    parallel_renames: int = 1
     has_folders: bool = True
     can_rename_folders: bool = True
     spills_locally: bool = False
@@ -176,11 +174,11 @@ class FileStore(ABC):
         self.rename(source, target)
 
     def is_free(self, path: str) -> bool:
-        """Whether a folder can get this name: nothing lies there but an empty folder."""
+        """Whether a folder can be renamed to this path: nothing exists there, or only an empty folder."""
         return not self.exists(path) or not self.list(path, missing_ok=True)
 
     def why_not_renamable(self, source: str, target: str) -> str | None:
-        """Why a folder certainly cannot be renamed, as far as that can be seen; None if nothing is in the way."""
+        """Why renaming a folder would certainly fail, as far as that can be checked; otherwise None."""
         for path in (source, target.rpartition("/")[0]):
             if not self.exists(path):
                 return f"{path} is missing"
@@ -188,7 +186,7 @@ class FileStore(ABC):
 
     @abstractmethod
     def delete_empty_folder(self, path: str) -> bool:
-        """Delete a folder if it is empty; a missing one is not an error. False: something lies in it."""
+        """Delete a folder if it is empty; a missing one is not an error. Returns False if it is not empty."""
 
     def can_rename(self, source: str, target: str) -> bool:
         """Whether both lie on one device. Either exists, or its folder does."""

@@ -1,8 +1,8 @@
-"""Calls to HDFS, with a time limit, and what their errors mean.
+"""Calls to HDFS with a timeout, and what their errors mean.
 
-The client is hdfs-native, which needs neither a JVM nor Hadoop's libraries. It has no time limits of its own: a call to
-a NameNode that is down is repeated for minutes. So calls run on threads of their own, and one that takes too long is
-left to end on its thread. (Its asynchronous calls could be cancelled, but panic during a failover, 0.14.7.)
+The client is hdfs-native, which needs neither a JVM nor Hadoop's libraries. It has no timeouts of its own: it repeats a
+call to a NameNode that is down for minutes. So calls run on threads of their own, and one that takes too long is
+abandoned on its thread. (Its asynchronous calls could be cancelled, but panic during a failover, 0.14.7.)
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: The longest wait for one call. A file of this library is written and read by many.
+#: The longest wait for one call. Writing or reading a file takes many calls.
 CALL_TIMEOUT_SECONDS = 60.0
-#: Between two calls while no NameNode is active.
+#: The pause between two calls while no NameNode is active.
 _FAIL_OVER_PAUSE_SECONDS = 0.25
 _REMOTE = re.compile(r'RPCError\("(?:[\w.]+\.)?([\w$]+)", "(.*)"\)', re.DOTALL)
 
-#: By the simple name of Hadoop's exception.
+#: What to do about an error, by the simple name of Hadoop's exception.
 _REMEDIES = {
     "AccessControlException": "permission denied: give this user the right to read and write there",
     "SafeModeException": "the NameNode is in safe mode: wait until it has left it (hdfs dfsadmin -safemode get)",
-    "NSQuotaExceededException": "the quota of names is used up: remove files, or raise it (hdfs dfsadmin -setQuota)",
+    "NSQuotaExceededException": "the name quota is used up: remove files, or raise it (hdfs dfsadmin -setQuota)",
     "DSQuotaExceededException": "the space quota is used up: free some space, or raise it "
     "(hdfs dfsadmin -setSpaceQuota)",
     "QuotaByStorageTypeExceededException": "the quota of its storage type is used up: free some space, or raise it",
@@ -48,15 +48,15 @@ _REMEDIES = {
 }
 
 
-#: The process that has used HDFS first. What hdfs-native shares between its clients hangs in a child of a fork.
+#: The first process that used HDFS. In a forked child, what hdfs-native shares between its clients hangs.
 _process: int | None = None
 
 
 class HdfsClient:
-    """One name service, for one process.
+    """A client of one name service, for one process.
 
-    Methods raise StreamingIOFailure (PathNotFound, PathExists), are safe from several threads, and refuse a child of a
-    fork (UnsupportedFeature).
+    Methods raise StreamingIOFailure (PathNotFound, PathExists), are safe from several threads, and refuse a forked
+    child (UnsupportedFeature).
     """
 
     def __init__(self, url: str, *, timeout_seconds: float = CALL_TIMEOUT_SECONDS) -> None:
@@ -67,12 +67,18 @@ class HdfsClient:
         self._idle: list[_Caller] = []
 
     def call(self, action: str, path: str, function: Callable[[Client], T]) -> T:
-        """The result of one call, which `action` and `path` name in an error."""
+        """The result of one call.
+
+        Args:
+            action: What the call does, as a verb, for errors.
+            path: The path, for errors.
+            function: Makes the call.
+        """
         client = self._client()
         try:
             caller = self._idle.pop()
         except IndexError:
-            caller = _Caller()
+            caller = _Caller(self._idle)
         task = _Task(lambda: _unless_standby(lambda: function(client), time.monotonic() + self._timeout))
         caller.tasks.put(task)
         if not task.is_done.wait(self._timeout):
@@ -80,7 +86,6 @@ class HdfsClient:
                 f"cannot {action} {path!r}: no answer from {self._url} within {self._timeout:.0f} s. Check that the "
                 "NameNode and the DataNodes run and can be reached; the call may have taken effect"
             )
-        self._idle.append(caller)
         if isinstance(task.error, OSError | RuntimeError | ValueError):
             raise hdfs_failure(action, path, task.error) from task.error
         if task.error is not None:
@@ -128,9 +133,10 @@ class _Task:
 
 
 class _Caller:
-    """A thread that makes calls, one at a time. It does not keep the process from ending."""
+    """A daemon thread that makes calls, one at a time, and is idle after each, also after one that nobody awaits."""
 
-    def __init__(self) -> None:
+    def __init__(self, idle: list[_Caller]) -> None:
+        self._idle = idle
         self.tasks: queue.SimpleQueue[_Task] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="hive-ingest-hdfs", daemon=True).start()
 
@@ -141,8 +147,9 @@ class _Caller:
                 task.result = task.function()
             except BaseException as error:  # noqa: BLE001  # the thread that waits raises it
                 task.error = error
+            self._idle.append(self)
             task.is_done.set()
-            del task  # the caller's data would live until the next one
+            del task  # otherwise the caller's data would be kept until the next call
 
 
 def _unless_standby(function: Callable[[], T], deadline: float) -> T:

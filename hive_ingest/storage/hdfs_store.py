@@ -1,4 +1,4 @@
-"""HDFS, through hdfs-native."""
+"""The store for HDFS, through hdfs-native."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from hive_ingest.storage.hdfs_client import HdfsClient
 if TYPE_CHECKING:
     from hdfs_native import FileReader, FileStatus, FileWriter
 
-#: As a folder made by another client: everybody may read.
+#: The default of Hadoop's own client: everybody may read.
 _FOLDER_PERMISSION = 0o755
-#: What a killed process leaves of a folder that it has not renamed yet; the leading dot hides it from all readers.
+#: Prefix of folders that are not yet renamed, which a killed process may leave; the dot hides them from all readers.
 _HIDDEN_FOLDER = ".hive_ingest_mkdir_"
 
 
 class HdfsOutputFile(OutputFile):
-    """Written to the DataNodes as it comes. With `sync` they have it on their disks when it is closed (hsync)."""
+    """Data are sent to the DataNodes as they are written. With `sync`, closing waits until they are on disk (hsync)."""
 
     def __init__(self, client: HdfsClient, path: str, *, sync: bool) -> None:
         from hdfs_native import WriteOptions
@@ -75,7 +75,7 @@ class HdfsOutputFile(OutputFile):
     def discard(self) -> None:
         if self._file is None:
             return
-        # Not closed first: a file that is complete could be mistaken for one.
+        # Not closed first: it would then look like a complete file.
         self._file = None
         self._client.call("remove", self.path, lambda hdfs: hdfs.delete(self.path, False))
 
@@ -90,7 +90,7 @@ class HdfsOutputFile(OutputFile):
 
 
 class HdfsInputFile(io.RawIOBase):
-    """A file as Arrow reads it."""
+    """A file object for Arrow."""
 
     def __init__(self, client: HdfsClient, path: str) -> None:
         self._client = client
@@ -118,7 +118,7 @@ class HdfsInputFile(io.RawIOBase):
 
     def read(self, size: int | None = -1) -> bytes:
         rest = max(0, self._size - self._position)
-        # Its reader panics beyond the end.
+        # hdfs-native's reader panics beyond the end.
         length = rest if size is None or size < 0 else min(size, rest)
         if not length:
             return b""
@@ -129,9 +129,9 @@ class HdfsInputFile(io.RawIOBase):
 
 
 class HdfsStore(FileStore):
-    """Paths are those of one name service."""
+    """A store whose paths are those of one name service."""
 
-    # Closing a file waits until the NameNode has heard of its last block, which takes half a second.
+    # Closing a file waits until the last block is reported to the NameNode, which takes half a second.
     parallel_files = 16
 
     def __init__(self, url: str) -> None:
@@ -153,7 +153,7 @@ class HdfsStore(FileStore):
                 raise
 
     def _was_renamed(self, before: FileStatus, source: str, target: str) -> bool:
-        """Whether the target is what the source was, which is gone."""
+        """Whether the source is gone, and the target is what the source was."""
         try:
             if self.exists(source):
                 return False
@@ -208,7 +208,7 @@ class HdfsStore(FileStore):
         self._client.call("make folder", path, lambda hdfs: hdfs.mkdirs(path, _FOLDER_PERMISSION, False))
 
     def sync_folders(self, paths: Iterable[str]) -> None:
-        """Nothing to do: the NameNode's journal has every name before it answers."""
+        """Nothing to do: the NameNode writes every name to its journal before it answers."""
 
     def list(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> list[FileEntry]:
         try:

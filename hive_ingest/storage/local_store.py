@@ -139,7 +139,7 @@ class LocalStore(FileStore):
         return None
 
     def create_all(self, paths: Sequence[str], data: bytes, *, sync: bool) -> None:
-        """Written and synced once: the others are hard links to the first, where the file system has them."""
+        """The first file is written and synced; the others are hard links to it, if the file system supports them."""
         super().create_all(paths[:1], data, sync=sync)
         for path in paths[1:]:
             with io_errors("link", f"{paths[0]} to {path}"):

@@ -32,7 +32,6 @@ class S3Store(FileStore):
 
     # A request takes tens of milliseconds, whatever its size.
     parallel_files = 16
-    parallel_renames = 16
     can_rename_folders = False
     spills_locally = True
 

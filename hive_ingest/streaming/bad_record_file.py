@@ -63,7 +63,7 @@ class BadRecordFile:
 
 
 def data_as_json(name: str, data: Any) -> dict[str, Any]:
-    """What was written, under `name`; bytes that are not UTF-8 as base64, under `<name>_base64`."""
+    """The record as a JSON field `name`; bytes that are not UTF-8 as base64, in `<name>_base64`."""
     if isinstance(data, bytes):
         try:
             return {name: data.decode("utf-8")}

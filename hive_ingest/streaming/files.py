@@ -299,7 +299,7 @@ class _Ingestion:
         self.positions = after
         skipped = self._connection.stats.records_skipped - skipped
         if skipped:
-            _log.warning("bad records skipped: %d; record numbers count from %s", skipped, spans.start)
+            _log.warning("bad records skipped: %d; record 0 is %s", skipped, spans.start)
 
     def _write(self, spans: _Spans) -> dict[str, FilePosition]:
         """Write as many lines as a transaction takes. Returns the position in every file after them.

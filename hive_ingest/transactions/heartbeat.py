@@ -83,7 +83,7 @@ class Heartbeater:
             self._thread = thread  # only now: an interrupt may come while it starts, and `stop` joins it
 
     def forget(self, txn_ids: Iterable[TxnId]) -> None:
-        """Send no more heartbeats for transactions that have ended."""
+        """Stop sending heartbeats for transactions that have ended."""
         with self._lock:
             for txn_id in txn_ids:
                 self._last_good.pop(txn_id, None)

@@ -107,7 +107,7 @@ class Publisher:
                 reach("between_renames")
             self._rename(file, write.folder_of(file) / file.file_name)
 
-        _for_each(write.files, rename, max((file.location.store.parallel_renames for file in write.files), default=1))
+        _for_each(write.files, rename, max((file.location.store.parallel_files for file in write.files), default=1))
 
     def _rename(self, file: StagedFile, target: Location) -> None:
         try:
@@ -141,7 +141,7 @@ class Publisher:
                     )
 
     def _make_acid_folders(self, folders: Sequence[Location]) -> None:
-        _for_each(folders, self._make_acid_folder, max((each.store.parallel_renames for each in folders), default=1))
+        _for_each(folders, self._make_acid_folder, max((each.store.parallel_files for each in folders), default=1))
         for store, paths in _by_store(folders).items():
             write_acid_version(store, paths, sync=self._fsync)
 

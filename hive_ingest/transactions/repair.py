@@ -108,7 +108,11 @@ def refuse_unknown_write_ids(client: MetastoreClient, table: Table) -> None:
 
 
 def refuse_unknown_compactions(client: MetastoreClient, folders: Iterable[Location]) -> None:
-    """Refuse folders, listed before this call, of which a later transaction than any that was opened made one.
+    """Refuse folders if a compaction made one of them in a transaction that the metastore has not opened yet.
+
+    Args:
+        client: The metastore.
+        folders: ACID folders, which must have been listed before this call.
 
     Raises:
         InvalidTable: The metastore was restored from an older copy.

@@ -2,7 +2,7 @@
 
 Run as `python child.py <metastore uri> <its options as JSON> <warehouse> <table> <rows>`; the fault to die of is in
 the environment.
-Prints one line for each commit that it was told of.
+Prints one line for each commit that the call has confirmed.
 """
 
 from __future__ import annotations

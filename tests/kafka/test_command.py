@@ -111,6 +111,23 @@ def test_a_file_sends_several_topics_to_several_tables(
     assert ids(client, "clicks") == [100, 101]
 
 
+def test_an_error_names_the_options_or_the_keys_of_the_file(
+    kafka_broker: KafkaBroker, client: MetastoreClient, shell: Shell, tmp_path: Path
+) -> None:
+    topic = kafka_broker.new_topic()
+    produce(kafka_broker, topic, [b"bad"])
+    config = tmp_path / "ingest.toml"
+    config.write_text(f"""
+        bootstrap_servers = "{kafka_broker.bootstrap_servers}"
+        group_id = "of-a-file-{topic}"
+        [[routes]]
+        topic = "{topic}"
+        table = "web.events"
+    """)
+    assert "or set on_error='skip'" in shell("kafka", "--config", config, "--until-end").err
+    assert "or set --on-error skip" in shell(*from_kafka(kafka_broker, topic), "--until-end").err
+
+
 def test_bad_messages_go_to_a_topic_or_a_file(
     kafka_broker: KafkaBroker, client: MetastoreClient, shell: Shell, tmp_path: Path
 ) -> None:
@@ -127,7 +144,7 @@ def test_bad_messages_go_to_a_topic_or_a_file(
     assert json.loads(line)["offset"] == 3
 
 
-def test_sigterm_commits_what_was_read_and_is_no_failure(
+def test_sigterm_commits_what_was_read_and_is_not_a_failure(
     kafka_broker: KafkaBroker, client: MetastoreClient, shell: Shell, tmp_path: Path
 ) -> None:
     topic = kafka_broker.new_topic()
@@ -188,9 +205,9 @@ def test_seek_refuses_what_the_topic_does_not_have(
     for options, message in (
         (("--topic", topic, "--to-offset", "7"), "its next one is 0: 7 is not between them"),
         (("--topic", topic, "--to-offset", "0", "--partition", "3"), "has no partition 3"),
-        (("--topic", "no-such-topic", "--to-offset", "0"), "there is no topic 'no-such-topic'"),
+        (("--topic", "no-such-topic", "--to-offset", "0"), "topic 'no-such-topic' does not exist"),
         (("--topic", topic, "--to-timestamp", "2025-01-01"), "has no time zone"),
-        (("--topic", topic, "--to-offset", "newest"), "--to-offset='newest': give a number"),
+        (("--topic", topic, "--to-offset", "newest"), "--to-offset newest: give a number"),
     ):
         outcome = shell("sinks", "seek", "web.events", *servers, *options)
         assert outcome.code == 1

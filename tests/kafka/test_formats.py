@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+import urllib.request
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from hive_ingest.streaming.kafka import (
 )
 from tests.kafka.messages import messages_in
 from tests.services.kafka import KafkaBroker
+from tests.services.ports import free_port
 from tests.services.registry import Registry, running_registry
 from tests.unit.record_writer.parsing.avro import encoded, record
 
@@ -145,27 +148,48 @@ def test_avro_of_several_versions_by_a_real_registry(
     assert lines[0]["reason"].startswith("schema id 999999 is unknown in the schema registry")
 
 
+class Forwarder(BaseHTTPRequestHandler):
+    """The registry at another address."""
+
+    target: str
+
+    def do_GET(self) -> None:
+        with urllib.request.urlopen(f"{self.target}{self.path}", timeout=30) as response:
+            body = response.read()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
 def test_a_registry_that_is_down_is_waited_for_and_makes_no_message_bad(
-    kafka_broker: KafkaBroker, ms: MetastoreClient, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    kafka_broker: KafkaBroker,
+    registry: Registry,
+    ms: MetastoreClient,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ms.create_table("web.events", columns={"id": "int", "pos": "bigint"})
     topic = kafka_broker.new_topic()
-    registry = Registry(tmp_path)
     schema = record("Event", id="int")
-    produce(kafka_broker, topic, *({"value": encoded(schema, {"id": i}, 1)} for i in range(3)))
-    writer = AvroWriter(SchemaRegistry(registry.url), on_error="skip")
+    known = registry.register(f"{topic}-value", schema)
+    produce(kafka_broker, topic, *({"value": encoded(schema, {"id": i}, known)} for i in range(3)))
+    port = free_port()
+    writer = AvroWriter(SchemaRegistry(f"http://127.0.0.1:{port}"), on_error="skip")
     application = ingest(ms, kafka_broker, topic, writer, columns=MessageColumns(offset="pos"), max_bad_records=0)
     running = threading.Thread(target=application.run, kwargs={"until_end": True})
     running.start()
+    monkeypatch.setattr(Forwarder, "target", registry.url, raising=False)
     try:
-        # It is not started before its absence has been noticed.
+        # It does not come up before its absence has been noticed.
         while running.is_alive() and "SchemaRegistryUnavailable" not in caplog.text:
             running.join(0.05)
-        registry.start()
-        assert registry.register("events-value", schema) == 1
-        running.join(60)
+        with ThreadingHTTPServer(("127.0.0.1", port), Forwarder) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            running.join(60)
+            server.shutdown()
     finally:
         application.stop()
         running.join()
-        registry.stop()
     assert [row["id"] for row in rows(ms)] == [0, 1, 2]

@@ -26,7 +26,7 @@ def is_stopped(pid: int) -> bool:
 
 
 @pytest.mark.one_embedded
-@pytest.mark.parametrize("point", ["after_messages_written", "between_renames"])
+@pytest.mark.parametrize("point", ["after_progress_read", "after_messages_written", "between_renames"])
 def test_a_zombie_is_replaced_after_the_grace_and_writes_nothing_when_it_wakes_up(
     kafka_broker: KafkaBroker, metastore_timing_out: Callable[[float], Address], tmp_path: Path, point: str
 ) -> None:

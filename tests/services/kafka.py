@@ -8,8 +8,6 @@ import itertools
 import os
 import socket
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,12 +18,12 @@ from kafka.errors import KafkaError
 
 from tests.services.fetch import fetch, java
 from tests.services.ports import free_port
+from tests.services.server import Server
 
 if TYPE_CHECKING:
     from tests.services.kafka_security import BrokerSecurity
 
 _ROOT = Path(__file__).parents[2]
-_START_SECONDS = 120
 _CLUSTER_ID = base64.urlsafe_b64encode(b"hive-ingest-test").decode().rstrip("=")
 
 _PROPERTIES = """\
@@ -62,7 +60,7 @@ class KafkaFailed(Exception):
     """The broker did not start; the message ends with its log."""
 
 
-class KafkaBroker:
+class KafkaBroker(Server):
     """A running broker; `folder` holds its data and its log. After a restart it listens on the same port."""
 
     def __init__(self, folder: Path, security: BrokerSecurity | None = None) -> None:
@@ -70,7 +68,6 @@ class KafkaBroker:
         self.folder = folder
         self._security = security
         self.port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
         self._topics = itertools.count(1)
         folder.mkdir(parents=True, exist_ok=True)
         text = _PROPERTIES.format(
@@ -90,30 +87,8 @@ class KafkaBroker:
 
     def start(self) -> None:
         """Start it and wait until it answers. Raises `KafkaFailed`."""
-        command = [sys.executable, "-m", "tests.services.supervisor", *self._command("kafka.Kafka")]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, "server.properties"],
-                cwd=self.folder,
-                env={**os.environ, "PYTHONPATH": str(_ROOT)},
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-            )
-        deadline = time.monotonic() + _START_SECONDS
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                raise KafkaFailed(f"Kafka did not start; its log ends:\n{self._log.read_text()[-4000:]}")
-            time.sleep(0.1)
-
-    def stop(self) -> None:
-        """Kill it, as a machine that is lost would; idempotent."""
-        if self._process is not None:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-            self._process.wait()
-            self._process = None
+        self._launch([*self._command("kafka.Kafka"), "server.properties"], self._log, self.folder)
+        self.wait()
 
     def new_topic(self, partitions: int = 1) -> str:
         """Make a topic of a new name."""
@@ -135,6 +110,9 @@ class KafkaBroker:
                 return bool(client.describe_cluster())
         except KafkaError:
             return False
+
+    def _failure(self) -> KafkaFailed:
+        return KafkaFailed(f"Kafka did not start; its log ends:\n{self._log.read_text()[-4000:]}")
 
     def _format(self) -> None:
         command = self._command("kafka.tools.StorageTool")

@@ -6,10 +6,7 @@ import contextlib
 import itertools
 import shutil
 import socket
-import subprocess
-import sys
 import tarfile
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +20,7 @@ from tests.services.javac import additions
 from tests.services.kinds import server_timeout
 from tests.services.ports import free_port
 from tests.services.postgres import PostgresServer
+from tests.services.server import Server
 
 VERSIONS = ("3.1.3", "4.0.1")
 
@@ -30,7 +28,6 @@ _SCHEMA_SCRIPTS = {"3.1.3": "hive-schema-3.1.0.postgres.sql", "4.0.1": "hive-sch
 #: Not loaded: debug builds that assert, other versions of what the set of jars has, a second binding of SLF4J.
 _NOT_FROM_DISTRIBUTION = ("derby-", "guava-", "jackson-")
 _NOT_FROM_SET = ("hive-exec-", "slf4j-", "reload4j-", "log4j-")
-_START_SECONDS = 120
 
 # Hive and Hadoop reach into Java's own classes, which Java 8 let them do.
 _OPENED = (
@@ -97,7 +94,7 @@ class _Distribution:
     schema_script: Path
 
 
-class RealMetastore:
+class RealMetastore(Server):
     """Hive Metastore `version` ("3.1.3" or "4.0.1") on a database of its own; `home` holds its warehouse and its log.
 
     `properties` are settings of `metastore-site.xml` beyond those that it needs to run. It listens on 127.0.0.1, on
@@ -120,7 +117,6 @@ class RealMetastore:
         self.port = free_port()
         self._postgres, self._database = postgres, database
         self._distribution = _distribution(version)
-        self._process: subprocess.Popen[bytes] | None = None
         self._log_numbers = itertools.count(1)
         home.mkdir(parents=True, exist_ok=True)
         self._configure({**_settings(version, self, postgres.port, database), **(properties or {})})
@@ -150,28 +146,7 @@ class RealMetastore:
 
     def launch(self) -> None:
         """Start it without waiting."""
-        log = (self.home / f"metastore-{next(self._log_numbers)}.log").open("wb")
-        command = [sys.executable, "-m", "tests.services.supervisor", *self._command()]
-        with log:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=_root())
-
-    def wait(self) -> None:
-        """Until it listens. Raises `MetastoreFailed`."""
-        assert self._process is not None
-        deadline = time.monotonic() + _START_SECONDS
-        while not self._listens():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                raise MetastoreFailed(f"Hive Metastore {self.version} did not start; its log ends:\n{self._log_end()}")
-            time.sleep(0.1)
-
-    def stop(self) -> None:
-        """Kill it, as a machine that is lost would; idempotent."""
-        if self._process is not None:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-            self._process.wait()
-            self._process = None
+        self._launch(self._command(), self.home / f"metastore-{next(self._log_numbers)}.log", _root())
 
     def reset(self) -> None:
         """Empty it while it runs: its database is reset to the state after the start, and the warehouse is cleared."""
@@ -196,10 +171,13 @@ class RealMetastore:
             database=self._database,
         )
 
-    def _listens(self) -> bool:
+    def _answers(self) -> bool:
         with socket.socket() as probe:
             probe.settimeout(1)
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def _failure(self) -> MetastoreFailed:
+        return MetastoreFailed(f"Hive Metastore {self.version} did not start; its log ends:\n{self._log_end()}")
 
     def _log_end(self) -> str:
         logs = sorted(self.home.glob("metastore-*.log"), key=lambda path: path.stat().st_mtime)

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import subprocess
-import sys
 import tarfile
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -18,9 +14,9 @@ from typing import Any
 from tests.services.cache import once
 from tests.services.fetch import fetch, java
 from tests.services.ports import free_port
+from tests.services.server import Server
 
 _ROOT = Path(__file__).parents[2]
-_START_SECONDS = 120
 _OPTIONS = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dquarkus.http.host=127.0.0.1")
 
 
@@ -28,14 +24,13 @@ class RegistryFailed(Exception):
     """The registry did not start; the message ends with its log."""
 
 
-class Registry:
+class Registry(Server):
     """A running registry, which forgets its schemas when it is stopped."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -44,30 +39,9 @@ class Registry:
 
     def start(self) -> None:
         """Start it and wait until it answers. Raises RegistryFailed."""
-        command = [sys.executable, "-m", "tests.services.supervisor", str(java()), *_OPTIONS]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, f"-Dquarkus.http.port={self._port}", "-jar", str(_application())],
-                cwd=self._folder,
-                env={**os.environ, "PYTHONPATH": str(_ROOT)},
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-            )
-        deadline = time.monotonic() + _START_SECONDS
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                raise RegistryFailed(f"the registry did not start; its log ends:\n{self._log.read_text()[-4000:]}")
-            time.sleep(0.1)
-
-    def stop(self) -> None:
-        """Kill it; idempotent."""
-        if self._process is not None:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-            self._process.wait()
-            self._process = None
+        command = [str(java()), *_OPTIONS, f"-Dquarkus.http.port={self._port}", "-jar", str(_application())]
+        self._launch(command, self._log, self._folder)
+        self.wait()
 
     def register(self, subject: str, schema: Any, references: Sequence[dict[str, Any]] = ()) -> int:
         """Register the next version of a subject. Returns the schema's id."""
@@ -86,6 +60,9 @@ class Registry:
                 return bool(response.status == 200)
         except OSError:
             return False
+
+    def _failure(self) -> RegistryFailed:
+        return RegistryFailed(f"the registry did not start; its log ends:\n{self._log.read_text()[-4000:]}")
 
     @property
     def _log(self) -> Path:

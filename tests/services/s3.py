@@ -5,10 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import subprocess
 import sys
-import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +14,8 @@ from typing import Any
 import boto3
 
 from tests.services.ports import free_port
+from tests.services.server import Server
 
-_ROOT = Path(__file__).parents[2]
-_START_SECONDS = 60
 _ACCESS_KEY, _SECRET_KEY, _REGION = "testing", "testing", "us-east-1"
 
 _CORE_SITE = """\
@@ -37,7 +33,7 @@ class S3Failed(Exception):
     """The service did not start; the message ends with its log."""
 
 
-class S3Service:
+class S3Service(Server):
     """A running service. `folder` has its log, and the `core-site.xml` that leads clients to it."""
 
     def __init__(self, folder: Path) -> None:
@@ -45,38 +41,16 @@ class S3Service:
         self.folder = folder
         self.url = ""
         self._buckets = itertools.count(1)
-        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it and wait until it answers. Raises S3Failed."""
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
-        server = [sys.executable, "-m", "tests.services.s3_server", str(port)]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.services.supervisor", *server],
-                env={**os.environ, "PYTHONPATH": str(_ROOT)},
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-            )
-        deadline = time.monotonic() + _START_SECONDS
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                raise S3Failed(f"S3 did not start; its log ends:\n{self._log.read_text()[-4000:]}")
-            time.sleep(0.1)
         (self.folder / "core-site.xml").write_text(
             _CORE_SITE.format(url=self.url, region=_REGION, access_key=_ACCESS_KEY, secret_key=_SECRET_KEY)
         )
-
-    def stop(self) -> None:
-        """Kill it; idempotent."""
-        if self._process is not None:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-            self._process.wait()
-            self._process = None
+        self._launch([sys.executable, "-m", "tests.services.s3_server", str(port)], self._log, self.folder)
+        self.wait()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -114,6 +88,9 @@ class S3Service:
                 return bool(response.status == 200)
         except OSError:
             return False
+
+    def _failure(self) -> Exception:
+        return S3Failed(f"S3 did not start; its log ends:\n{self._log.read_text()[-4000:]}")
 
     @property
     def _log(self) -> Path:

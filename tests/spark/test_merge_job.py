@@ -99,7 +99,7 @@ def test_a_job_that_is_given_up_before_spark_knows_it_is_cancelled(spark: SparkS
     assert not (tmp_path / "forgotten").exists()
 
 
-def test_what_a_task_cannot_do_is_told_without_javas_stack(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_error_of_a_task_is_reported_without_javas_stack(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "go").touch()
     with pytest.raises(StreamingIOFailure) as caught:
         run(spark, FailingTasks(tmp_path))

@@ -48,7 +48,7 @@ def test_in_safe_mode_writing_is_refused_by_name_and_reading_goes_on(hdfs: Hdfs,
 def test_a_quota_that_is_used_up_is_named(hdfs: Hdfs, hdfs_root: Location) -> None:
     hdfs.set_quota(hdfs_root.path, names=2)
     put(hdfs_root / "a")
-    with pytest.raises(StreamingIOFailure, match="quota of names is used up"):
+    with pytest.raises(StreamingIOFailure, match="name quota is used up"):
         put(hdfs_root / "b")
     hdfs.set_quota(hdfs_root.path, size_bytes=1000)
     with pytest.raises(StreamingIOFailure, match="space quota is used up"):

@@ -43,7 +43,7 @@ RowId = tuple[int, int, int]
 
 
 def connect_quietly(folder: Path, uri: str | None = None) -> EmbeddedMetastoreClient:
-    """A client that keeps house only when told, and remembers nothing longer than it must."""
+    """A client that runs housekeeping only on request, and keeps ended transactions no longer than necessary."""
     client = connect_in(folder, uri, housekeeping_interval_seconds=1e6, aborted_txn_retention_seconds=0.001)
     assert isinstance(client, EmbeddedMetastoreClient)
     client.run_housekeeping()

@@ -18,7 +18,7 @@ class Attempts:
     """
 
     def __init__(self, *, failures: int = 0) -> None:
-        """`failures`: so many attempts fail after their work is done, and are repeated."""
+        """`failures`: how many attempts fail after their work is done, and are repeated."""
         self._failures = failures
         self.stages: list[list[str]] = []
 

@@ -298,6 +298,6 @@ def _did_not_initiate(session: Session, info: CompactionInfo) -> None:
 def _require(info: CompactionInfo, changed_rows: int) -> None:
     if changed_rows != 1:
         raise NoSuchCompaction(
-            f"compaction {info.id} of {info.table} is not at work by {info.worker_id or 'anybody'}: it has ended, its "
-            "table was dropped, or it was taken from a worker that seemed dead. Abort its transaction"
+            f"compaction {info.id} of {info.table} is not being carried out by {info.worker_id or 'anybody'}: "
+            "it has ended, its table was dropped, or it was taken from a worker that seemed dead. Abort its transaction"
         )

@@ -241,7 +241,7 @@ class Transactions(Part):
         return HeartbeatTxnRange(frozenset(map(TxnId, answer.aborted)), frozenset(map(TxnId, answer.nosuch)))
 
     def call_heartbeat(self, name: str, request: Any) -> Any:
-        """Retry a heartbeat only for so long that others can follow before the timeout."""
+        """Send a heartbeat, and retry it only for a share of the timeout, so that others can follow before its end."""
         share = self._context.txn_timeout_seconds / 6
         return self._channel.call(
             name, request, is_repeatable=True, timeout_seconds=share, retry_seconds=min(share, 1.0)

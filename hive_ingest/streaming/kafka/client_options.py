@@ -1,4 +1,4 @@
-"""Options of kafka-python's clients: what may be given, which of them are secret, and what does not fit together."""
+"""Options of kafka-python's clients: which are accepted, which are secret, and which contradict each other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hive_ingest.streaming.kafka.secrets import is_reference, read_secret
 
 #: Values of these are shown only where they name a variable or a file.
 SECRETS = frozenset({"sasl_plain_password", "ssl_password", "sasl_oauth_token", "sasl_oauth_client_secret"})
-#: Ours: kafka-python takes a provider object instead.
+#: Additions to kafka-python's options, which has only a provider object for these.
 OAUTH_OPTIONS: Mapping[str, None] = MappingProxyType(
     dict.fromkeys(
         (
@@ -24,19 +24,19 @@ OAUTH_OPTIONS: Mapping[str, None] = MappingProxyType(
         )
     )
 )
-#: What the ingestion sets itself, and where to say it instead.
+#: Options that the ingest sets itself, and why, or what to use instead.
 _NOT_HERE: Mapping[str, str] = MappingProxyType(
     {
         "bootstrap_servers": "it is an argument of its own",
         "group_id": "it is an argument of its own",
         "auto_offset_reset": "it is an argument of its own",
         "isolation_level": "it is an argument of its own",
-        "enable_auto_commit": "the table has the positions, and Kafka's follow each commit",
-        "auto_commit_interval_ms": "the table has the positions, and Kafka's follow each commit",
-        "default_offset_commit_callback": "the table has the positions, and Kafka's follow each commit",
+        "enable_auto_commit": "the positions are in the table, and offsets are committed in Kafka after each commit",
+        "auto_commit_interval_ms": "offsets are committed in Kafka after each commit",
+        "default_offset_commit_callback": "offsets are committed in Kafka after each commit",
         "key_deserializer": "the record writer parses messages",
         "value_deserializer": "the record writer parses messages",
-        "consumer_timeout_ms": "until_end ends at the end of the topics",
+        "consumer_timeout_ms": "use run(until_end=True) to return at the end of the topics",
         "allow_auto_create_topics": "a topic that is missing is an error",
     }
 )
@@ -47,7 +47,7 @@ _PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 class KafkaClientOptions(Mapping[str, Any]):
     """Options for kafka-python's clients, such as `security_protocol` and `fetch_max_bytes`.
 
-    A secret may be `env:NAME` or `file:/path`; it is read when a client is made. `repr` shows no other secret.
+    A secret may be `env:NAME` or `file:/path`; it is read when a client is created. `repr` masks all other secrets.
     The options `sasl_oauth_token` (a token) and `sasl_oauth_token_endpoint_url`, `sasl_oauth_client_id`,
     `sasl_oauth_client_secret` and `sasl_oauth_scope` (the client credentials grant) are additions to kafka-python's:
     its own `sasl_oauth_token_provider` takes an object.
@@ -58,7 +58,7 @@ class KafkaClientOptions(Mapping[str, Any]):
             options: By kafka-python's names.
 
         Raises:
-            ConfigurationError: An unknown option, one that the ingestion sets itself, or options that contradict each
+            ConfigurationError: An unknown option, one that the ingest sets itself, or options that contradict each
                 other.
         """
         self._options = dict(options or {})
@@ -78,7 +78,7 @@ class KafkaClientOptions(Mapping[str, Any]):
         return f"KafkaClientOptions({ {name: _shown(name, value) for name, value in self.items()} })"
 
     def resolve(self) -> dict[str, Any]:
-        """As kafka-python takes them, with secrets in clear text: pass them to a client, and keep no copy.
+        """The options for kafka-python, with secrets in clear text: pass them to a client, and keep no copy.
 
         Raises:
             ConfigurationError: A secret cannot be read.
@@ -96,7 +96,7 @@ class KafkaClientOptions(Mapping[str, Any]):
 
 
 def option_defaults() -> dict[str, Any]:
-    """The options that may be given, with kafka-python's defaults.
+    """The options that are accepted, with kafka-python's defaults.
 
     Raises:
         ConfigurationError: kafka-python is not installed.

@@ -1,4 +1,4 @@
-"""Clients of kafka-python, made from one set of options, whose errors and logs say what is wrong but no secret."""
+"""Creates kafka-python's clients from one set of options. Their errors say what is wrong; no log contains a secret."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def new_consumer(
 
     Args:
         bootstrap_servers: `host:port`, one or more.
-        options: The user's.
-        settings: The caller's own, which take precedence.
+        options: The user's options.
+        settings: The caller's options, which take precedence.
 
     Raises:
         ConfigurationError: A secret cannot be read, or kafka-python refuses the options.
@@ -33,12 +33,12 @@ def new_consumer(
 def new_producer(
     bootstrap_servers: str | Sequence[str], options: KafkaClientOptions, settings: Mapping[str, Any]
 ) -> Any:
-    """A `kafka.KafkaProducer`, with those of the options that it has. Raises what `new_consumer` raises."""
+    """A `kafka.KafkaProducer`; options that it does not have are left out. Raises what `new_consumer` raises."""
     return _new_client(kafka_module().KafkaProducer, bootstrap_servers, options, settings)
 
 
 def new_admin_client(bootstrap_servers: str | Sequence[str], options: KafkaClientOptions) -> Any:
-    """A `kafka.KafkaAdminClient`, with those of the options that it has. Raises what `new_consumer` raises."""
+    """A `kafka.KafkaAdminClient`; options that it does not have are left out. Raises what `new_consumer` raises."""
     return _new_client(kafka_module().KafkaAdminClient, bootstrap_servers, options, {})
 
 
@@ -71,24 +71,24 @@ def _new_client(
 
 
 def _close(networks: Sequence[Any]) -> None:
-    """The thread and the sockets of a client whose constructor failed: kafka-python leaves them open."""
+    """Close the thread and the sockets of a client whose constructor failed: kafka-python leaves them open."""
     for network in networks:
         network.close()
 
 
 def _reason(failures: Sequence[Exception]) -> str:
-    """The distinct failures; that the client then gave up says nothing if there is another one."""
+    """The distinct failures; timeouts only if there is nothing else."""
     from kafka.errors import KafkaTimeoutError, RequestTimedOutError
 
     texts = dict.fromkeys(_text(error) for error in failures if not isinstance(error, KafkaTimeoutError))
-    telling = dict.fromkeys(
+    causes = dict.fromkeys(
         _text(error) for error in failures if not isinstance(error, KafkaTimeoutError | RequestTimedOutError)
     )
-    return "; ".join([*(telling or texts)][:3]) or "no broker answered in time"
+    return "; ".join([*(causes or texts)][:3]) or "no broker answered in time"
 
 
 def _text(error: Exception) -> str:
-    """Without the name and number that kafka-python's errors begin with."""
+    """The message without the name and number that kafka-python's errors begin with."""
     text = str(error.args[0]) if len(error.args) == 1 else str(error)
     if text == "socket disconnected":
         return "the broker closed the connection, as it does with clients that it does not accept"
@@ -97,7 +97,7 @@ def _text(error: Exception) -> str:
 
 @contextmanager
 def _failed_attempts() -> Iterator[list[Exception]]:
-    """Why connections failed: kafka-python only logs that, and raises a timeout in the end."""
+    """Collects why connections fail: kafka-python only logs that, and finally raises a timeout."""
     handler = _Failures()
     logger = logging.getLogger(_BOOTSTRAP_LOGGER)
     logger.addHandler(handler)
@@ -108,7 +108,7 @@ def _failed_attempts() -> Iterator[list[Exception]]:
 
 
 class _Failures(logging.Handler):
-    """Collects the errors in warnings about connections."""
+    """Collects the errors that warnings about connections contain."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -120,8 +120,8 @@ class _Failures(logging.Handler):
 
 
 def _keep_secrets_out_of_logs() -> None:
-    """At DEBUG, kafka-python logs the options of a client, and each request, also those that authenticate."""
-    # A filter of a logger is not asked about what the loggers below it log.
+    """Mask secrets in kafka-python's logs: at DEBUG it logs a client's options and all requests, SASL's included."""
+    # A logger's filter does not apply to the loggers below it.
     for name in [*logging.root.manager.loggerDict]:
         if name.startswith("kafka."):
             logging.getLogger(name).addFilter(_without_secrets)  # adds it once

@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from hive_ingest.errors import ConfigurationError, KafkaFailure
+from hive_ingest.errors import ConfigurationError, KafkaFailure, OffsetLoss
 from hive_ingest.faults import reach
-from hive_ingest.streaming.kafka.client import describe, topic_id
 from hive_ingest.streaming.kafka.client_options import kafka_module
+from hive_ingest.streaming.kafka.group_consumer import describe, topic_id
 from hive_ingest.streaming.kafka.inbox import Batch, RouteCommitted, RouteEnded, RouteEvent, Start, StartRequest
-from hive_ingest.streaming.kafka.options import POLL_SECONDS, KafkaOptions
-from hive_ingest.streaming.kafka.positions import OffsetMetadata
+from hive_ingest.streaming.kafka.options import POLL_SECONDS, POLLS_IN_QUEUE, KafkaOptions
+from hive_ingest.streaming.kafka.polling import Poller
+from hive_ingest.streaming.kafka.positions import KnownPosition, OffsetMetadata, TopicPosition
 from hive_ingest.streaming.kafka.rebalances import Rebalances
 from hive_ingest.streaming.kafka.route_writer import RouteWriter
 from hive_ingest.streaming.kafka.start_offsets import CommittedOffset, LogRange, PartitionNow, start_position
@@ -22,11 +23,13 @@ from hive_ingest.streaming.kafka.takeover import Membership
 
 _log = logging.getLogger(__name__)
 
-#: What a message takes in memory besides its key and value.
-_MESSAGE_BYTES = 600
 _CALL_MS = 10_000
 _CLOSE_MS = 5_000
+#: How often gaps are looked for while no messages come, and while some do.
 _IDLE_LOOK_SECONDS = 0.5
+_BUSY_LOOK_SECONDS = 5.0
+#: An empty poll does not show whether a broker can be reached: after so long it is asked for something.
+_SILENCE_SECONDS = 5.0
 
 
 class _Started(NamedTuple):
@@ -52,6 +55,7 @@ class MessageConsumer:
     ) -> None:
         self._kafka = kafka_module()
         self._consumer = consumer
+        self._poller = Poller(consumer, options.queue_max_bytes // POLLS_IN_QUEUE)
         self._routes = routes
         self._events = events
         self._membership = membership
@@ -68,7 +72,12 @@ class MessageConsumer:
         self._last_commits: dict[str, RouteCommitted] = {}
         self._waiting: list[StartRequest] = []
         self._failing_since: float | None = None
+        self._answered_at = time.monotonic()
+        #: Of each topic, the positions that it did not continue when they were last looked at.
+        self._doubted: dict[str, Mapping[int, KnownPosition | None]] = {}
         self._looked_at = 0.0
+        #: Topics of which it was logged that the group has written them to another table.
+        self._warned: set[str] = set()
         #: When the last poll ended, by the monotonic clock.
         self.polled_at: float | None = None
         #: Of each partition that was assigned, where it ended when that was last seen.
@@ -143,13 +152,11 @@ class MessageConsumer:
             self._retry(error)
             self._waiting.append(request)
             return
-        self._failing_since = None
-        positions = {
-            number: start_position(
-                found[number], request.known[number], request.known_partitions, self._options, _log.warning
-            )
-            for number in request.known
-        }
+        self._has_answered()
+        positions = self._start_positions(request, found)
+        if positions is None:
+            self._restart({request.topic})
+            return
         route.inbox.put(Start(request.version, positions))
         self._forget(request.topic)
         self._started[request.topic] = _Started(
@@ -158,10 +165,32 @@ class MessageConsumer:
         for partition, number in partitions.items():
             self._consumer.seek(partition, positions[number].offset)
             self._handed_on[partition] = self.starts[request.topic, number] = positions[number].offset
-            self._ends.setdefault(partition, found[number].log.end)
+            end = found[number].log.end  # less than before, if the topic was deleted and created again
+            self._ends[partition] = min(self._ends.get(partition, end), end)
         self._consumer.resume(*partitions)
         self._paused.discard(request.topic)
         reach("after_seek")
+
+    def _start_positions(
+        self, request: StartRequest, found: Mapping[int, PartitionNow]
+    ) -> dict[int, TopicPosition] | None:
+        """Where the partitions are read from; None if the positions are to be read again first.
+
+        An instance that was suspended after it had read them may find what others have committed in Kafka since: only
+        positions that are still the same are lost ones. Raises OffsetLoss.
+        """
+        try:
+            positions = {
+                number: start_position(found[number], known, request.known_partitions, self._options, _log.warning)
+                for number, known in request.known.items()
+            }
+        except OffsetLoss:
+            if self._doubted.get(request.topic) == request.known:
+                raise
+            self._doubted[request.topic] = request.known
+            return None
+        self._doubted.pop(request.topic, None)
+        return positions
 
     def _look_up(self, request: StartRequest, partitions: Mapping[Any, int]) -> dict[int, PartitionNow]:
         starts = self._consumer.beginning_offsets(list(partitions), timeout_ms=_CALL_MS)
@@ -185,9 +214,25 @@ class MessageConsumer:
         found = self._consumer.committed(partition, metadata=True, timeout_ms=_CALL_MS)
         metadata = OffsetMetadata.parse(found.metadata) if found is not None else None
         sink = self._routes[request.topic].route.sink_name
-        if metadata is None or (metadata.sink, metadata.table_id) != (sink, request.table_id):
+        if metadata is None:
+            return None
+        if (metadata.sink, metadata.table_id) != (sink, request.table_id):
+            self._warn_of_another_table(partition, metadata)
             return None
         return CommittedOffset(found.offset, metadata)
+
+    def _warn_of_another_table(self, partition: Any, metadata: OffsetMetadata) -> None:
+        if partition.topic in self._warned:
+            return
+        self._warned.add(partition.topic)
+        _log.warning(
+            "%s [%d]: the offset that the group has committed is that of sink %r of another table. If an ingest to "
+            "that table still runs in this group, each table gets only some of the partitions: give each table a group "
+            "of its own",
+            partition.topic,
+            partition.partition,
+            metadata.sink,
+        )
 
     def _commit_offsets(self, event: RouteCommitted, *, at_once: bool = False) -> None:
         """Kafka's own offsets follow, so that its tools show the lag. Nothing depends on them."""
@@ -210,7 +255,7 @@ class MessageConsumer:
             else:
                 self._consumer.commit_async(offsets, callback=_log_failed_commit)
         except self._kafka.errors.KafkaError as error:
-            _log.info("Kafka was not told of the positions of topic %s: %s", event.topic, describe(error))
+            _log.info("the offsets of topic %s could not be committed in Kafka: %s", event.topic, describe(error))
         reach("after_offset_commit")
 
     # -- the group ---------------------------------------------------------------------------------
@@ -235,8 +280,11 @@ class MessageConsumer:
 
     def _poll(self) -> None:
         try:
-            polled = self._consumer.poll(timeout_ms=POLL_SECONDS * 1000)
-            self._failing_since = None
+            polled = self._poller.poll()
+            if polled:
+                self._has_answered()
+            elif time.monotonic() - self._answered_at > _SILENCE_SECONDS:
+                self._ask_brokers()
         except self._kafka.errors.OffsetOutOfRangeError as error:
             self._restart({partition.topic for partition in error.args[0]})
             return
@@ -250,14 +298,22 @@ class MessageConsumer:
         for partition, messages in polled.items():
             self._hand_on(partition, messages)
             self.log_ends[partition.topic, partition.partition] = self._consumer.highwater(partition)
-        if not polled:
-            self._pass_gaps()
+        self._pass_gaps(_BUSY_LOOK_SECONDS if polled else _IDLE_LOOK_SECONDS)
+
+    def _ask_brokers(self) -> None:
+        """Raises a KafkaError if the brokers of the partitions cannot be reached."""
+        partitions = self._consumer.assignment() or {self._kafka.TopicPartition(topic, 0) for topic in self._routes}
+        self._consumer.end_offsets(list(partitions), timeout_ms=_CALL_MS)
+        self._has_answered()
+
+    def _has_answered(self) -> None:
+        self._answered_at, self._failing_since = time.monotonic(), None
 
     def _hand_on(self, partition: Any, messages: Sequence[Any]) -> None:
         topic = partition.topic
         if partition not in self._handed_on or not self._is_wanted(topic) or not self._is_same_topic(topic):
             return
-        nbytes = sum([message.serialized_value_size for message in messages]) + _MESSAGE_BYTES * len(messages)
+        nbytes = self._poller.size_of(messages)
         after = messages[-1].offset + 1
         self._routes[topic].inbox.put(Batch(self._started[topic].version, partition.partition, messages, after, nbytes))
         self._handed_on[partition] = after
@@ -285,10 +341,10 @@ class MessageConsumer:
         for partition in [each for each in self._handed_on if each.topic == topic]:
             del self._handed_on[partition]
 
-    def _pass_gaps(self) -> None:
-        """Offsets without messages (of compaction and of transactions) are passed too, once nothing else comes."""
+    def _pass_gaps(self, after_seconds: float) -> None:
+        """Offsets without messages (of compaction and of transactions) are passed too. All messages are handed on."""
         now = time.monotonic()
-        if now - self._looked_at < _IDLE_LOOK_SECONDS:
+        if now - self._looked_at < after_seconds:
             return
         self._looked_at = now
         for partition, handed_on in list(self._handed_on.items()):
@@ -357,4 +413,4 @@ class MessageConsumer:
 
 def _log_failed_commit(offsets: object, response: object) -> None:
     if isinstance(response, Exception):
-        _log.info("Kafka was not told of the positions %s: %s", offsets, describe(response))
+        _log.info("the offsets %s could not be committed in Kafka: %s", offsets, describe(response))

@@ -1,8 +1,8 @@
 """Dead letters: bad messages in a topic or a file, with the reason.
 
 They are durable before the transaction that leaves them out commits. They are written at least once: the messages of a
-transaction that was aborted are written again, and so are its dead letters. Topic, partition and offset tell which of
-them are the same.
+transaction that was aborted are written again, and so are its dead letters. Topic, partition and offset identify the
+copies.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
 from hive_ingest.streaming.kafka.clients import new_producer
 from hive_ingest.streaming.kafka.messages import NO_TIMESTAMP, Message
 
-#: The headers that are added begin with this.
+#: The prefix of the headers that are added.
 HEADER_PREFIX: Final = "hive_ingest."
-#: Dead letters that may be on their way at a time.
+#: The most dead letters that may be unacknowledged at a time.
 _MOST_PENDING: Final = 10_000
 _REQUEST_TIMEOUT_MS: Final = 30_000
 
@@ -94,7 +94,7 @@ class DeadLetterTopic:
             "allow_auto_create_topics": False,
         }
         self._producer = new_producer(bootstrap_servers, KafkaClientOptions(kafka_options), settings)
-        #: Each thread waits for what it has sent itself: a failure belongs to its transaction.
+        #: The futures of each thread, which waits for its own messages: a failure belongs to its transaction.
         self._sent = threading.local()
         try:
             with self._failing("be found"):
@@ -112,7 +112,7 @@ class DeadLetterTopic:
                 self.flush()
 
     def flush(self) -> None:
-        """Wait until all that this thread has sent is acknowledged. Raises KafkaFailure."""
+        """Wait until all messages of this thread are acknowledged. Raises KafkaFailure."""
         sent, self._sent.futures = self._pending, []
         if not sent:
             return

@@ -27,7 +27,7 @@ class Batch:
     Attributes:
         version: Of the `Start` that they follow.
         next_offset: The offset after them.
-        nbytes: The size of their keys and values.
+        nbytes: What they take in memory.
     """
 
     version: int

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import logging
 import queue
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hive_ingest.compaction import CompactionPolicy, Maintenance, MaintenanceMode, maintained
+from hive_ingest.compaction import CompactionPolicy, Maintenance, MaintenanceMode, hook_of, maintained
 from hive_ingest.config import options_from
 from hive_ingest.connection import CommitInfo, StreamingSettings
 from hive_ingest.errors import ConfigurationError
-from hive_ingest.metastore_client import MetastoreClient, connect_metastore
-from hive_ingest.streaming.kafka.client import group_consumer
+from hive_ingest.metastore_client import MetastoreClient, opened_metastore
 from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
 from hive_ingest.streaming.kafka.consumer import MessageConsumer
+from hive_ingest.streaming.kafka.group_consumer import group_consumer
 from hive_ingest.streaming.kafka.inbox import RouteEvent
 from hive_ingest.streaming.kafka.options import KafkaOptions
 from hive_ingest.streaming.kafka.route_writer import RouteWriter
-from hive_ingest.streaming.kafka.routes import KafkaRoute, check_routes
-from hive_ingest.streaming.kafka.snapshot import ingest_stats
+from hive_ingest.streaming.kafka.routes import KafkaRoute, check_routes, holding_record_writers
 from hive_ingest.streaming.kafka.stats import KafkaIngestStats
+from hive_ingest.streaming.kafka.stats_collection import ingest_stats
 from hive_ingest.streaming.kafka.takeover import Membership
 
 _log = logging.getLogger(__name__)
@@ -103,14 +102,19 @@ class KafkaIngest:
         Raises:
             OffsetLoss: A topic does not continue where the table's position is.
             KafkaFailure: Kafka refused a call, or could not be reached for `retry_seconds`.
+            ConfigurationError: A topic does not exist, or another ingest that runs has one of the record writers.
             StreamingError: What `StreamingConnection` raises; failures of the metastore first for `retry_seconds`.
         """
         if self._is_running:
             raise ConfigurationError("run() of this ingest was called already, and has not returned")
         self._is_running = True
         try:
-            with self._client() as client, maintained(client, self._maintenance, self._policy) as keeper:
-                self._run(client, _all_of(keeper.on_commit if keeper else None, self._on_commit), until_end=until_end)
+            with (
+                holding_record_writers(self._route_list),
+                opened_metastore(self._metastore) as client,
+                maintained(client, self._maintenance, self._policy) as keeper,
+            ):
+                self._run(client, hook_of(keeper, self._on_commit), until_end=until_end)
         finally:
             self._is_running = self._is_stopping = False
 
@@ -120,15 +124,7 @@ class KafkaIngest:
             self._group_id, self._route_list, self._routes, self._loop, self._options, is_running=self._is_running
         )
 
-    @contextmanager
-    def _client(self) -> Iterator[MetastoreClient]:
-        if not isinstance(self._metastore, str):
-            yield self._metastore
-            return
-        with connect_metastore(self._metastore) as client:
-            yield client
-
-    def _run(self, client: MetastoreClient, on_commit: Callable[[CommitInfo], None], *, until_end: bool) -> None:
+    def _run(self, client: MetastoreClient, on_commit: Callable[[CommitInfo], None] | None, *, until_end: bool) -> None:
         events: queue.SimpleQueue[RouteEvent] = queue.SimpleQueue()
         membership = Membership()
         consumer = group_consumer(self._servers, self._group_id, self._options, self._client_options)
@@ -163,12 +159,3 @@ class KafkaIngest:
             writer.inbox.finish()
         for writer in self._routes.values():
             writer.join()
-
-
-def _all_of(*hooks: Callable[[CommitInfo], None] | None) -> Callable[[CommitInfo], None]:
-    def on_commit(info: CommitInfo) -> None:
-        for hook in hooks:
-            if hook is not None:
-                hook(info)
-
-    return on_commit

@@ -1,4 +1,4 @@
-"""Columns made of the metadata of messages, in bulk."""
+"""Converts the metadata of messages to columns, many messages at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hive_ingest.record_writer import BadValue, RecordSchema, typed_columns
 from hive_ingest.schema import HiveType
 from hive_ingest.streaming.kafka.messages import NO_TIMESTAMP, Message, MessageColumns
 
-#: Makes a column of messages. Raises an ArrowException if it cannot hold one of them.
+#: Converts messages to a column. Raises an ArrowException if it cannot hold one of them.
 _Convert = Callable[[Sequence[Message]], pa.Array]
 
 _TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
@@ -31,8 +31,8 @@ class MessageMetadata:
         for name, part in columns.by_column().items():
             if name not in types:
                 raise StreamingConnectionError(
-                    f"the {part} of messages is to go to column {name!r}, which the table does not have: add it, or "
-                    "correct MessageColumns"
+                    f"the {part} of messages is to go to column {name!r}, which the table does not have: add the "
+                    "column, or correct its name"
                 )
             self._converters[name] = _converter(part, name, types[name])
 

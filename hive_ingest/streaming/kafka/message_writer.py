@@ -1,4 +1,4 @@
-"""Messages as records: the value goes to a record writer, the metadata to columns of its own."""
+"""Kafka messages as records: a record writer parses the value, and the metadata go to columns of their own."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from hive_ingest.record_writer import (
     Parsed,
     RecordSchema,
     RecordWriter,
+    named_records,
 )
 from hive_ingest.streaming.kafka.message_metadata import MessageMetadata
 from hive_ingest.streaming.kafka.messages import Message, MessageColumns
@@ -27,7 +28,7 @@ Tombstones = Literal["fail", "skip", "record"]
 
 #: Messages that are parsed in one call: few, so that a transaction of a few seconds keeps several threads busy.
 _BLOCK_BYTES: Final = 1 << 20
-#: Memory of a message beside its value.
+#: Approximate memory of a message besides its value.
 _MESSAGE_BYTES: Final = 200
 
 
@@ -57,7 +58,7 @@ class MessageBlock:
 
 
 class MessageWriter:
-    """A record writer for messages of Kafka. `write()` takes a list of them, each of which is one record.
+    """A record writer for Kafka messages. `write()` takes a list of them, each of which is one record.
 
     A value is parsed by another record writer, whole: newlines do not split it, and an empty one is an empty record. A
     bad message is handled as that writer's `on_error` says; the `data` of its `BadRecord` is the message.
@@ -182,7 +183,7 @@ class MessageWriter:
             return
         if any(each.skipped != len(each.bad_records) for each in parsed):
             raise SerializationError(
-                f"{type(self._record_writer).__name__} skipped records that it did not return: it must have each of "
+                f"{type(self._record_writer).__name__} skipped records without returning them: it must return each of "
                 "them in Parsed.bad_records, so that the messages are known"
             )
         for record in (record for each in parsed for record in each.bad_records):
@@ -254,7 +255,7 @@ class _BadMessages:
 def _with_metadata(
     metadata: MessageMetadata, block: MessageBlock, places: Sequence[int], values: pa.RecordBatch, bad: _BadMessages
 ) -> tuple[Sequence[int], pa.RecordBatch, dict[str, pa.Array]]:
-    """Add the metadata, and leave out the messages that have none that fits."""
+    """Add the metadata, and skip the messages whose metadata do not fit."""
     is_all = len(places) == len(block.messages)
     messages = block.messages if is_all else [block.messages[place] for place in places]
     try:
@@ -276,20 +277,26 @@ def _with_metadata(
 def _naming_messages(
     block: MessageBlock, places: Sequence[int] | None = None, first: int | None = None
 ) -> Iterator[None]:
-    """Errors that name a value by its number name its message instead: topic, partition and offset."""
+    """Errors and logs that name a value by its number name its message instead: topic, partition and offset."""
+
+    def place_of(record: int) -> int:
+        first_record = block.first_value if first is None else first
+        return (block.with_values if places is None else places)[record - first_record]
+
+    def name_of(record: int) -> str:
+        message = block.messages[place_of(record)]
+        return f"the message at offset {message.offset} of {message.topic}-{message.partition}"
+
     try:
-        yield
+        with named_records(name_of):
+            yield
     except SerializationError as error:
         if error.record is None:
             raise
-        places = block.with_values if places is None else places
-        place = places[error.record - (block.first_value if first is None else first)]
-        message = block.messages[place]
         prefix = f"record {error.record}" + (f" (at byte {error.byte_offset})" if error.byte_offset is not None else "")
         raise SerializationError(
-            f"the message at offset {message.offset} of {message.topic}-{message.partition}: "
-            f"{str(error).removeprefix(f'{prefix}: ')}",
-            record=block.first_record + place,
+            f"{name_of(error.record)}: {str(error).removeprefix(f'{prefix}: ')}",
+            record=block.first_record + place_of(error.record),
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Messages of Kafka, and the columns of a table that take their metadata."""
+"""Kafka messages, and the columns of a table that take their metadata."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NamedTuple, Protocol
 
 from hive_ingest.errors import ConfigurationError
 
-#: `timestamp_type` of a message without a timestamp.
+#: `timestamp` of a message without one.
 NO_TIMESTAMP = -1
 
 
 class Message(Protocol):
-    """What this package reads of a message: `kafka.consumer.fetcher.ConsumerRecord` has it, and `KafkaMessage`."""
+    """A message: a `KafkaMessage`, or a `kafka.consumer.fetcher.ConsumerRecord`."""
 
     @property
     def topic(self) -> str: ...
@@ -39,7 +39,7 @@ class Message(Protocol):
 
     @property
     def value(self) -> bytes | None:
-        """None is a tombstone, which deletes its key in a compacted topic."""
+        """None for a tombstone, which deletes its key in a compacted topic."""
         ...
 
     @property
@@ -61,9 +61,9 @@ class KafkaMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MessageColumns:
-    """Names of the columns that take the metadata of messages. A part without a name is not stored.
+    """Names of the columns that take the metadata of messages. A part without a column is not stored.
 
-    The column's type decides the form. A partition column may be named too.
+    The column's type decides the form. Partition columns are possible too.
 
     A message whose metadata does not fit its column (a key that is not UTF-8, a timestamp after the year 2262) is bad.
 

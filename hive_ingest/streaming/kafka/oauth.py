@@ -1,4 +1,4 @@
-"""Access tokens for OAUTHBEARER: one that an option names, or from an authorization server (RFC 6749, 4.4)."""
+"""Access tokens for OAUTHBEARER: from an option, or from an authorization server (RFC 6749, 4.4)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from hive_ingest.errors import ConfigurationError, StreamingConnectionError
 from hive_ingest.streaming.kafka.secrets import read_secret
 
 _TIMEOUT_SECONDS = 10
-#: A token is requested again when this share of its life is over.
+#: A token is requested again after this share of its lifetime.
 _REFRESH_SHARE = 0.8
 
 
 def token_provider(options: Mapping[str, Any]) -> AbstractTokenProvider:
-    """What kafka-python asks for a token whenever it authenticates a connection.
+    """The provider that kafka-python asks for a token whenever it authenticates a connection.
 
     Raises:
         ConfigurationError: A secret cannot be read.
@@ -36,7 +36,7 @@ def token_provider(options: Mapping[str, Any]) -> AbstractTokenProvider:
 
 
 class _NamedToken(AbstractTokenProvider):  # type: ignore[misc]
-    """A file is read at each authentication: what renews the token replaces the file."""
+    """The token of an option. A file is read at each authentication, so the token can be renewed in it."""
 
     def __init__(self, reference: str) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class _NamedToken(AbstractTokenProvider):  # type: ignore[misc]
 
 
 class _ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
-    """Requests a token, and keeps it for most of its life."""
+    """Requests a token, and keeps it for most of its lifetime."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class _ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
         # RFC 6749, 2.3.1: both parts are form-encoded first.
         user = f"{urllib.parse.quote_plus(self._client_id)}:{urllib.parse.quote_plus(secret)}"
         request = urllib.request.Request(self._url, data=urllib.parse.urlencode(form).encode())
-        # Not sent on to wherever the server redirects to.
+        # Not sent to a server that this one redirects to.
         request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(user.encode()).decode()}")
         return request
 

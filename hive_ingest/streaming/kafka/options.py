@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 from hive_ingest.config import MIB, check_options, option
-
-OnOffsetLoss: TypeAlias = Literal["fail", "earliest", "latest"]
-AutoOffsetReset: TypeAlias = Literal["earliest", "latest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +39,12 @@ class KafkaOptions:
         check_options(self)
 
 
-#: A longer transaction than this share of the metastore's timeout could outlive a missed heartbeat only barely.
+#: The longest transaction, as a share of the metastore's timeout: a longer one could hardly survive a missed heartbeat.
 SHARE_OF_TIMEOUT = 0.5
-#: Records that one poll returns at most: large enough that its overhead does not matter, small enough for the queue.
-MAX_POLL_RECORDS = 4_000
+#: Messages that one poll returns at most. Larger ones are fewer: as many as a share of the queue holds.
+MAX_POLL_RECORDS = 12_000
+POLLS_IN_QUEUE = 4
+#: What is fetched of a partition at once. With the client's own 1 MiB, all is unpacked before the next answer arrives.
+MAX_PARTITION_FETCH_BYTES = 4 * MIB
 #: How long a poll waits for messages, and so the longest delay before another thread's request is seen.
 POLL_SECONDS = 0.1

@@ -12,7 +12,7 @@ from hive_ingest.errors import SinkConflict
 
 
 def source_name(topic: str, partition: int) -> str:
-    """The source of a sink that stands for a topic partition. No two partitions of any topics share a name."""
+    """The name of a topic partition as a source of a sink. It is unique over all topics."""
     return f"{topic}-{partition}"
 
 
@@ -23,10 +23,10 @@ class TopicPosition:
     Attributes:
         topic: The topic's name.
         partition: The partition.
-        topic_id: What Kafka calls the topic besides its name: a topic that was deleted and created again has another.
-            None where the brokers are older than Kafka 2.8.
+        topic_id: Kafka's id of the topic; a topic that was deleted and created again has another one. None where the
+            brokers are older than Kafka 2.8.
         offset: That of the next message, or of a gap before it.
-        partitions: How many partitions the topic had when the sink first met it: the others were added later.
+        partitions: How many partitions the topic had when the sink first read it: the others were added later.
     """
 
     topic: str
@@ -46,7 +46,7 @@ class TopicPosition:
 
     @classmethod
     def from_json(cls, source: str, found: Any) -> Self:
-        """Raises SinkConflict for a position that no topic partition has."""
+        """Raises SinkConflict if `found` is not a position in the topic partition of `source`."""
         try:
             position = cls(
                 found["topic"], found["partition"], found["topic_id"], found["offset"], found.get("partitions", 0)
@@ -80,7 +80,7 @@ class KnownPosition:
 
 @dataclass(frozen=True, slots=True)
 class OffsetMetadata:
-    """The text beside an offset that is committed in Kafka: which position of which sink it follows.
+    """The metadata of an offset that is committed in Kafka: which position of which sink it follows.
 
     An offset without it was committed by another program, and says nothing about the table.
     """

@@ -35,6 +35,7 @@ class RouteSession:
         on_begin: Callable[[], None],
         request_start: Callable[[Mapping[int, KnownPosition | None]], int],
         on_committed: Callable[[Mapping[int, KnownPosition], float], None],
+        on_idle: Callable[[], None],
     ) -> None:
         self._connection = connection
         self._inbox = inbox
@@ -45,6 +46,7 @@ class RouteSession:
         self._on_begin = on_begin
         self._request_start = request_start
         self._on_committed = on_committed
+        self._on_idle = on_idle
         #: As the table has them: None for a partition without a position. Before the first begin: not known.
         self._known: dict[int, KnownPosition | None] | None = None
         #: After what was written in this transaction.
@@ -78,6 +80,8 @@ class RouteSession:
             self._end_transaction()
         elif isinstance(item, Start):
             self._next = dict(item.positions)
+            if self._moved() and not self._is_open:
+                self._begin()  # it came after the deadline, and the beginning is to be committed
         else:
             self._write(item)
 
@@ -132,6 +136,7 @@ class RouteSession:
             self._commit()
         else:
             self._connection.abort_transaction()
+            self._on_idle()
 
     def _moved(self) -> dict[int, TopicPosition]:
         known = self._known or {}

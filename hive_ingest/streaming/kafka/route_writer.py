@@ -105,6 +105,8 @@ class RouteWriter:
         self._record_writer = MessageWriter(route.record_writer, route.columns, tombstones=route.tombstones)
         self._failing_since: float | None = None
         self._pause = _FIRST_PAUSE_SECONDS
+        #: Whether only messages can show that the last failure has passed.
+        self._needs_messages = False
         self._connection: StreamingConnection | None = None
         #: Of that connection, as far as they are counted.
         self._skipped = 0
@@ -146,6 +148,7 @@ class RouteWriter:
     def _wait_to_retry(self, error: Exception) -> None:
         now = time.monotonic()
         self._failing_since = self._failing_since or now
+        self._needs_messages = isinstance(error, SchemaRegistryUnavailable)
         if self.inbox.is_finishing and isinstance(error, TxnAborted | NoSuchTxn):
             _log.warning("topic %s: the last transaction was not committed: %s", self.route.topic, error)
             raise Finished  # the next start, or the partitions' new owner, writes its messages again
@@ -167,6 +170,11 @@ class RouteWriter:
 
     def _has_recovered(self) -> None:
         self._failing_since, self._pause = None, _FIRST_PAUSE_SECONDS
+
+    def _has_been_idle(self) -> None:
+        """A transaction without messages shows that the metastore answers, but nothing of the schema registry."""
+        if not self._needs_messages:
+            self._has_recovered()
 
     def _serve(self, assignment: Assignment) -> None:
         takeover = self._takeover(assignment)
@@ -231,6 +239,7 @@ class RouteWriter:
             on_begin=takeover.begin,
             request_start=request_start,
             on_committed=on_committed,
+            on_idle=self._has_been_idle,  # without messages there is no commit to show it
         )
 
     def _known_partitions(self, known: Mapping[int, KnownPosition | None]) -> int:

@@ -1,8 +1,10 @@
-"""Which topic goes to which table, and how."""
+"""Routes: which topic is written to which table, and how."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hive_ingest.connection import BadRecordTarget
@@ -11,6 +13,10 @@ from hive_ingest.model import TableName
 from hive_ingest.record_writer import RecordWriter
 from hive_ingest.streaming.kafka.message_writer import Tombstones
 from hive_ingest.streaming.kafka.messages import MessageColumns
+
+#: Record writers of ingests that run in this process, by their identity.
+_writers_in_use: set[int] = set()
+_writers_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +29,12 @@ class KafkaRoute:
         record_writer: Makes rows of the messages' values. Each route needs one of its own.
         sink: The name under which the positions are kept; by default the table's name.
         columns: The columns that take the metadata of messages.
-        tombstones: What becomes of messages without a value. See `MessageWriter`.
+        tombstones: How messages without a value are handled. See `MessageWriter`.
         static_partition_values: As for `StreamingConnection.connect`.
         bad_records: Takes the messages that a record writer with `on_error="skip"` skips. See
             `StreamingConnection.connect`, also for the limits below, which begin again with each assignment.
-        max_bad_records: How many may be skipped.
-        max_bad_record_share: Which share of a transaction's messages may be skipped.
+        max_bad_records: The most messages that may be skipped.
+        max_bad_record_share: The largest share of a transaction's messages that may be skipped.
     """
 
     topic: str
@@ -58,6 +64,28 @@ def check_routes(routes: Sequence[KafkaRoute]) -> None:
     topics = [route.topic for route in routes]
     twice = sorted({topic for topic in topics if topics.count(topic) > 1})
     if twice:
-        raise ConfigurationError(f"topic {twice[0]!r} has two routes: a topic goes to one table")
+        raise ConfigurationError(f"topic {twice[0]!r} has two routes: a topic can be written to one table only")
     if len({id(route.record_writer) for route in routes}) < len(routes):
         raise ConfigurationError("two routes share a record writer: give each one of its own")
+
+
+@contextmanager
+def holding_record_writers(routes: Sequence[KafkaRoute]) -> Iterator[None]:
+    """Reserve the record writers while an ingest runs: two that share one would mix their messages.
+
+    Raises:
+        ConfigurationError: Another ingest of this process has one of them.
+    """
+    own = {id(route.record_writer) for route in routes}
+    with _writers_lock:
+        if own & _writers_in_use:
+            raise ConfigurationError(
+                "a record writer of these routes serves another KafkaIngest that runs: give each one its own routes, "
+                "with record writers of their own"
+            )
+        _writers_in_use.update(own)
+    try:
+        yield
+    finally:
+        with _writers_lock:
+            _writers_in_use.difference_update(own)

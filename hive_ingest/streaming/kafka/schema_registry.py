@@ -1,6 +1,6 @@
 """Schemas from a registry with Confluent's interface (Confluent, Karapace, Apicurio's `ccompat`).
 
-Two GET requests are all that a reader needs, and an id's schema never changes, so the standard library is enough:
+A reader needs only two GET requests, and the schema of an id never changes, so the standard library is enough:
 Confluent's own client brings a second Kafka client, librdkafka, and an HTTP library.
 """
 
@@ -22,7 +22,7 @@ from hive_ingest.errors import ConfigurationError, SchemaRegistryUnavailable
 from hive_ingest.record_writer import BadValue
 from hive_ingest.streaming.kafka.secrets import is_reference, read_secret
 
-#: How long an id that the registry does not know is not asked for again.
+#: How long an id that the registry does not know is not looked up again.
 UNKNOWN_SECONDS: Final = 30.0
 #: "Subject not found", "Version not found", "Schema not found": the registry's answers, not those of another server.
 _NOT_FOUND: Final = (40401, 40402, 40403)
@@ -61,7 +61,7 @@ class SchemaRegistry:
         if not self._urls:
             raise ConfigurationError("url=[] is empty: give the URL of a schema registry")
         if (username is None) != (password is None):
-            raise ConfigurationError("username and password of a schema registry need each other: give both or neither")
+            raise ConfigurationError("a schema registry needs both username and password, or neither: give both")
         if token is not None and username is not None:
             raise ConfigurationError("a schema registry takes a token or a username, not both: give one of them")
         self._username = username
@@ -83,7 +83,7 @@ class SchemaRegistry:
         Raises:
             BadValue: The registry does not know the id, or its schema is not Avro.
             ConfigurationError: The registry refused the credentials.
-            SchemaRegistryUnavailable: No server could be reached, or none gave an answer that makes sense.
+            SchemaRegistryUnavailable: No server could be reached, or none gave a valid answer.
         """
         with self._lock:
             if (known := self._known.get(schema_id)) is not None:
@@ -99,7 +99,7 @@ class SchemaRegistry:
             return self._known[schema_id]
 
     def _with_references(self, path: str, what: str) -> tuple[str, ...]:
-        """Texts in the order in which they must be parsed; each once."""
+        """The schemas as JSON in the order in which they must be parsed, each once."""
         answer = self._get(path, what)
         kind = answer.get("schemaType", "AVRO")
         if kind != "AVRO":

@@ -1,8 +1,7 @@
 """Secrets that an option names instead of containing them: `env:NAME` and `file:/path`.
 
-Such a reference may stand in a configuration file or on a command line, which other users of the machine can read,
-and it is what `repr` and log messages show. It is resolved when a client is made, so a changed secret is used by
-the next client.
+Other users of the machine may read configuration files and command lines, which need only contain such a reference;
+`repr` and log messages show it too. It is resolved when a client is created, so the next client uses a changed secret.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ def read_secret(option: str, text: str) -> str:
         text: `env:NAME`, `file:/path`, or the secret.
 
     Raises:
-        ConfigurationError: The variable is not set, the file cannot be read, or there is nothing in it. The message
-            contains the reference, not the secret.
+        ConfigurationError: The variable is not set, the file cannot be read, or it is empty. The message contains the
+            reference, not the secret.
     """
     if text.startswith(_ENVIRONMENT):
         secret = _from_environment(option, text.removeprefix(_ENVIRONMENT))

@@ -1,4 +1,4 @@
-"""Set the positions of a sink in Kafka's topics on purpose: to write messages again, or to leave some out."""
+"""Sets the positions of a sink in Kafka topics, to write messages again or to skip some."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
 from hive_ingest.record_writer import ArrowWriter
-from hive_ingest.streaming.kafka.client import topic_id
 from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
 from hive_ingest.streaming.kafka.clients import new_consumer
+from hive_ingest.streaming.kafka.group_consumer import topic_id
 from hive_ingest.streaming.kafka.positions import TopicPosition, source_name
 
 _AGENT_INFO = "hive-ingest sinks"
@@ -58,25 +58,26 @@ def seek_offsets(
     """Set where an ingest continues. Messages between a lower position and the former one are written again.
 
     A sink that does not exist yet is created. The positions are set in one transaction, while the partitions are
-    locked; an ingest that runs continues from there with its next transaction.
+    locked; a running ingest continues from there with its next transaction.
 
     Args:
         client: Of the metastore.
         table: The table that the sink writes.
         topic: The topic.
-        bootstrap_servers: Brokers: each offset is checked against what the topic has now.
+        bootstrap_servers: The brokers, by which each offset is checked.
         to_offset: The next offset to be read, or `earliest` or `latest`.
-        to_timestamp: Instead: the first message that is not older than this. Needs a time zone.
+        to_timestamp: Instead of `to_offset`: continue at the first message that is not older than this time, which
+            needs a time zone.
         sink: The name of the sink; by default the table's.
         partitions: Only these. Default: all that the topic has.
         kafka_options: Of kafka-python's consumer, such as those of security.
         settings: Of the connection.
 
     Raises:
-        ConfigurationError: An argument, a topic or partition that does not exist, or an offset that the topic does not
-            have.
+        ConfigurationError: An argument is not valid, the topic or a partition does not exist, or the topic does not
+            have the offset.
         SinkConflict: The sink belongs to another table, or its positions are not those of a topic.
-        SinkInUse: A transaction was under way, and still was after the wait for the lock.
+        SinkInUse: A transaction of the sink was open, and still was after the wait for the lock.
         StreamingConnectionError: Kafka cannot be reached.
         StreamingError: What a commit raises.
     """
@@ -112,7 +113,7 @@ def _check_target(to_offset: ToOffset | None, to_timestamp: dt.datetime | None) 
 
 
 class _Topic:
-    """What Kafka has of a topic now."""
+    """The partitions and offsets of a topic now."""
 
     def __init__(self, consumer: Any, topic: str, partitions: Iterable[int] | None) -> None:
         from kafka import TopicPartition
@@ -121,7 +122,7 @@ class _Topic:
         self.name = topic
         known = consumer.partitions_for_topic(topic)
         if not known:
-            raise ConfigurationError(f"there is no topic {topic!r}")
+            raise ConfigurationError(f"topic {topic!r} does not exist: create it, or correct its name")
         chosen = sorted(known if partitions is None else set(partitions))
         missing = [number for number in chosen if number not in known]
         if missing:
@@ -154,12 +155,12 @@ def _targets(topic: _Topic, to_offset: ToOffset | None, to_timestamp: dt.datetim
         source_name(topic.name, each.partition): TopicPosition(
             topic.name, each.partition, topic.topic_id, offset, topic.count
         )
-        for each, offset in offsets.items()
+        for each, offset in sorted(offsets.items())
     }
 
 
 class _Seeking:
-    """Called while the partitions are locked, so nobody moves them between the look at them and the commit."""
+    """Called while the partitions are locked, so the positions cannot change between being read and the commit."""
 
     results: list[SeekResult]
 

@@ -1,4 +1,4 @@
-"""Where to read on: whether a topic still continues where the table's position is."""
+"""Where to continue reading: compares the table's position with what the topic has now."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def start_position(
     Args:
         now: The partition.
         known: Its position in the table, if there is one.
-        known_partitions: How many partitions the topic had when the sink first met it; 0 for a new topic.
-        options: Say what happens at a first start, and when messages are gone.
-        warn: Called with the explanation where `on_offset_loss` allows to continue.
+        known_partitions: How many partitions the topic had when the sink first read it; 0 for a new topic.
+        options: What happens at a first start, and when messages are gone.
+        warn: Called with the explanation where `on_offset_loss` permits continuing.
 
     Raises:
-        OffsetLoss: The messages after the position are gone, or the position itself is older than Kafka knows.
+        OffsetLoss: The messages after the position are gone, or the group has committed a higher offset.
     """
     if known is None:
         return _first_position(now, known_partitions, options, warn)
@@ -108,7 +108,7 @@ def _first_position(
         )
         offset = _choose(what, now.log.start, min(now.committed.offset, now.log.end), options, warn)
         return now.at(offset, known_partitions)
-    # A partition that was added to a known topic is new as a whole: nothing of it may be left out.
+    # A partition that was added to a known topic is entirely new: none of its messages may be left out.
     is_added = known_partitions and now.partition >= known_partitions
     if options.auto_offset_reset == "latest" and not is_added:
         return now.at(now.log.end, known_partitions)

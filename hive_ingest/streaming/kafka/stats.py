@@ -1,4 +1,4 @@
-"""What a running ingest from Kafka reports about itself. Loads no Kafka client: metrics and the terminal read it."""
+"""The statistics of a running ingest from Kafka. Imports no Kafka client, because metrics and the terminal use it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class KafkaPartitionStats:
         position: The offset after the last message that is committed in the table; before the first commit, the offset
             where this instance started. None until it has been read.
         log_end: The offset that the next message will have, as the last fetch reported it. None before the first.
-        is_paused: Whether it is not fetched because the queue is full.
+        is_paused: Whether fetching is paused because the queue is full.
     """
 
     topic: str
@@ -30,7 +30,7 @@ class KafkaPartitionStats:
     def lag(self) -> int | None:
         """Offsets that are not committed in the table yet; None while that is not known.
 
-        With transactional producers this also counts their markers, which are no messages.
+        With transactional producers this includes their markers, which are not messages.
         """
         if self.position is None or self.log_end is None:
             return None

@@ -18,7 +18,7 @@ _VALID_SECONDS = 5.0
 
 
 class Membership:
-    """Whether the group still regards this process as a member. Asked by routes, answered by the consumer's thread."""
+    """Whether the group still has this process as a member. Routes ask; the consumer's thread answers."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -26,7 +26,7 @@ class Membership:
         self._confirmed_at: float | None = None
 
     def confirmed(self) -> bool:
-        """Whether the group has confirmed it within the last seconds; if not, it will be asked."""
+        """Whether the group has confirmed the membership within the last seconds; if not, requests it."""
         with self._lock:
             at, self._confirmed_at = self._confirmed_at, None
             if at is not None and time.monotonic() - at < _VALID_SECONDS:
@@ -50,11 +50,11 @@ def group_tag(group_id: str) -> str:
 
 
 class Takeover:
-    """Looks at the locks in the way of one `begin_transaction`.
+    """Handles the locks that block one `begin_transaction`.
 
-    Safety does not depend on it: whoever loses its transaction commits nothing, and reads the positions again. So it
-    only decides how long to wait. An owner of another group is never interrupted: two groups that write to one sink
-    would otherwise end each other's transactions forever.
+    Safety does not depend on it: an instance that loses its transaction commits nothing, and reads the positions
+    again. It only decides how long to wait. The transaction of another group is never aborted: two groups that write
+    to one sink would otherwise abort each other's transactions forever.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class Takeover:
         self._since: float | None = None
 
     def begin(self) -> None:
-        """Another wait starts."""
+        """Start the wait from the beginning."""
         self._since = None
 
     def on_blocked(self, blockers: list[LockInfo]) -> None:
-        """Called each time before the lock is checked again. Raises what `check` does."""
+        """Called each time before the lock is checked again. Raises what `check` raises."""
         self._check()
         held = [lock for lock in blockers if self._is_of_the_group(lock)]
         if not held:

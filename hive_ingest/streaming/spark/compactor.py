@@ -53,7 +53,7 @@ class SparkCompactor:
         shared_filesystem: bool = False,
         version: str = "",
     ) -> None:
-        """Connect to the metastore; nothing else yet.
+        """Connect to the metastore, without starting anything.
 
         Args:
             metastore: A URI as for `connect_metastore`; or a client, of which this takes a clone.
@@ -61,11 +61,11 @@ class SparkCompactor:
             warehouse: As for `connect_metastore`.
             metastore_options: Further options of `connect_metastore`.
             roles: As for `Compactor`.
-            workers: So many tables or partitions are compacted at the same time, each by Spark jobs of its own.
+            workers: How many tables or partitions are compacted at the same time, each by Spark jobs of its own.
             settings: As for `Compactor`. `job.merge.threads` does not count: a task has as many threads as Spark gives
                 it cores (`spark.task.cpus`).
-            split_bucket_bytes: A bucket whose files have more bytes is cut into ranges of row ids of about so many.
-            shared_filesystem: True says that the warehouse, a local path, is the same folder on all machines.
+            split_bucket_bytes: A bucket whose files have more bytes is cut into ranges of row ids of about this size.
+            shared_filesystem: Whether the warehouse, a local path, is the same folder on all machines.
             version: Shown by SHOW COMPACTIONS.
 
         Raises:
@@ -101,7 +101,7 @@ class SparkCompactor:
         return self._compactor.run_once()
 
     def stop(self) -> None:
-        """End `run` soon. A compaction under way goes back into the queue, and nothing of it is visible."""
+        """Make `run` return soon. A compaction under way goes back into the queue, and nothing of it is visible."""
         self._compactor.stop()
 
     def compact(
@@ -115,15 +115,15 @@ class SparkCompactor:
     ) -> list[CompactionOutcome]:
         """Compact one table now, whatever the thresholds say, and wait for it.
 
-        The request goes through the metastore's queue, so that other compactions which wait there may be carried out
-        before it, here or by other workers.
+        The request goes through the metastore's queue, so other compactions that wait there may be carried out first,
+        here or by other workers.
 
         Args:
             table: `"database.table"`.
             partition: `"k=v/…"`; with leading keys only, all partitions below. None: every partition.
             kind: `"minor"` merges deltas, `"major"` writes a new base without deleted rows.
             properties: As for `hive_ingest.compact`.
-            timeout_seconds: The longest wait. None: any time.
+            timeout_seconds: The longest wait. None: no limit.
 
         Returns:
             One for each partition, by name; for a table without partitions one.

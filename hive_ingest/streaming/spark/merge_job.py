@@ -83,7 +83,7 @@ class SparkTaskRunner:
 
 
 class _Job:
-    """A job in a thread of its own, so that the caller can look after its transaction and cancel it."""
+    """A job in a thread of its own, so that the caller can check its transaction meanwhile and cancel the job."""
 
     def __init__(self, spark: SparkSession, tasks: MergeTasks) -> None:
         self._spark = spark
@@ -110,7 +110,7 @@ class _Job:
         return not self._thread.is_alive()
 
     def cancel(self) -> None:
-        """Until it has ended: the first call may come before Spark knows of the job."""
+        """Cancel the job, repeatedly until it has ended: the first call may come before Spark knows of the job."""
         while not self.has_ended(0):
             log_failure(lambda: cancel_jobs(self._spark, self._tag), "cancelling the Spark job of a compaction")
             self.has_ended(_POLL_SECONDS)

@@ -190,7 +190,7 @@ def test_ingest_keeps_bad_records_in_a_file_and_stops_at_too_many(alerts: Shell,
     outcome = alerts(*keep)
     assert outcome.code == 1
     assert "--bad-records has no effect" in outcome.err
-    assert "give it --on-error='skip'" in outcome.err
+    assert "give it --on-error skip" in outcome.err
     outcome = alerts(*keep, "--on-error", "skip", "--max-bad-records", "1")
     assert (outcome.code, outcome.out) == (1, "")
     assert "--max-bad-records=1 allows" in outcome.err

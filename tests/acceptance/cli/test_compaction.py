@@ -87,7 +87,7 @@ def test_what_keeps_a_cleaner_waiting_is_shown(shell: Shell, table: Compacted) -
     assert not row["remark"]
 
 
-def test_having_nothing_to_merge_is_no_error(shell: Shell, table: Compacted) -> None:
+def test_having_nothing_to_merge_is_not_an_error(shell: Shell, table: Compacted) -> None:
     """So that a command of cron can be repeated."""
     table.insert(1)
     assert "is refused: there is nothing to merge" in shell.done("compact", "web.t", "minor", "--wait").out
@@ -100,7 +100,7 @@ def test_a_compaction_that_fails_ends_with_an_error(shell: Shell, table: Compact
     assert (outcome.code, "is failed: " in outcome.out) == (1, True)
 
 
-def test_what_carries_a_request_out_is_said(shell: Shell, table: Compacted) -> None:
+def test_the_output_says_what_carries_out_a_request(shell: Shell, table: Compacted) -> None:
     table.inserts(1, 2)
     assert "hive-ingest compactor, or this command with --wait" in shell.done("compact", "web.t", "major").err
 

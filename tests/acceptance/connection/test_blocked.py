@@ -37,7 +37,7 @@ def held(metastore: MetastoreClient) -> Iterator[hi.StreamingConnection]:
         yield holder
 
 
-def test_who_is_in_the_way_is_told_and_may_be_ended(metastore: MetastoreClient) -> None:
+def test_the_callback_gets_the_lock_holders_and_may_abort_them(metastore: MetastoreClient) -> None:
     found: list[list[LockInfo]] = []
 
     with held(metastore) as holder:

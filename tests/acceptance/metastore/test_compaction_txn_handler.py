@@ -67,7 +67,7 @@ UPDATE = DataOperationType.UPDATE
 
 @pytest.fixture
 def ms(metastore_uri: str, tmp_path: Path) -> Iterator[EmbeddedMetastoreClient]:
-    """Keeps house only when told, and remembers nothing longer than it must."""
+    """Runs housekeeping only on request, and keeps ended transactions no longer than necessary."""
     with connect_in(
         tmp_path, metastore_uri, housekeeping_interval_seconds=1e6, aborted_txn_retention_seconds=0.001
     ) as client:

@@ -38,7 +38,7 @@ READY, SUCCEEDED = CompactionState.READY_FOR_CLEANING, CompactionState.SUCCEEDED
 
 @pytest.fixture
 def ms(metastore_uri: str, tmp_path: Path) -> Iterator[EmbeddedMetastoreClient]:
-    """Keeps house only when told."""
+    """Runs housekeeping only on request."""
     options = {"housekeeping_interval_seconds": 1e6, "aborted_txn_retention_seconds": 0.001}
     with connect_in(tmp_path, metastore_uri, **options) as client:
         assert isinstance(client, EmbeddedMetastoreClient)
@@ -213,7 +213,7 @@ def test_a_worker_that_seemed_dead_can_end_nothing(ms: EmbeddedMetastoreClient) 
     assert housekeeping(ms).revoked_compactions == 1
     taken = ms.find_next_compact("worker-2")
     assert taken is not None
-    with pytest.raises(NoSuchCompaction, match="not at work by worker-1"):
+    with pytest.raises(NoSuchCompaction, match="not being carried out by worker-1"):
         ms.mark_compacted(info)
     with pytest.raises(NoSuchCompaction):
         ms.mark_failed(info)

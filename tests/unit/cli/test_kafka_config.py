@@ -147,7 +147,11 @@ def test_a_file_without_routes_is_refused(tmp_path: Path) -> None:
         (["--topic", "t", "--table", "a.b", "--format", "avro"], "--schema-registry"),
         (["--config", "ingest.toml", "--on-error", "skip"], "--on-error"),
         (["--config", "ingest.toml", "--topic", "t"], "--topic"),
-        (["--topic", "t", "--table", "a.b", "--message-column", "offsets=o"], "'offsets' is not a part of a message"),
+        (
+            ["--topic", "t", "--table", "a.b", "--message-column", "offsets=o"],
+            "'offsets' is not a part of a message: use topic,",
+        ),
+        (["--topic", "t", "--table", "a.b", "--schema-registry", "http://r"], "no effect without --format avro"),
         (["--topic", "t", "--table", "a.b", "--kafka-option", "sasl_plain_password=hunter2"], "is a secret"),
         (["--topic", "t", "--table", "a.b", "--kafka-option", "fetch_max_bytes=many"], "give a number"),
         (["--topic", "t", "--table", "a.b", "--kafka-option", "check_crcs=1"], "give true or false"),

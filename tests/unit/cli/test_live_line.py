@@ -33,7 +33,7 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
     assert len(line._seen) <= WINDOW_SECONDS + 2
 
 
-def test_nothing_is_shown_where_stderr_is_no_terminal(
+def test_nothing_is_shown_where_stderr_is_not_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with live_line(Ingest().stats):

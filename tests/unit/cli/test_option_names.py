@@ -99,6 +99,7 @@ def test_an_option_has_the_default_of_its_argument(name: str) -> None:
         ("raise begin_retries or fsync", "raise HIVE_INGEST_BEGIN_RETRIES or fsync"),
         ("set fsync=True", "set HIVE_INGEST_FSYNC=true"),
         ("num_buckets=4: give both", "--num-buckets=4: give both"),
+        ("set location='x'", "set --location x"),
         ("column 'num_buckets' of columns in the location", "column 'num_buckets' of columns in the location"),
         ("file '/data/if_not_exists/x' and a.num_buckets", "file '/data/if_not_exists/x' and a.num_buckets"),
         ("'where' is no argument=1", "'where' is no argument=1"),

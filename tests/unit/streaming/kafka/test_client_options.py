@@ -60,7 +60,7 @@ def test_a_secret_that_cannot_be_read_is_an_error_that_names_its_place(tmp_path:
     [
         ({"sasl_mechanisms": "PLAIN"}, "not an option of kafka-python's consumer; did you mean 'sasl_mechanism'?"),
         ({"group_id": "g"}, "'group_id' in kafka_options is refused: it is an argument of its own"),
-        ({"enable_auto_commit": True}, "refused: the table has the positions"),
+        ({"enable_auto_commit": True}, "refused: the positions are in the table"),
         ({"security_protocol": "TLS"}, "security_protocol='TLS': give one of PLAINTEXT, SSL"),
         ({"sasl_mechanism": "PLAIN"}, "sasl_mechanism has no effect with security_protocol='PLAINTEXT'"),
         ({"ssl_cafile": "/ca"}, "ssl_cafile has no effect with security_protocol='PLAINTEXT'"),

@@ -146,6 +146,15 @@ def test_each_message_is_one_record_newlines_and_all():
     ]
 
 
+def test_the_log_of_a_skipped_message_names_topic_partition_and_offset(caplog):
+    messages = [message(3, {"n": 1}), message(4, None), message(7, {"n": "bad"})]
+    parse(json_writer(), schema_of(n="int"), messages)
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == [
+        "skipped the message at offset 7 of events-3",
+        "skipped the message at offset 4 of events-3",
+    ]
+
+
 def test_pretty_printed_json_is_one_record():
     value = json.dumps({"n": 1}, indent=2).encode()
     assert rows(parse(json_writer(), schema_of(n="int"), [message(1, value), message(2, {"n": 2})])) == [
@@ -260,7 +269,7 @@ def test_a_message_whose_metadata_does_not_fit_is_bad(part, type_, fields):
 
 
 def test_a_column_that_is_missing_or_of_another_type_is_refused_at_connect():
-    with pytest.raises(StreamingConnectionError, match="the offset of messages is to go to column 'pos'"):
+    with pytest.raises(StreamingConnectionError, match=r"column 'pos', which the table does not have"):
         json_writer(columns=MessageColumns(offset="pos")).bind(schema_of(n="int"))
     with pytest.raises(StreamingConnectionError, match=r"'pos': the offset of messages .* as int; use bigint"):
         json_writer(columns=MessageColumns(offset="pos")).bind(schema_of(n="int", pos="int"))

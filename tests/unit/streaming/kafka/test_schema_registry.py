@@ -73,7 +73,7 @@ def nobody(server: Server) -> str:
 SCHEMA = json.dumps({"type": "record", "name": "R", "fields": []})
 
 
-def test_a_schema_is_asked_for_once(server: Server) -> None:
+def test_a_schema_is_looked_up_once(server: Server) -> None:
     server.answers["/schemas/ids/7"] = (200, {"schema": SCHEMA})
     registry = SchemaRegistry(f"{server.url}/")
     assert [registry.avro_schema(7) for _ in range(3)] == [(SCHEMA,)] * 3
@@ -91,7 +91,7 @@ def test_schemas_that_it_refers_to_come_first_and_once(server: Server) -> None:
     assert SchemaRegistry(server.url).avro_schema(7) == ("city", "street", "main")
 
 
-def test_an_id_that_it_does_not_know_makes_the_record_bad_and_is_asked_for_again_later(server: Server) -> None:
+def test_an_unknown_id_makes_the_record_bad_and_is_looked_up_again_later(server: Server) -> None:
     now = [100.0]
     registry = SchemaRegistry(server.url, clock=lambda: now[0])
     for _ in range(3):
@@ -121,7 +121,7 @@ def test_a_schema_of_another_kind_makes_the_record_bad(server: Server) -> None:
         (200, [1], "not that of a schema registry"),
     ],
 )
-def test_an_answer_that_decides_nothing_is_an_error_and_not_kept(
+def test_an_answer_that_is_not_valid_is_an_error_and_not_cached(
     server: Server, status: int, body: Any, why: str
 ) -> None:
     server.answers["/schemas/ids/7"] = (status, body)
@@ -166,7 +166,7 @@ def test_credentials_are_sent_and_not_shown(server: Server, monkeypatch: pytest.
         ({"url": "file:///etc/passwd"}, "is not the URL of a schema registry"),
         ({"url": []}, r"url=\[\] is empty"),
         ({"url": "http://me:secret@host"}, "at host contains a username: pass username="),
-        ({"url": "http://host", "username": "me"}, "need each other"),
+        ({"url": "http://host", "username": "me"}, "needs both username and password"),
         ({"url": "http://host", "username": "me", "password": "x", "token": "y"}, "not both"),
         ({"url": "https://host", "ca_file": "/missing.pem"}, "ca_file='/missing.pem' cannot be used"),
     ],

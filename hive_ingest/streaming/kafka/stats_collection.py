@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 from hive_ingest.streaming.kafka.consumer import MessageConsumer
 from hive_ingest.streaming.kafka.options import KafkaOptions
@@ -21,7 +22,7 @@ def ingest_stats(
     *,
     is_running: bool,
 ) -> KafkaIngestStats:
-    """Each number is read once; numbers of different threads may be some milliseconds apart."""
+    """The statistics now. Each number is read once; numbers of different threads may be some milliseconds apart."""
     polled_at = consumer.polled_at if consumer else None
     return KafkaIngestStats(
         group_id=group_id,
@@ -40,19 +41,8 @@ def _route(route: KafkaRoute, writer: RouteWriter | None) -> KafkaRouteStats:
     table, sink = str(route.table_name), route.sink_name
     if writer is None:
         return KafkaRouteStats(route.topic, table, sink)
-    counts = writer.counts
     return KafkaRouteStats(
-        route.topic,
-        table,
-        sink,
-        rows=counts.rows,
-        file_bytes=counts.file_bytes,
-        commits=counts.commits,
-        aborts=counts.aborts,
-        bad_messages=counts.bad_messages,
-        last_commit_seconds=counts.last_commit_seconds,
-        last_commit_at=counts.last_commit_at,
-        heartbeat_age_seconds=writer.heartbeat_age_seconds,
+        route.topic, table, sink, heartbeat_age_seconds=writer.heartbeat_age_seconds, **asdict(writer.counts)
     )
 
 

@@ -31,13 +31,13 @@ _log = logging.getLogger(__name__)
 
 
 class HasKafkaStats(Protocol):
-    """What is needed of a `KafkaIngest`."""
+    """The part of `KafkaIngest` that metrics use."""
 
     def stats(self) -> KafkaIngestStats: ...
 
 
 class Metrics:
-    """Counts what this process writes, in whatever way, from now on.
+    """Counts everything that this process writes from now on.
 
         metrics = Metrics()
         metrics.serve(9400)
@@ -45,7 +45,7 @@ class Metrics:
     All connections of the process are counted: those of `StreamingConnection.connect`, and those inside `append`,
     `ingest_files`, a `HiveSink` and a `KafkaIngest`; and the compactions of a `Compactor` or of `Maintenance`. Nothing
     has to be passed to them. Counters stay when a connection is closed; its gauges disappear. Any thread may call the
-    methods. A forked child counts nothing until it makes `Metrics` of its own.
+    methods. A forked child counts nothing until it creates `Metrics` of its own.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class Metrics:
             registry: Where they are registered. None: prometheus_client's default, which also has those of the
                 process and the application.
             metastore: Also show the compaction queue and the open transactions of this metastore; a client, which is
-                cloned, or a URI. A thread asks it every 15 s. One process for each metastore is enough, such as its
+                cloned, or a URI. A thread polls it every 15 s. One process for each metastore is enough, such as its
                 compactor.
             limits: When `health` reports a problem.
             partition_labels: Whether each partition of a table has a series with its deltas. A table may have very
-                many.
+                many partitions.
 
         Raises:
             ConfigurationError: The registry has these metrics already.
@@ -123,14 +123,14 @@ class Metrics:
             self._watched.append(ingest)
 
     def unwatch(self, ingest: HasKafkaStats) -> None:
-        """Show it no more. Idempotent."""
+        """Stop showing the ingest. Idempotent."""
         with self._lock:
             self._watched = [each for each in self._watched if each is not ingest]
 
     def serve(self, port: int, host: str = "127.0.0.1") -> MetricsServer:
         """Serve `/metrics` and `/health` on threads of the process, until `close`.
 
-        There is no authentication: let only the monitoring reach the port.
+        There is no authentication: let only the monitoring system reach the port.
 
         Args:
             port: 0 takes a free one; see `MetricsServer.port`.
@@ -158,7 +158,7 @@ class Metrics:
         return self._ask_kafka()[0]
 
     def _ask_kafka(self) -> tuple[list[KafkaIngestStats], list[Problem]]:
-        """One ingest that cannot answer takes nothing from the others."""
+        """The statistics of all ingests. An ingest that fails to answer does not affect the others."""
         with self._lock:
             watched = [*self._watched]
         found: list[KafkaIngestStats] = []
@@ -203,7 +203,7 @@ _open: weakref.WeakSet[Metrics] = weakref.WeakSet()
 
 
 def _unregister_parents(registry: CollectorRegistry) -> None:
-    """In a forked child: the parent's metrics make room. Not at the fork, which may come during a scrape."""
+    """In a forked child, unregister the parent's metrics. Not at the fork, which may occur during a scrape."""
     for metrics in [*_open]:
         if metrics._pid != os.getpid() and metrics._registry is registry:
             metrics._unregister()

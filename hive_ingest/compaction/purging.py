@@ -1,4 +1,4 @@
-"""Purging: the removal of deleted, overwritten and aborted rows from the disk."""
+"""Removes deleted, overwritten and aborted rows from the disk."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class PurgeOutcome:
     """What a purge did in one partition, or in a table without partitions.
 
     Attributes:
-        left: What may still hold deleted or overwritten rows: folders, or open write ids. Empty: nothing does.
-        reasons: Why it is left.
+        left: Folders that may still hold deleted or overwritten rows. Empty: all such rows are removed.
+        reasons: Why these are left.
     """
 
     table: TableName
@@ -44,13 +44,13 @@ def purge(
     timeout_seconds: float = 300.0,
     settings: JobSettings | None = None,
 ) -> list[PurgeOutcome]:
-    """Remove deleted, overwritten and aborted rows from the disk, as requests for erasure need.
+    """Remove deleted, overwritten and aborted rows from the disk, as requests for erasure require.
 
     A major compaction of each partition, then a wait for the readers that still need the old files, then their
     removal, whatever the retention. What cannot be removed in time is reported.
 
     Args:
-        metastore: A client, or the URI, of an embedded metastore: a real one has a cleaner of its own.
+        metastore: A client or the URI of an embedded metastore; a real one has a cleaner of its own.
         table: `"database.table"`.
         partition: As for `compact`.
         timeout_seconds: How long to wait for readers and writers once the compactions have ended.
@@ -89,7 +89,7 @@ def _purge(
 
 
 class _Look:
-    """What is left of a table at one moment, and why."""
+    """What is left in a table at one moment, and why."""
 
     def __init__(self, client: MetastoreClient, table: TableName) -> None:
         self._client = client
@@ -100,7 +100,7 @@ class _Look:
             self._copies = []
 
     def may_change(self, outcome: CompactionOutcome) -> bool:
-        """Whether waiting may help: a compaction is at work or waits for the cleaner, aborted files for their grace."""
+        """Whether waiting may help: a compaction runs or waits for the cleaner, or aborted files for their grace."""
         info = self._compactions.get(outcome.id)
         waits = info is not None and info.state is CompactionState.READY_FOR_CLEANING
         return waits or bool(self._copies or self._client.get_aborted_components(outcome.table, outcome.partition_name))
@@ -133,7 +133,7 @@ class _Look:
             reasons.append("there was nothing to merge them with: purge again after the next insert")
         if copies:
             left += [f"{STAGING_FOLDER}/{name}" for name in dict.fromkeys(copies)]
-            reasons.append("compactions at work, or killed ones that have not timed out, have copies of rows")
+            reasons.append("compactions that run, or were killed and have not timed out, hold copies of rows")
         return PurgeOutcome(outcome.table, outcome.partition_name, tuple(left), tuple(reasons))
 
     def _why_left(self, outcome: CompactionOutcome, target: Target) -> Iterator[str]:
@@ -150,6 +150,6 @@ class _Look:
 
 
 def _hidden_copies(client: MetastoreClient, location: Location) -> list[str]:
-    """Those that are left once the files of ended transactions are removed."""
+    """Hidden copies that are left once the files of ended transactions are removed."""
     remove_leftovers(client, location)
     return hidden_copies(client, location)

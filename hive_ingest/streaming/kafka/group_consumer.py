@@ -1,4 +1,4 @@
-"""The consumer of the ingest, and the few things of the Kafka client that are not public."""
+"""The consumer of an ingest, and what it uses of kafka-python beyond the public API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
 from hive_ingest.streaming.kafka.clients import new_consumer
-from hive_ingest.streaming.kafka.options import MAX_POLL_RECORDS, KafkaOptions
+from hive_ingest.streaming.kafka.options import MAX_PARTITION_FETCH_BYTES, MAX_POLL_RECORDS, KafkaOptions
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +29,7 @@ def group_consumer(
     defaults = {
         "client_id": "hive-ingest",
         "max_poll_records": MAX_POLL_RECORDS,
+        "max_partition_fetch_bytes": MAX_PARTITION_FETCH_BYTES,
         # A topic that was deleted and created again is noticed this early.
         "metadata_max_age_ms": 30_000,
         "metrics_enabled": False,

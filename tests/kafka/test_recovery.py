@@ -1,0 +1,137 @@
+"""Late beginnings, short failures and silent brokers: what an ingest recovers from, and where it gives up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hive_ingest as hi
+from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.streaming.kafka import KafkaIngest, KafkaRoute
+from hive_ingest.streaming.sinks import latest_progress
+from tests.kafka.landing import landing_in
+from tests.kafka.test_trouble import Outage
+from tests.kafka.topics import produce_ids
+from tests.services.kafka import KafkaBroker, running_broker
+from tests.services.kinds import Address
+from tests.support.rows import ids
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.one_embedded
+_LONGEST_SECONDS = 60.0
+
+
+@pytest.fixture
+def ms(metastore: MetastoreClient) -> MetastoreClient:
+    metastore.create_database("web")
+    metastore.create_table("web.events", columns={"id": "bigint"})
+    return metastore
+
+
+def route(topic: str, table: str = "web.events") -> KafkaRoute:
+    return KafkaRoute(topic=topic, table=table, record_writer=hi.StrictJsonWriter())
+
+
+def ingest(metastore: Any, broker: KafkaBroker, topic: str, **options: Any) -> KafkaIngest:
+    given = {"group_id": f"group-{topic}", "routes": [route(topic)], **options}
+    return KafkaIngest(metastore=metastore, bootstrap_servers=broker.bootstrap_servers, **given)
+
+
+class Running:
+    """An ingest on a thread of its own; it is stopped at the end of the block."""
+
+    def __init__(self, running: KafkaIngest, *, until_end: bool = False) -> None:
+        self.ingest = running
+        self.error: BaseException | None = None
+        self._until_end = until_end
+        self.thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        try:
+            self.ingest.run(until_end=self._until_end)
+        except BaseException as error:  # noqa: BLE001  # the test looks at it
+            self.error = error
+
+    def __enter__(self) -> Running:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ingest.stop()
+        self.thread.join(_LONGEST_SECONDS)
+
+
+def test_a_beginning_is_committed_even_if_kafka_answers_after_the_end_of_the_transaction(
+    kafka_broker: KafkaBroker, ms: MetastoreClient
+) -> None:
+    topic = kafka_broker.new_topic()
+    with Running(ingest(ms, kafka_broker, topic, max_seconds=0.001), until_end=True) as running:
+        running.thread.join(_LONGEST_SECONDS)
+        assert not running.thread.is_alive(), "it waits for a message"
+    assert running.error is None
+    assert latest_progress(ms, "web.events__progress")[f"{topic}-0"].position["offset"] == 0
+
+
+def test_a_failure_that_has_passed_does_not_count_against_the_next_one(
+    kafka_broker: KafkaBroker, ms: MetastoreClient
+) -> None:
+    """Also if there was no message to commit in between. With `retry_seconds=0`, a failure may happen once."""
+    topic = kafka_broker.new_topic()
+    produce_ids(kafka_broker, topic, range(10))
+    ingest(ms, kafka_broker, topic).run(until_end=True)
+
+    failing = [1]
+    idle = ingest(Outage(ms, failing), kafka_broker, topic, retry_seconds=0, max_seconds=0.2)
+    with Running(idle) as running:
+        wait_until(lambda: bool(ms.show_locks()))
+        wait_until(lambda: not ms.show_locks())
+        failing[0] = 1
+        produce_ids(kafka_broker, topic, range(10, 20))
+        wait_until(lambda: not running.thread.is_alive() or len(ids(ms, "web.events")) == 20)
+    assert running.error is None
+    assert ids(ms, "web.events") == list(range(20))
+
+
+def test_a_broker_that_cannot_be_reached_any_more_is_raised(
+    metastore_timing_out: Callable[[float], Address], tmp_path: Path
+) -> None:
+    """Without a failing call: the client returns no messages then, as it does where there are none."""
+    with (
+        running_broker(tmp_path / "broker") as broker,
+        landing_in(tmp_path, broker, metastore_timing_out(60.0)) as landing,
+    ):
+        instance = landing.start(retry_seconds=1)
+        landing.produce(10)
+        landing.wait_for_all(instance)
+        broker.stop()
+        assert instance.wait() == 1
+        assert "KafkaFailure: Kafka: KafkaTimeoutError" in instance.log
+        landing.check()
+
+
+def test_two_ingests_cannot_share_a_record_writer(kafka_broker: KafkaBroker, ms: MetastoreClient) -> None:
+    topic = kafka_broker.new_topic()
+    routes = [route(topic)]
+    with Running(ingest(ms, kafka_broker, topic, routes=routes)) as running:
+        wait_until(lambda: running.ingest.stats().is_running)
+        with pytest.raises(hi.ConfigurationError, match="serves another KafkaIngest"):
+            ingest(ms.clone(), kafka_broker, topic, routes=routes).run()
+    assert running.error is None
+    ingest(ms, kafka_broker, topic, routes=routes).run(until_end=True)
+
+
+def test_a_group_that_has_written_another_table_is_warned_of(
+    kafka_broker: KafkaBroker, ms: MetastoreClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    ms.create_table("web.copies", columns={"id": "bigint"})
+    topic = kafka_broker.new_topic()
+    produce_ids(kafka_broker, topic, range(10))
+    for table in ("web.events", "web.copies"):
+        caplog.clear()
+        ingest(ms, kafka_broker, topic, routes=[route(topic, table)]).run(until_end=True)
+        assert ids(ms, table) == list(range(10))
+    assert "give each table a group of its own" in caplog.text

@@ -1,0 +1,193 @@
+"""The consumer's thread with a client that does what a test says: what is rare with a broker."""
+
+from __future__ import annotations
+
+import queue
+import uuid
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka import TopicPartition
+
+from hive_ingest.errors import OffsetLoss
+from hive_ingest.streaming.kafka import consumer as module
+from hive_ingest.streaming.kafka.consumer import MessageConsumer
+from hive_ingest.streaming.kafka.inbox import Batch, RouteEvent, RouteInbox, StartRequest
+from hive_ingest.streaming.kafka.options import KafkaOptions
+from hive_ingest.streaming.kafka.positions import KnownPosition, TopicPosition
+from hive_ingest.streaming.kafka.takeover import Membership
+
+TOPIC = "events"
+ZERO, ONE = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
+Polled = dict[TopicPartition, list[Any]]
+
+
+def message(offset: int, *, key: int = -1, headers: int = -1) -> Any:
+    return SimpleNamespace(
+        offset=offset, serialized_value_size=10, serialized_key_size=key, serialized_header_size=headers
+    )
+
+
+class Client:
+    """A consumer of kafka-python, as far as it is used. Like that one, it fails for partitions it does not have."""
+
+    def __init__(self) -> None:
+        self.config = {"max_poll_interval_ms": 300_000, "max_poll_records": 1_000}
+        self.id = uuid.uuid4()
+        self.end = 100
+        self.start = 0
+        self.owned: set[TopicPartition] = set()
+        self.positions: dict[TopicPartition, int] = {}
+        self.polls: list[Callable[[], Polled]] = []
+        self._cluster = SimpleNamespace(topic_id=lambda topic: self.id)
+
+    def subscribe(self, topics: list[str], listener: Any) -> None:
+        self.listener = listener
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        return {0, 1}
+
+    def assignment(self) -> set[TopicPartition]:
+        return set(self.owned)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        assert self.owned.issuperset(partitions)
+
+    resume = pause
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        assert partition in self.owned
+        self.positions[partition] = offset
+
+    def position(self, partition: TopicPartition, timeout_ms: int) -> int:
+        return self.positions[partition]
+
+    def highwater(self, partition: TopicPartition) -> int:
+        return self.end
+
+    def beginning_offsets(self, partitions: list[TopicPartition], timeout_ms: int) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, self.start)
+
+    def end_offsets(self, partitions: list[TopicPartition], timeout_ms: int) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, self.end)
+
+    def committed(self, partition: TopicPartition, metadata: bool, timeout_ms: int) -> None:
+        return None
+
+    def poll(self, timeout_ms: float, max_records: int) -> Polled:
+        return self.polls.pop(0)()
+
+
+class Route:
+    """A route without a thread, and the consumer's thread it belongs to."""
+
+    def __init__(self, *, until_end: bool = False) -> None:
+        self.client = Client()
+        self.inbox = RouteInbox()
+        self.committed: dict[int, KnownPosition] = {}
+        self.route = SimpleNamespace(sink_name="events")
+        self.events: queue.SimpleQueue[RouteEvent] = queue.SimpleQueue()
+        self.version = 0
+        routes: Any = {TOPIC: self}
+        self._loop = MessageConsumer(
+            self.client, routes, self.events, Membership(), KafkaOptions(), until_end=until_end
+        )
+
+    def run(self, *polls: Callable[[], Polled]) -> None:
+        """Until all these polls have been made."""
+        self.client.polls = list(polls)
+        self._loop.run(lambda: not self.client.polls)
+
+    def assign(self) -> Polled:
+        self.client.owned = {ZERO, ONE}
+        self.client.listener.on_partitions_assigned([ZERO, ONE])
+        return self.request(0)()
+
+    def request(self, offset: int) -> Callable[[], Polled]:
+        """A poll without messages, during which the route has read its positions."""
+
+        def poll() -> Polled:
+            self.version += 1
+            position = {number: TopicPosition(TOPIC, number, None, offset, 2) for number in (0, 1)}
+            self.committed = {number: KnownPosition(each, 0) for number, each in position.items()}
+            generation = self.inbox.assignment.generation
+            self.events.put(StartRequest(TOPIC, self.version, generation, 1, self.committed, 2))
+            return {}
+
+        return poll
+
+    def batches(self) -> list[Batch]:
+        assignment, found = self.inbox.wait_for_partitions(), []
+        while (item := self.inbox.get(assignment, self.version, 0)) is not None:
+            found.append(item)
+        return [item for item in found if isinstance(item, Batch)]
+
+
+def nothing() -> Polled:
+    return {}
+
+
+def test_a_topic_that_was_created_again_does_not_disturb_partitions_that_were_revoked() -> None:
+    route = Route()
+
+    def revoke() -> Polled:
+        route.client.owned = {ZERO}
+        route.client.listener.on_partitions_revoked([ONE])
+        return {}
+
+    def create_again() -> Polled:
+        route.client.id = uuid.uuid4()
+        return {ZERO: [message(0)]}
+
+    route.run(route.assign, nothing, revoke, create_again)
+    assert route.inbox.assignment.partitions == {0}
+    assert route.batches() == []
+
+
+def test_gaps_are_passed_while_another_partition_has_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BUSY_LOOK_SECONDS", 0.0)
+    route = Route()
+
+    def busy() -> Polled:
+        route.client.positions |= {ZERO: 5, ONE: 1}
+        return {ONE: [message(0)]}
+
+    route.run(route.assign, nothing, busy, nothing)
+    assert [(each.partition, each.next_offset) for each in route.batches()] == [(1, 1), (0, 5)]
+
+
+def test_keys_and_headers_count_as_memory() -> None:
+    route = Route()
+    route.run(route.assign, nothing, lambda: {ZERO: [message(0)], ONE: [message(0, key=1_000, headers=500)]})
+    small, large = (each.nbytes for each in route.batches())
+    assert large - small == 1_502
+
+
+def test_the_end_of_a_topic_that_was_created_again_is_its_own() -> None:
+    """With `until_end`, an ingest would wait for an offset of the former topic."""
+    route = Route(until_end=True)
+
+    def shorter() -> Polled:
+        route.client.end = 10
+        return route.request(10)()
+
+    def too_late() -> Polled:
+        raise AssertionError("it is at the end, and polls again")
+
+    route.run(route.assign, shorter, too_late)
+
+
+def test_positions_that_do_not_continue_are_read_again_before_that_is_an_error() -> None:
+    """Somebody else may have moved them since, and retention may have followed."""
+    route = Route()
+
+    def retention() -> Polled:
+        route.client.start = 50
+        return route.request(0)()
+
+    route.run(route.assign, retention, route.request(60), nothing)
+    assert route.client.positions == {ZERO: 60, ONE: 60}
+    with pytest.raises(OffsetLoss, match="removed by retention"):
+        route.run(route.assign, route.request(0), nothing)
