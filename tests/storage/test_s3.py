@@ -352,3 +352,25 @@ def test_rows_are_spilled_to_a_local_disk(metastore: hi.MetastoreClient, s3: S3S
     assert sorted(hi.read_table(metastore, "web.t")["id"].to_pylist()) == list(range(2000))
     assert list(Path(local_spill_folder().path).iterdir()) == []
     assert (Location.of(table.location) / ".hive_ingest").list() == []
+
+
+def test_of_two_writers_of_one_folder_the_second_publishes_nothing(
+    metastore: hi.MetastoreClient, s3: S3Service, s3_root: Location
+) -> None:
+    """As after a metastore was restored from an older copy. Folders of other partitions were made before."""
+    table = metastore.create_table("web.t", columns={"id": "bigint"}, partition_keys={"p": "string"})
+    metastore.add_partitions("web.t", [["7"]])
+    theirs = Location.of(table.location) / "p=7" / "delta_0000001_0000001_0000"
+    with hi.StreamingConnection.connect(metastore, table="web.t", record_writer=hi.StrictJsonWriter()) as connection:
+        theirs.make_folder()
+        put(theirs / "bucket_00000", b"theirs")
+        connection.begin_transaction()
+        for number in range(20):
+            connection.write(json.dumps({"id": number, "p": str(number)}))
+        with pytest.raises(PathExists, match="exists already and is not of this transaction"):
+            connection.commit_transaction()
+        connection.abort_transaction()
+    files = [key for key in s3.keys(bucket_of(s3_root)) if "bucket_" in key or "_orc_acid_version" in key]
+    assert files == [key_of(theirs / "bucket_00000")]
+    assert content(theirs / "bucket_00000") == b"theirs"
+    assert s3.uploads(bucket_of(s3_root)) == []
