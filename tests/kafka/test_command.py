@@ -20,6 +20,7 @@ from tests.acceptance.cli.shell import Shell
 from tests.kafka.test_services import consume
 from tests.services.kafka import KafkaBroker
 from tests.support.waiting import wait_until
+from tests.support.warehouses import warehouse_in
 
 #: The other suites here run on every metastore.
 pytestmark = pytest.mark.one_embedded
@@ -43,7 +44,7 @@ def shell(
     tmp_path: Path,
 ) -> Shell:
     monkeypatch.setenv("HIVE_INGEST_METASTORE", metastore_uri)
-    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "warehouse"))
+    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", warehouse_in(tmp_path))
     return Shell(monkeypatch, capsys)
 
 

@@ -27,6 +27,7 @@ from hive_ingest.streaming.spark.progress import SPARK_SOURCE, MicroBatch, Spark
 from tests.acceptance.cli.shell import Shell
 from tests.support import connections
 from tests.support.tables import create_table
+from tests.support.warehouses import warehouse_in
 
 PROGRESS = "web.alerts__progress"
 
@@ -46,7 +47,7 @@ def shell(
     tmp_path: Path,
 ) -> Shell:
     monkeypatch.setenv("HIVE_INGEST_METASTORE", metastore_uri)
-    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "warehouse"))
+    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", warehouse_in(tmp_path))
     return Shell(monkeypatch, capsys)
 
 
