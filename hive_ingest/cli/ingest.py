@@ -28,6 +28,8 @@ from hive_ingest.cli.record_options import (
     NullFormatOption,
     OnError,
     OnErrorOption,
+    TimestampFormatsOption,
+    TimezoneOption,
     UnknownFields,
     UnknownFieldsOption,
     writer_from_options,
@@ -53,7 +55,12 @@ def ingest(
     context: typer.Context,
     table: TableArgument,
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE…", help="Files with one record per line.", show_default=False)
+        list[Path],
+        typer.Argument(
+            metavar="FILE…",
+            help="Files with one record per line, plain or compressed by gzip, zstd or bzip2; folders; patterns; -.",
+            show_default=False,
+        ),
     ],
     metastore: MetastoreOption,
     warehouse: WarehouseOption = None,
@@ -80,6 +87,8 @@ def ingest(
     escape: EscapeOption = None,
     columns: ColumnsOption = None,
     missing_fields: MissingFieldsOption = MissingFields.FAIL,
+    timestamp_formats: TimestampFormatsOption = None,
+    timezone: TimezoneOption = None,
     max_record_bytes: MaxRecordBytesOption = 16 << 20,
     maintenance: Annotated[
         MaintenanceMode,

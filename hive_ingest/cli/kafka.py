@@ -36,6 +36,8 @@ from hive_ingest.cli.record_options import (
     NullFormatOption,
     OnError,
     OnErrorOption,
+    TimestampFormatsOption,
+    TimezoneOption,
     UnknownFields,
     UnknownFieldsOption,
     writer_from_options,
@@ -190,6 +192,8 @@ def kafka(
     escape: EscapeOption = None,
     columns: ColumnsOption = None,
     missing_fields: MissingFieldsOption = MissingFields.FAIL,
+    timestamp_formats: TimestampFormatsOption = None,
+    timezone: TimezoneOption = None,
     max_record_bytes: MaxRecordBytesOption = 16 << 20,
     bad_records: BadRecordsOption = None,
     dead_letter_topic: Annotated[
