@@ -15,14 +15,16 @@ from hive_ingest.orc.file_writer import COMPRESSIONS, AcidFile, AcidFileWriter, 
 from hive_ingest.orc.normalise import normalise
 from hive_ingest.storage import FileStore
 
-__all__ = ["ACID_VERSION_FILE", "COMPRESSIONS", "AcidFile", "AcidOrcWriter", "write_acid_version"]
+__all__ = ["ACID_VERSION", "ACID_VERSION_FILE", "COMPRESSIONS", "AcidFile", "AcidOrcWriter", "write_acid_version"]
 
 ACID_VERSION_FILE = "_orc_acid_version"
+#: The content of that file.
+ACID_VERSION = b"2"
 
 
 def write_acid_version(store: FileStore, folders: Sequence[str], *, sync: bool = True) -> None:
     """Mark new delta folders as ACID version 2 (Hive: `AcidUtils.OrcAcidVersion`)."""
-    store.create_all([f"{folder}/{ACID_VERSION_FILE}" for folder in folders], b"2", sync=sync)
+    store.create_all([f"{folder}/{ACID_VERSION_FILE}" for folder in folders], ACID_VERSION, sync=sync)
 
 
 class AcidOrcWriter(AcidFileWriter):

@@ -26,6 +26,7 @@ from hive_ingest.transactions.staging import (
     remove_attempts,
     remove_leftovers,
     remove_staging,
+    stage_version_files,
 )
 from hive_ingest.transactions.table_write import TableWrite
 
@@ -58,4 +59,5 @@ __all__ = [
     "remove_leftovers",
     "remove_staging",
     "repair_write_ids",
+    "stage_version_files",
 ]
