@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.services.hdfs import Hdfs
 from tests.services.kdc import REALM, Kdc, gssapi_classes, java_options
 from tests.services.metastore import RealMetastore
 from tests.services.postgres import PostgresServer
@@ -75,6 +76,38 @@ def kerberized(
             return metastore
 
         yield start
+
+
+@dataclass(frozen=True, slots=True)
+class KerberizedHdfs:
+    """A real HDFS that requires tickets, and the folder of the configuration for its clients."""
+
+    server: Hdfs
+    configuration: Path
+
+
+@pytest.fixture(scope="session")
+def kerberized_hdfs(kdc: Kdc, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KerberizedHdfs]:
+    home = tmp_path_factory.mktemp("kerberized-hdfs")
+    keytab = kdc.keytab("hdfs/localhost", "HTTP/localhost")
+    site = core_site("privacy") | {
+        **{f"dfs.{node}.kerberos.principal": f"hdfs/localhost@{REALM}" for node in ("namenode", "datanode")},
+        **{f"dfs.{node}.keytab.file": str(keytab) for node in ("namenode", "datanode")},
+        "dfs.web.authentication.kerberos.principal": f"HTTP/localhost@{REALM}",
+        "dfs.web.authentication.kerberos.keytab": str(keytab),
+        "dfs.block.access.token.enable": "true",
+        "dfs.data.transfer.protection": "privacy",
+        "dfs.encrypt.data.transfer": "false",
+        # Else a DataNode with Kerberos wants TLS for its web pages, or ports below 1024.
+        "ignore.secure.ports.for.testing": "true",
+    }
+    write_site(home / "site.xml", site)
+    (home / "client").mkdir()
+    write_site(home / "client" / "core-site.xml", core_site("privacy"))
+    write_site(home / "client" / "hdfs-site.xml", {"dfs.data.transfer.protection": "privacy"})
+    options = [*java_options(kdc.configuration(), home), f"-Dhiveingest.site={home / 'site.xml'}"]
+    with Hdfs(home, java_options=options, more_classes=[gssapi_classes()]) as running:
+        yield KerberizedHdfs(running, home / "client")
 
 
 def core_site(protection: str) -> dict[str, str]:
