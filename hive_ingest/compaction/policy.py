@@ -119,7 +119,7 @@ class CompactionPolicy:
     def _by_size(self, state: FolderState, max_share: float) -> Decision | None:
         deltas, bases = state.delta_bytes, _obsolete_bases(state)
         if not deltas and bases:
-            return Decision(CompactionType.MAJOR, f"{bases} bases are obsolete")
+            return Decision(CompactionType.MAJOR, f"{bases} obsolete base{'s' * (bases > 1)}")
         if not state.base_bytes or state.delta_count < self.min_deltas:
             return None
         share = deltas / state.base_bytes

@@ -73,9 +73,6 @@ def _purge(
 ) -> list[PurgeOutcome]:
     cleaner = Cleaner(client, CleanerSettings())
     outcomes = compact(client, table, partition=partition, kind="major", wait=True, settings=settings)
-    if not all(outcome.accepted for outcome in outcomes):
-        # One that was in the queue already may be a minor one, or have begun before the last rows were deleted.
-        outcomes = compact(client, table, partition=partition, kind="major", wait=True, settings=settings)
     deadline = time.monotonic() + timeout_seconds
     while True:
         cleaner.run_once(table)
@@ -144,7 +141,8 @@ class _Look:
             transactions = self._client.get_open_txns_info().transactions
             older = [each.id for each in transactions if each.state is TxnState.OPEN and each.id < info.next_txn_id]
             if older:
-                yield f"open transactions may read them: {', '.join(map(str, older[:5]))}"
+                few = ", ".join(map(str, older[:5])) + (", …" if len(older) > 5 else "")
+                yield f"open transactions may read them: {few} (hive-ingest show transactions names their owners)"
         if has_no_cleanup(target.table.properties) or has_no_cleanup(target.properties):
             yield "NO_CLEANUP=true is set: remove the property, then purge again"
 
