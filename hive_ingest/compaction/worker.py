@@ -96,7 +96,7 @@ class Worker:
         except RefusedCompaction as error:
             return self._refused(job.info, str(error))
         except NoSuchObject as error:
-            return self._refused(job.info, f"{error}: dropped since it was requested")
+            return self._refused(job.info, f"it was dropped or renamed since the request: {error}")
         except MetastoreUnavailable as error:
             _log.warning("compaction %d of %s: %s", info.id, info.table, error)
             return WorkResult(job.info, CompactionState.WORKING, str(error))
