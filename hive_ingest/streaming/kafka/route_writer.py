@@ -19,7 +19,9 @@ from hive_ingest.errors import (
     CommitOutcomeUnknown,
     LockTimeout,
     MetastoreUnavailable,
+    NoSuchObject,
     NoSuchTxn,
+    PathNotFound,
     SchemaRegistryUnavailable,
     SinkInUse,
     TooManyOpenTxns,
@@ -147,6 +149,17 @@ class RouteWriter:
             self._has_been_idle()
         except _RETRIED as error:
             self._wait_to_retry(error)
+        except (PathNotFound, NoSuchObject) as error:
+            if not self._has_lost_its_progress():
+                raise
+            self._wait_to_retry(error)  # a new connection finds that there are no positions, which is an OffsetLoss
+
+    def _has_lost_its_progress(self) -> bool:
+        try:
+            self._client.get_table(progress_table_name(self.route.table_name.database, self.route.sink_name))
+        except NoSuchObject:
+            return True
+        return False
 
     def _wait_to_retry(self, error: Exception) -> None:
         now = time.monotonic()
