@@ -26,6 +26,7 @@
     │   ├── CorruptFile                    a damaged file, or one that is not what its name says
     │   └── IncompatibleStripes            files that cannot be joined by copying their stripes
     ├── KafkaFailure                       Kafka refused the call, or cannot be reached
+    │   ├── KafkaUnavailable               no broker answered in time
     │   └── OffsetLoss                     a topic does not continue where the table's position is
     ├── SchemaRegistryUnavailable          no schema registry answered
     ├── UnsupportedFeature                 legal in Hive, not (yet) possible here
@@ -162,6 +163,10 @@ class IncompatibleStripes(StreamingIOFailure):
 
 class KafkaFailure(StreamingError):
     """Kafka refused the call, or cannot be reached; the message says which of the two, and where."""
+
+
+class KafkaUnavailable(KafkaFailure):
+    """No broker answered in time; the message says for what. An ingest tries again for `retry_seconds`."""
 
 
 class OffsetLoss(KafkaFailure):

@@ -76,6 +76,22 @@ def test_uncommitted_messages_are_read_on_request(kafka_broker: KafkaBroker, ms:
     assert ids(ms, "web.events") == [1]
 
 
+def test_a_change_of_the_isolation_level_is_not_a_loss(kafka_broker: KafkaBroker, ms: MetastoreClient) -> None:
+    """What is read of an open transaction is beyond the end that `read_committed` sees."""
+    topic = kafka_broker.new_topic()
+    produce_ids(kafka_broker, topic, [0])
+    with contextlib.closing(transactional(kafka_broker, topic)) as producer:
+        producer.begin_transaction()
+        producer.send(topic, message(1), partition=0)
+        producer.flush()
+        ingest(ms, kafka_broker, topic, isolation_level="read_uncommitted").run(until_end=True)
+        ingest(ms, kafka_broker, topic).run(until_end=True)
+        producer.commit_transaction()
+    produce_ids(kafka_broker, topic, [2])
+    ingest(ms, kafka_broker, topic).run(until_end=True)
+    assert ids(ms, "web.events") == [0, 1, 2]
+
+
 def test_a_topic_can_begin_with_its_latest_message_and_keeps_that_beginning(
     kafka_broker: KafkaBroker, ms: MetastoreClient
 ) -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import hive_ingest as hi
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.streaming.kafka import KafkaIngest, KafkaRoute
 from hive_ingest.streaming.sinks import latest_progress
 from tests.kafka.landing import landing_in
+from tests.kafka.running import LONGEST_SECONDS, Running, ingest, route
 from tests.kafka.test_trouble import Outage
 from tests.kafka.topics import produce_ids
 from tests.services.kafka import KafkaBroker, running_broker
@@ -22,7 +20,6 @@ from tests.support.rows import ids
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.one_embedded
-_LONGEST_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -32,45 +29,12 @@ def ms(metastore: MetastoreClient) -> MetastoreClient:
     return metastore
 
 
-def route(topic: str, table: str = "web.events") -> KafkaRoute:
-    return KafkaRoute(topic=topic, table=table, record_writer=hi.StrictJsonWriter())
-
-
-def ingest(metastore: Any, broker: KafkaBroker, topic: str, **options: Any) -> KafkaIngest:
-    given = {"group_id": f"group-{topic}", "routes": [route(topic)], **options}
-    return KafkaIngest(metastore=metastore, bootstrap_servers=broker.bootstrap_servers, **given)
-
-
-class Running:
-    """An ingest on a thread of its own; it is stopped at the end of the block."""
-
-    def __init__(self, running: KafkaIngest, *, until_end: bool = False) -> None:
-        self.ingest = running
-        self.error: BaseException | None = None
-        self._until_end = until_end
-        self.thread = threading.Thread(target=self._run)
-
-    def _run(self) -> None:
-        try:
-            self.ingest.run(until_end=self._until_end)
-        except BaseException as error:  # noqa: BLE001  # the test looks at it
-            self.error = error
-
-    def __enter__(self) -> Running:
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.ingest.stop()
-        self.thread.join(_LONGEST_SECONDS)
-
-
 def test_a_beginning_is_committed_even_if_kafka_answers_after_the_end_of_the_transaction(
     kafka_broker: KafkaBroker, ms: MetastoreClient
 ) -> None:
     topic = kafka_broker.new_topic()
     with Running(ingest(ms, kafka_broker, topic, max_seconds=0.001), until_end=True) as running:
-        running.thread.join(_LONGEST_SECONDS)
+        running.thread.join(LONGEST_SECONDS)
         assert not running.thread.is_alive(), "it waits for a message"
     assert running.error is None
     assert latest_progress(ms, "web.events__progress")[f"{topic}-0"].position["offset"] == 0

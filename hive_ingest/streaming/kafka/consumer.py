@@ -8,23 +8,23 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from hive_ingest.errors import KafkaFailure, OffsetLoss
+from hive_ingest.errors import KafkaFailure, OffsetLoss, StreamingConnectionError
 from hive_ingest.faults import reach
 from hive_ingest.streaming.kafka.client_options import kafka_module
 from hive_ingest.streaming.kafka.clients import missing_topic
-from hive_ingest.streaming.kafka.group_consumer import describe, topic_id
+from hive_ingest.streaming.kafka.group_consumer import describe, has_topic, topic_id
 from hive_ingest.streaming.kafka.inbox import Batch, RouteCommitted, RouteEnded, RouteEvent, Start, StartRequest
 from hive_ingest.streaming.kafka.options import POLL_SECONDS, POLLS_IN_QUEUE, KafkaOptions
+from hive_ingest.streaming.kafka.partition_lookup import CALL_MS, HighWatermarks, PartitionLookup
 from hive_ingest.streaming.kafka.polling import Poller
-from hive_ingest.streaming.kafka.positions import KnownPosition, OffsetMetadata, TopicPosition, source_name
+from hive_ingest.streaming.kafka.positions import KnownPosition, OffsetMetadata, TopicPosition
 from hive_ingest.streaming.kafka.rebalances import Rebalances
 from hive_ingest.streaming.kafka.route_writer import RouteWriter
-from hive_ingest.streaming.kafka.start_offsets import CommittedOffset, LogRange, PartitionNow, start_position
+from hive_ingest.streaming.kafka.start_offsets import PartitionNow, start_position
 from hive_ingest.streaming.kafka.takeover import Membership
 
 _log = logging.getLogger(__name__)
 
-_CALL_MS = 10_000
 _CLOSE_MS = 5_000
 #: How often gaps are looked for while no messages come, and while some do.
 _IDLE_LOOK_SECONDS = 0.5
@@ -53,6 +53,7 @@ class MessageConsumer:
         options: KafkaOptions,
         *,
         until_end: bool,
+        high_watermarks: HighWatermarks,
     ) -> None:
         self._kafka = kafka_module()
         self._consumer = consumer
@@ -62,6 +63,10 @@ class MessageConsumer:
         self._membership = membership
         self._options = options
         self._until_end = until_end
+        sinks = {topic: route.route.sink_name for topic, route in routes.items()}
+        self._lookup = PartitionLookup(consumer, sinks, high_watermarks)
+        #: Since when the brokers do not have a topic any more.
+        self._missing_since: dict[str, float] = {}
         self._rebalances = Rebalances(consumer, {topic: route.inbox for topic, route in routes.items()})
         #: Of each topic, what its route wants.
         self._started: dict[str, _Started] = {}
@@ -77,8 +82,6 @@ class MessageConsumer:
         #: Of each topic, the positions that it did not continue when they were last looked at.
         self._doubted: dict[str, Mapping[int, KnownPosition | None]] = {}
         self._looked_at = 0.0
-        #: Topics of which it was logged that the group has written them to another table.
-        self._warned: set[str] = set()
         #: When the last poll ended, by the monotonic clock.
         self.polled_at: float | None = None
         #: Of each partition that was assigned, where it ended when that was last seen.
@@ -102,6 +105,7 @@ class MessageConsumer:
         self._consumer.subscribe(topics=sorted(self._routes), listener=self._rebalances.listener())
         while not is_stopping():
             self._handle_events()
+            self._check_existence()
             if self._until_end and self._is_at_end():
                 return
             self._answer_routes()
@@ -123,6 +127,23 @@ class MessageConsumer:
                     raise missing_topic("topic", topic)
             except self._kafka.errors.KafkaError as error:
                 raise KafkaFailure(f"cannot look up topic {topic!r}: {describe(error)}") from error
+
+    def _check_existence(self) -> None:
+        """Notice a topic that was deleted: for the client it is a topic without messages."""
+        now = time.monotonic()
+        for topic in self._routes:
+            if has_topic(self._consumer, topic):
+                self._missing_since.pop(topic, None)
+                continue
+            if topic not in self._missing_since:
+                _log.warning("topic %s does not exist any more, or this client may not describe it", topic)
+            since = self._missing_since.setdefault(topic, now)
+            if now - since > self._options.retry_seconds:
+                raise KafkaFailure(
+                    f"topic {topic!r} does not exist any more: it was deleted while it was read, or this client may "
+                    "no longer describe it. What was committed is in the table. If the topic is gone on purpose, "
+                    "remove its route"
+                )
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -148,8 +169,8 @@ class MessageConsumer:
             return  # it has asked again, or will
         partitions = {self._kafka.TopicPartition(request.topic, number): number for number in request.known}
         try:
-            found = self._look_up(request, partitions)
-        except self._kafka.errors.KafkaError as error:
+            found = self._lookup.look_up(request, partitions)
+        except (self._kafka.errors.KafkaError, StreamingConnectionError) as error:
             self._retry(error)
             self._waiting.append(request)
             return
@@ -166,7 +187,9 @@ class MessageConsumer:
         for partition, number in partitions.items():
             self._consumer.seek(partition, positions[number].offset)
             self._handed_on[partition] = self.starts[request.topic, number] = positions[number].offset
-            end = found[number].log.end  # less than before, if the topic was deleted and created again
+            self._lookup.forget_truncation(partition)
+            end = self.log_ends[request.topic, number] = found[number].log.end
+            # It is less than before if the topic was deleted and created again.
             self._ends[partition] = min(self._ends.get(partition, end), end)
         self._consumer.resume(*partitions)
         self._paused.discard(request.topic)
@@ -192,47 +215,6 @@ class MessageConsumer:
             return None
         self._doubted.pop(request.topic, None)
         return positions
-
-    def _look_up(self, request: StartRequest, partitions: Mapping[Any, int]) -> dict[int, PartitionNow]:
-        starts = self._consumer.beginning_offsets(list(partitions), timeout_ms=_CALL_MS)
-        ends = self._consumer.end_offsets(list(partitions), timeout_ms=_CALL_MS)
-        count = len(self._consumer.partitions_for_topic(request.topic) or ())
-        found = {}
-        for partition, number in partitions.items():
-            self.log_ends[request.topic, number] = ends[partition]
-            found[number] = PartitionNow(
-                request.topic,
-                number,
-                topic_id(self._consumer, request.topic),
-                count,
-                LogRange(starts[partition], ends[partition]),
-                self._committed(request, partition),
-            )
-        return found
-
-    def _committed(self, request: StartRequest, partition: Any) -> CommittedOffset | None:
-        """What was committed after a commit to the same table; None for anything else."""
-        found = self._consumer.committed(partition, metadata=True, timeout_ms=_CALL_MS)
-        metadata = OffsetMetadata.parse(found.metadata) if found is not None else None
-        sink = self._routes[request.topic].route.sink_name
-        if metadata is None:
-            return None
-        if (metadata.sink, metadata.table_id) != (sink, request.table_id):
-            self._warn_of_another_table(partition, metadata)
-            return None
-        return CommittedOffset(found.offset, metadata)
-
-    def _warn_of_another_table(self, partition: Any, metadata: OffsetMetadata) -> None:
-        if partition.topic in self._warned:
-            return
-        self._warned.add(partition.topic)
-        _log.warning(
-            "%s: the offset that the group has committed is that of sink %r of another table. If an ingest to "
-            "that table still runs in this group, each table gets only some of the partitions: give each table a group "
-            "of its own",
-            source_name(partition.topic, partition.partition),
-            metadata.sink,
-        )
 
     def _commit_offsets(self, event: RouteCommitted, *, at_once: bool = False) -> None:
         """Kafka's own offsets follow, so that its tools show the lag. Nothing depends on them."""
@@ -268,7 +250,7 @@ class MessageConsumer:
         is_member = False
         if assigned:
             try:
-                last = self._consumer.committed(assigned[0], metadata=True, timeout_ms=_CALL_MS)
+                last = self._consumer.committed(assigned[0], metadata=True, timeout_ms=CALL_MS)
                 offset = last or self._kafka.OffsetAndMetadata(0, "", -1)
                 self._consumer.commit({assigned[0]: offset}, timeout_ms=_CLOSE_MS)
                 is_member = True
@@ -280,30 +262,43 @@ class MessageConsumer:
 
     def _poll(self) -> None:
         try:
-            polled = self._poller.poll()
-            if polled:
-                self._has_answered()
-            elif time.monotonic() - self._answered_at > _SILENCE_SECONDS:
-                self._ask_brokers()
+            self._read()
         except self._kafka.errors.OffsetOutOfRangeError as error:
             self._restart({partition.topic for partition in error.args[0]})
-            return
+        except self._kafka.errors.LogTruncationError as error:
+            self._note_truncation(error.divergent_offsets)
         except self._kafka.errors.KafkaError as error:
             self._retry(error)
-            return
+
+    def _read(self) -> None:
+        """Hand on what a poll returns. Raises KafkaError."""
+        try:
+            polled = self._poller.poll()
         finally:
             self.polled_at = time.monotonic()
         if polled:
+            self._has_answered()
             reach("after_poll")
+        elif time.monotonic() - self._answered_at > _SILENCE_SECONDS:
+            self._ask_brokers()
         for partition, messages in polled.items():
             self._hand_on(partition, messages)
             self.log_ends[partition.topic, partition.partition] = self._consumer.highwater(partition)
         self._pass_gaps(_BUSY_LOOK_SECONDS if polled else _IDLE_LOOK_SECONDS)
 
+    def _note_truncation(self, divergent: Mapping[Any, Any]) -> None:
+        """Messages that were read are no longer in the topic; others may have their offsets.
+
+        What is not committed yet is not written: the topic does not have it.
+        """
+        for partition, found in divergent.items():
+            self._lookup.note_truncation(partition, None if found is None else found.offset)
+        self._restart({partition.topic for partition in divergent}, is_lost=True)
+
     def _ask_brokers(self) -> None:
         """Raises a KafkaError if the brokers of the partitions cannot be reached."""
         partitions = self._consumer.assignment() or {self._kafka.TopicPartition(topic, 0) for topic in self._routes}
-        self._consumer.end_offsets(list(partitions), timeout_ms=_CALL_MS)
+        self._consumer.end_offsets(list(partitions), timeout_ms=CALL_MS)
         self._has_answered()
 
     def _has_answered(self) -> None:
@@ -330,12 +325,15 @@ class MessageConsumer:
         """Whether the route still has the assignment that it asked with. If not, it will ask again."""
         return self._started[topic].generation == self._routes[topic].inbox.assignment.generation
 
-    def _restart(self, topics: Iterable[str]) -> None:
-        """Have the positions read again, and compared with what the topics have now."""
+    def _restart(self, topics: Iterable[str], *, is_lost: bool = False) -> None:
+        """Have the positions read again, and compared with what the topics have now.
+
+        `is_lost`: without a commit of what was written since.
+        """
         for topic in topics:
             self._rebalances.hold(each for each in self._consumer.assignment() if each.topic == topic)
             self._forget(topic)
-            self._routes[topic].inbox.restart()
+            self._routes[topic].inbox.restart(is_lost=is_lost)
 
     def _forget(self, topic: str) -> None:
         for partition in [each for each in self._handed_on if each.topic == topic]:
@@ -378,7 +376,7 @@ class MessageConsumer:
 
     def _is_at_end(self) -> bool:
         """Whether everything that was in the partitions when they were assigned is committed in the tables."""
-        if self._rebalances.count == 0:
+        if self._rebalances.count == 0 or self._missing_since:
             return False
         assigned = [
             (route, self._kafka.TopicPartition(topic, number))
@@ -405,7 +403,7 @@ class MessageConsumer:
         if self._failing_since is None:
             self._failing_since = now
             _log.warning("Kafka: %s", describe(error))
-        is_passing = getattr(error, "retriable", False)
+        is_passing = isinstance(error, StreamingConnectionError) or getattr(error, "retriable", False)
         if not is_passing or now - self._failing_since > self._options.retry_seconds:
             raise KafkaFailure(f"Kafka: {describe(error)}") from error
         time.sleep(POLL_SECONDS)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
-from hive_ingest.errors import ConfigurationError, KafkaFailure
+from hive_ingest.errors import ConfigurationError, KafkaFailure, KafkaUnavailable
 from hive_ingest.record_writer import BadRecord
 from hive_ingest.streaming.bad_record_file import BadRecordFile, data_as_json
 from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
@@ -63,7 +63,8 @@ class DeadLetterTopic:
         bootstrap_servers: `host:port`, one or more.
         topic: The topic, which must exist, and must not be one that is ingested.
         kafka_options: Options for kafka-python's producer, as for the consumer.
-        timeout_seconds: How long a message may take, including retries, before its transaction fails.
+        timeout_seconds: How long a message may take, including retries, before its transaction fails. An
+            ingest then tries again for `retry_seconds`.
 
     Raises:
         ConfigurationError: An option is not valid, the topic does not exist, or kafka-python is not installed.
@@ -101,7 +102,7 @@ class DeadLetterTopic:
         self._sent = threading.local()
 
     def handle(self, records: Sequence[BadRecord]) -> None:
-        """Send the messages, without waiting for them. Raises KafkaFailure, ConfigurationError."""
+        """Send the messages, without waiting for them. Raises what `flush` does, and ConfigurationError."""
         for record in records:
             with self._failing("be written"):
                 self._pending.append(self._send(record.data, record.reason))
@@ -109,7 +110,12 @@ class DeadLetterTopic:
                 self.flush()
 
     def flush(self) -> None:
-        """Wait until all messages of this thread are acknowledged. Raises KafkaFailure."""
+        """Wait until all messages of this thread are acknowledged.
+
+        Raises:
+            KafkaUnavailable: No broker answered within `timeout_seconds`. An ingest repeats the transaction.
+            KafkaFailure: The topic refused one of them.
+        """
         sent, self._sent.futures = self._pending, []
         if not sent:
             return
@@ -148,11 +154,16 @@ class DeadLetterTopic:
         try:
             yield
         except KafkaTimeoutError as error:
-            raise KafkaFailure(
+            raise KafkaUnavailable(
                 f"the topic of the dead letters, {self.topic!r}, could not {what} within {self._timeout_seconds:g} s: "
                 f"{error}. Create it if it does not exist, and check that its brokers can be reached"
             ) from error
         except KafkaError as error:
+            if getattr(error, "retriable", False):
+                raise KafkaUnavailable(
+                    f"the topic of the dead letters, {self.topic!r}, could not {what}: {error}. Check that its brokers "
+                    "can be reached"
+                ) from error
             raise KafkaFailure(
                 f"the topic of the dead letters, {self.topic!r}, could not {what}: {error}. Check the permissions, and "
                 "max.message.bytes of the topic, which also counts the headers"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
@@ -48,10 +48,40 @@ def group_consumer(
     return new_consumer(bootstrap_servers, client_options, own)
 
 
+def high_watermarks(
+    bootstrap_servers: str | Sequence[str],
+    client_options: KafkaClientOptions,
+    partitions: Collection[Any],
+    timeout_ms: int,
+) -> Mapping[Any, int]:
+    """Where partitions end, with the messages of open transactions.
+
+    A consumer has one isolation level, so this needs another one. Raises KafkaError and what `new_consumer` raises.
+    """
+    settings = {"isolation_level": "read_uncommitted", "enable_auto_commit": False, "group_id": None}
+    consumer = new_consumer(bootstrap_servers, client_options, settings)
+    try:
+        found: Mapping[Any, int] = consumer.end_offsets(list(partitions), timeout_ms=timeout_ms)
+        return found
+    finally:
+        consumer.close(autocommit=False)
+
+
 def topic_id(consumer: Any, topic: str) -> str | None:
     """The id of a topic as of the last metadata; None where the brokers are older than Kafka 2.8."""
     found = consumer._cluster.topic_id(topic)  # the public API has names only
     return None if found is None or not found.int else str(found)
+
+
+def has_topic(consumer: Any, topic: str) -> bool:
+    """Whether the last metadata have the topic. Asks no broker."""
+    return bool(consumer._cluster.partitions_for_topic(topic))  # the public method asks for a topic that is missing
+
+
+def committed_offsets(consumer: Any, partitions: Sequence[Any], timeout_ms: int) -> Mapping[Any, Any]:
+    """What the group has committed, with one request; only partitions that have an offset. Raises KafkaError."""
+    found: Mapping[Any, Any] = consumer._coordinator.fetch_committed_offsets(partitions, timeout_ms=timeout_ms)
+    return found  # the public method asks for one partition at a time
 
 
 def describe(error: BaseException) -> str:

@@ -76,7 +76,11 @@ RouteEvent: TypeAlias = StartRequest | RouteCommitted | RouteEnded
 
 
 class AssignmentChanged(Exception):
-    """The partitions of the route are others now. `is_lost`: they belong to another instance already."""
+    """The partitions of the route, or their positions, are others now.
+
+    `is_lost`: what was not committed must not be: the partitions belong to another instance already, or the topic does
+    not have the messages any more.
+    """
 
     def __init__(self, *, is_lost: bool) -> None:
         super().__init__()
@@ -123,9 +127,9 @@ class RouteInbox:
                 self._lost_at = self._assignment.generation
             self._changed.notify_all()
 
-    def restart(self) -> None:
+    def restart(self, *, is_lost: bool = False) -> None:
         """Have the positions read again."""
-        self.assign(self._assignment.partitions)
+        self.assign(self._assignment.partitions, is_lost=is_lost)
 
     def put(self, item: Start | Batch) -> None:
         with self._changed:

@@ -14,9 +14,10 @@ from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client import MetastoreClient, opened_metastore
 from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
 from hive_ingest.streaming.kafka.consumer import MessageConsumer
-from hive_ingest.streaming.kafka.group_consumer import group_consumer
+from hive_ingest.streaming.kafka.group_consumer import group_consumer, high_watermarks
 from hive_ingest.streaming.kafka.inbox import RouteEvent
 from hive_ingest.streaming.kafka.options import KafkaOptions
+from hive_ingest.streaming.kafka.partition_lookup import CALL_MS
 from hive_ingest.streaming.kafka.route_writer import RouteWriter
 from hive_ingest.streaming.kafka.routes import KafkaRoute, check_record_writers, check_routes, holding_record_writers
 from hive_ingest.streaming.kafka.stats import KafkaIngestStats
@@ -146,7 +147,17 @@ class KafkaIngest:
                 )
                 for route in self._route_list
             }
-            self._loop = MessageConsumer(consumer, self._routes, events, membership, self._options, until_end=until_end)
+            self._loop = MessageConsumer(
+                consumer,
+                self._routes,
+                events,
+                membership,
+                self._options,
+                until_end=until_end,
+                high_watermarks=lambda partitions: high_watermarks(
+                    self._servers, self._client_options, partitions, CALL_MS
+                ),
+            )
             for writer in self._routes.values():
                 writer.start()
             try:

@@ -29,8 +29,9 @@ Tombstones = Literal["fail", "skip", "record"]
 
 #: Messages that are parsed in one call: few, so that a transaction of a few seconds keeps several threads busy.
 _BLOCK_BYTES: Final = 1 << 20
-#: Approximate memory of a message besides its value.
-_MESSAGE_BYTES: Final = 200
+#: What a message and its metadata take in a block that is being parsed, besides the value. `polling` has what it takes
+#: as the client returns it.
+_METADATA_BYTES: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,4 +311,4 @@ def _messages(records: object) -> list[Message]:
 
 
 def _size_of(messages: list[Message]) -> int:
-    return sum([len(message.value or b"") for message in messages]) + _MESSAGE_BYTES * len(messages)
+    return sum([len(message.value or b"") for message in messages]) + _METADATA_BYTES * len(messages)

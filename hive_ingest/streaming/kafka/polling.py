@@ -9,8 +9,8 @@ from typing import Any
 
 from hive_ingest.streaming.kafka.options import POLL_SECONDS
 
-#: What a message takes in memory besides its key, value and headers.
-_MESSAGE_BYTES = 600
+#: What a record of the client takes in memory besides the key, value and headers: it has 13 fields.
+_RECORD_BYTES = 600
 #: The size that messages are expected to have before any have been seen.
 _FIRST_MESSAGE_BYTES = 4_096
 
@@ -38,7 +38,7 @@ class Poller:
     def size_of(self, messages: Sequence[Any]) -> int:
         """What messages (one or more) take in memory."""
         # kafka-python has -1 for a part that is missing.
-        nbytes: int = _MESSAGE_BYTES * len(messages) + sum(
+        nbytes: int = _RECORD_BYTES * len(messages) + sum(
             [m.serialized_value_size + m.serialized_key_size + m.serialized_header_size for m in messages]
         )
         self._message_bytes = nbytes // len(messages)

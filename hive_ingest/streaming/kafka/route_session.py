@@ -70,6 +70,11 @@ class RouteSession:
             raise
 
     @property
+    def has_written(self) -> bool:
+        """Whether the last transaction, open or failed, has messages."""
+        return self._rows > 0
+
+    @property
     def _is_open(self) -> bool:
         return self._connection.state is TransactionState.OPEN
 
@@ -89,10 +94,10 @@ class RouteSession:
 
     def _begin(self) -> bool:
         """Begin a transaction. Returns whether messages that were read before it can be written in it."""
+        self._rows = self._bytes = 0
         self._on_begin()
         self._connection.begin_transaction()
         self._deadline = time.monotonic() + self._max_seconds
-        self._rows = self._bytes = 0
         known = self._read_positions(self._connection.progress)
         if known == self._known:
             return True
@@ -116,10 +121,10 @@ class RouteSession:
             if not self._is_open and not self._begin():
                 return
             part, rest = _cut(rest, self._options.max_rows - self._rows)
+            self._rows += len(part.messages)
             if part.messages:
                 self._connection.write(part.messages)
                 reach("after_messages_written")
-            self._rows += len(part.messages)
             self._bytes += part.nbytes
             self._next[part.partition] = replace(self._next[part.partition], offset=part.next_offset)
             if self._rows >= self._options.max_rows or self._bytes >= self._options.max_bytes:

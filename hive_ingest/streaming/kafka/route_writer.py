@@ -17,11 +17,16 @@ from hive_ingest.connection import (
 )
 from hive_ingest.errors import (
     CommitOutcomeUnknown,
+    KafkaUnavailable,
     LockTimeout,
     MetastoreUnavailable,
+    NoSuchObject,
     NoSuchTxn,
+    PathNotFound,
     SchemaRegistryUnavailable,
     SinkInUse,
+    StreamingError,
+    TooManyBadRecords,
     TooManyOpenTxns,
     TxnAborted,
 )
@@ -52,6 +57,7 @@ _RETRIED = (
     NoSuchTxn,
     MetastoreUnavailable,
     SchemaRegistryUnavailable,
+    KafkaUnavailable,
     CommitOutcomeUnknown,
     LockTimeout,
     TooManyOpenTxns,
@@ -147,11 +153,28 @@ class RouteWriter:
             self._has_been_idle()
         except _RETRIED as error:
             self._wait_to_retry(error)
+        except TooManyBadRecords as error:
+            if self.counts.bad_messages:
+                error.add_note(
+                    f"{self.counts.bad_messages} were skipped before, of the {self.route.max_bad_records} that "
+                    "max_bad_records allows in a run"
+                )
+            raise
+        except (PathNotFound, NoSuchObject) as error:
+            if not self._has_lost_its_progress():
+                raise
+            self._wait_to_retry(error)  # a new connection finds that there are no positions, which is an OffsetLoss
+
+    def _has_lost_its_progress(self) -> bool:
+        try:
+            self._client.get_table(progress_table_name(self.route.table_name.database, self.route.sink_name))
+        except NoSuchObject:
+            return True
+        return False
 
     def _wait_to_retry(self, error: Exception) -> None:
         now = time.monotonic()
         self._failing_since = self._failing_since or now
-        self._needs_messages = isinstance(error, SchemaRegistryUnavailable)
         if self.inbox.is_finishing and isinstance(error, TxnAborted | NoSuchTxn):
             _log.warning("topic %s: the last transaction was not committed: %s", self.route.topic, error)
             raise Finished  # the next start, or the partitions' new owner, writes its messages again
@@ -178,9 +201,10 @@ class RouteWriter:
             seconds = time.monotonic() - self._failing_since
             _log.warning("topic %s to %s: written again after %.1f s", self.route.topic, self.route.table, seconds)
         self._failing_since, self._pause, self._logged = None, _FIRST_PAUSE_SECONDS, None
+        self._needs_messages = False
 
     def _has_been_idle(self) -> None:
-        """A transaction without messages shows that the metastore answers, but nothing of the schema registry."""
+        """A transaction without messages shows that one can be begun, not that messages can be written."""
         if not self._needs_messages:
             self._has_recovered()
 
@@ -198,16 +222,25 @@ class RouteWriter:
             on_commit=self._count_commit,
             on_blocked=takeover.on_blocked,
             bad_records=self.route.bad_records,
-            max_bad_records=self.route.max_bad_records,
+            max_bad_records=self._bad_records_left(),
             max_bad_record_share=self.route.max_bad_record_share,
         ) as connection:
             self._connection, self._skipped = connection, 0
+            session = self._session(connection, assignment, takeover)
             try:
-                self._session(connection, assignment, takeover).run()
+                session.run()
+            except StreamingError:
+                self._needs_messages = self._needs_messages or session.has_written
+                raise
             finally:
                 self._connection = None
                 self._count_end(connection.stats)
                 self.inbox.clear()
+
+    def _bad_records_left(self) -> int | None:
+        """The limit is that of the run, and each connection counts from 0."""
+        most = self.route.max_bad_records
+        return None if most is None else max(0, most - self.counts.bad_messages)
 
     def _takeover(self, assignment: Assignment) -> Takeover:
         return Takeover(

@@ -32,8 +32,8 @@ class KafkaRoute:
         tombstones: How messages without a value are handled. See `MessageWriter`.
         static_partition_values: As for `StreamingConnection.connect`.
         bad_records: Takes the messages that a record writer with `on_error="skip"` skips. See
-            `StreamingConnection.connect`, also for the limits below, which begin again with each assignment.
-        max_bad_records: The most messages that may be skipped.
+            `StreamingConnection.connect`, also for the limits below.
+        max_bad_records: The most messages that may be skipped since the start of `run`.
         max_bad_record_share: The largest share of a transaction's messages that may be skipped.
     """
 

@@ -31,7 +31,11 @@ class PartitionNow:
 
     Attributes:
         partitions: How many partitions the topic has.
+        log: What can be read with the isolation level of the ingest.
         committed: None without one, and for one of another sink or program.
+        high_watermark: Where the log ends with the messages of open transactions.
+        truncated_at: If the partition lost messages while it was read, the first offset that was lost. Other messages
+            may have that offset now.
     """
 
     topic: str
@@ -40,6 +44,13 @@ class PartitionNow:
     partitions: int
     log: LogRange
     committed: CommittedOffset | None
+    high_watermark: int = 0
+    truncated_at: int | None = None
+
+    @property
+    def end(self) -> int:
+        """The offset that the next message will have."""
+        return max(self.log.end, self.high_watermark)
 
     def at(self, offset: int, partitions_at_first: int = 0) -> TopicPosition:
         count = partitions_at_first or self.partitions
@@ -81,9 +92,16 @@ def start_position(
             f"the table: the topic begins at {now.log.start} now"
         )
         return now.at(_choose(what, now.log.start, now.log.end, options, warn), count)
-    if position.offset > now.log.end:
+    if now.truncated_at is not None and position.offset > now.truncated_at:
         what = (
-            f"{where}: the table's position is {position.offset}, and the topic ends at {now.log.end}: it lost "
+            f"{where}: messages {now.truncated_at} to {position.offset - 1}, which are in the table, are no longer in "
+            "the topic: it lost them (an unclean leader election, or a broker that was restored from a copy), and may "
+            "have other messages at these offsets now"
+        )
+        return now.at(_choose(what, now.truncated_at, now.log.end, options, warn), count)
+    if position.offset > now.end:
+        what = (
+            f"{where}: the table's position is {position.offset}, and the topic ends at {now.end}: it lost "
             "messages that are in the table (a broker that was restored from a copy, or an unclean leader election)"
         )
         return now.at(_choose(what, now.log.start, now.log.end, options, warn), count)

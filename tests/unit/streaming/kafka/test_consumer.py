@@ -9,12 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka import TopicPartition
+from kafka import OffsetAndMetadata, TopicPartition
+from kafka.errors import LogTruncationError
 
 from hive_ingest.errors import OffsetLoss
 from hive_ingest.streaming.kafka import consumer as module
 from hive_ingest.streaming.kafka.consumer import MessageConsumer
-from hive_ingest.streaming.kafka.inbox import Batch, RouteEvent, RouteInbox, StartRequest
+from hive_ingest.streaming.kafka.inbox import AssignmentChanged, Batch, RouteEvent, RouteInbox, StartRequest
 from hive_ingest.streaming.kafka.options import KafkaOptions
 from hive_ingest.streaming.kafka.positions import KnownPosition, TopicPosition
 from hive_ingest.streaming.kafka.takeover import Membership
@@ -41,7 +42,11 @@ class Client:
         self.owned: set[TopicPartition] = set()
         self.positions: dict[TopicPartition, int] = {}
         self.polls: list[Callable[[], Polled]] = []
-        self._cluster = SimpleNamespace(topic_id=lambda topic: self.id)
+        #: What the group has committed.
+        self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self.offset_requests: list[list[TopicPartition]] = []
+        self._cluster = SimpleNamespace(topic_id=lambda topic: self.id, partitions_for_topic=lambda topic: {0, 1})
+        self._coordinator = SimpleNamespace(fetch_committed_offsets=self._fetch_committed)
 
     def subscribe(self, topics: list[str], listener: Any) -> None:
         self.listener = listener
@@ -73,8 +78,11 @@ class Client:
     def end_offsets(self, partitions: list[TopicPartition], timeout_ms: int) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, self.end)
 
-    def committed(self, partition: TopicPartition, metadata: bool, timeout_ms: int) -> None:
-        return None
+    def _fetch_committed(
+        self, partitions: list[TopicPartition], timeout_ms: int
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        self.offset_requests.append(partitions)
+        return self.committed
 
     def poll(self, timeout_ms: float, max_records: int) -> Polled:
         return self.polls.pop(0)()
@@ -83,7 +91,7 @@ class Client:
 class Route:
     """A route without a thread, and the consumer's thread it belongs to."""
 
-    def __init__(self, *, until_end: bool = False) -> None:
+    def __init__(self, *, until_end: bool = False, **options: Any) -> None:
         self.client = Client()
         self.inbox = RouteInbox()
         self.committed: dict[int, KnownPosition] = {}
@@ -92,7 +100,13 @@ class Route:
         self.version = 0
         routes: Any = {TOPIC: self}
         self._loop = MessageConsumer(
-            self.client, routes, self.events, Membership(), KafkaOptions(), until_end=until_end
+            self.client,
+            routes,
+            self.events,
+            Membership(),
+            KafkaOptions(**options),
+            until_end=until_end,
+            high_watermarks=lambda partitions: dict.fromkeys(partitions, self.client.end),
         )
 
     def run(self, *polls: Callable[[], Polled]) -> None:
@@ -191,3 +205,48 @@ def test_positions_that_do_not_continue_are_read_again_before_that_is_an_error()
     assert route.client.positions == {ZERO: 60, ONE: 60}
     with pytest.raises(OffsetLoss, match="removed by retention"):
         route.run(route.assign, route.request(0), nothing)
+
+
+def test_what_the_group_has_committed_is_asked_for_with_one_request() -> None:
+    route = Route()
+    route.run(route.assign, nothing)
+    assert route.client.offset_requests == [[ZERO, ONE]]
+
+
+def truncated(at: OffsetAndMetadata | None) -> Callable[[], Polled]:
+    def poll() -> Polled:
+        raise LogTruncationError({ONE: at})
+
+    return poll
+
+
+@pytest.mark.parametrize(("divergent", "first"), [(OffsetAndMetadata(40, "", 3), 40), (None, 0)])
+def test_a_log_that_was_truncated_below_the_position_is_an_offset_loss(
+    divergent: OffsetAndMetadata | None, first: int
+) -> None:
+    """Even where the log has grown beyond the position again, with other messages."""
+    route = Route()
+    with pytest.raises(OffsetLoss, match=rf"events-1: messages {first} to 59, .*no longer in the topic"):
+        route.run(route.assign, nothing, truncated(divergent), route.request(60), route.request(60), nothing)
+
+
+def test_a_log_that_was_truncated_is_continued_where_the_option_says() -> None:
+    route = Route(on_offset_loss="earliest")
+    route.run(route.assign, nothing, truncated(OffsetAndMetadata(40, "", 3)), route.request(60), nothing)
+    assert route.client.positions == {ZERO: 60, ONE: 40}
+
+
+def test_messages_that_were_truncated_before_they_were_committed_are_not_written() -> None:
+    route = Route()
+
+    def read() -> Polled:
+        before.append(route.inbox.assignment)
+        return {ONE: [message(0)]}
+
+    before: list[Any] = []
+    route.run(route.assign, nothing, read, truncated(OffsetAndMetadata(0, "", 3)))
+    with pytest.raises(AssignmentChanged) as change:
+        route.inbox.check(before[0])
+    assert change.value.is_lost, "it would commit what it has written"
+    route.run(route.request(0), nothing)
+    assert route.client.positions == {ZERO: 0, ONE: 0}, "nothing in the table is missing in the topic"

@@ -21,8 +21,11 @@ def now(
     partition: int = 0,
     partitions: int = 1,
     committed: CommittedOffset | None = None,
+    truncated_at: int | None = None,
 ) -> PartitionNow:
-    return PartitionNow("events", partition, topic_id, partitions, LogRange(start, end), committed)
+    return PartitionNow(
+        "events", partition, topic_id, partitions, LogRange(start, end), committed, truncated_at=truncated_at
+    )
 
 
 def known(offset: int, *, topic_id: str | None = ID, epoch: int = 0) -> KnownPosition:
@@ -59,6 +62,7 @@ LOSSES = {
     "recreated and empty": (now(0, 0, topic_id=OTHER_ID), known(0), r"deleted and created again", 0, 0),
     "retention": (now(50), known(42), r"messages 42 to 49 were removed by retention", 50, 100),
     "shrunk": (now(0, 41), known(42), r"position is 42, and the topic ends at 41", 0, 41),
+    "truncated": (now(truncated_at=40), known(42), r"messages 40 to 41.*no longer in the topic", 40, 100),
     "restored metastore": (
         now(committed=CommittedOffset(60, METADATA)),
         known(42),
@@ -79,6 +83,10 @@ def test_what_does_not_follow_on_the_position_is_explained_and_stops(loss: str) 
         offset, warnings = start(where, last, on_offset_loss=option)
         assert offset == expected
         assert len(warnings) == 1
+
+
+def test_a_truncation_above_the_position_is_not_a_loss() -> None:
+    assert start(now(truncated_at=42), known(42)) == (42, [])
 
 
 def test_a_seek_back_is_not_a_restored_metastore() -> None:
