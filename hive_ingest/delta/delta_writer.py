@@ -13,14 +13,14 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from hive_ingest.acid import BaseName, BucketFileName, DeltaName, encode_bucket
+from hive_ingest.acid import BaseName, BucketFileName, DeltaName, encode_bucket, partition_name
 from hive_ingest.config import StreamingSettings
 from hive_ingest.delta.routing import GroupKey
 from hive_ingest.delta.row_buffer import one_batch
 from hive_ingest.model import Table, WriteId
 from hive_ingest.orc import AcidFile, AcidOrcWriter, join
 from hive_ingest.schema import arrow_schema
-from hive_ingest.storage import FileStore, Location
+from hive_ingest.storage import FileStore, Location, local_spill_folder
 from hive_ingest.transactions import StagedFile
 
 #: The compression of a table without `orc.compress`. (Hive's own default is ZLIB; set it for Hive 3.1.)
@@ -71,31 +71,51 @@ class DeltaWriter:
     def __init__(self, target: DeltaTarget, settings: StreamingSettings) -> None:
         self._target = target
         self._settings = settings
-        self._store, self._staging = target.staging.store, target.staging.path
+        self._staging = target.staging
         self._numbers = itertools.count()
-        self._paths: list[str] = []
+        self._files: list[Location] = []
+        self._has_folder = False
 
     @property
     def store(self) -> FileStore:
-        return self._store
+        """Of the finished files."""
+        return self._staging.store
 
-    def new_path(self, suffix: str) -> str:
-        """A new hidden name. The first call creates its folder."""
-        if not self._paths:
+    def new_spill(self, suffix: str) -> Location:
+        """A new name for rows that are read back: a hidden one, or one on a local disk if the table's store is slow."""
+        return self._new_file(local_spill_folder() if self.store.spills_locally else self._staging_folder(), suffix)
+
+    def _new_output(self, key: GroupKey) -> Location:
+        """A new hidden name for a file that is to be published."""
+        target = self._target
+        file = self._new_file(self._staging_folder(), ".orc")
+        partition = partition_name([each.name for each in target.table.partition_keys], key.partition)
+        folder = Location.of(target.table.location)
+        file.announce_rename((folder / partition if partition else folder) / target.folder_name / _file_name(key))
+        return file
+
+    def _staging_folder(self) -> Location:
+        """The first call creates it."""
+        folder = self._staging.parent
+        if not self._has_folder:
             # Not its parents: if the table's folder is missing, its file system is probably not mounted.
-            self._store.make_folder(self._staging.rpartition("/")[0], parents=False)
-        path = f"{self._staging}.{next(self._numbers)}{suffix}"
-        self._paths.append(path)
-        return path
+            folder.make_folder(parents=False)
+            self._has_folder = True
+        return folder
+
+    def _new_file(self, folder: Location, suffix: str) -> Location:
+        file = folder / f"{self._staging.name}.{next(self._numbers)}{suffix}"
+        self._files.append(file)
+        return file
 
     def encode(
-        self, key: GroupKey, path: str, batches: Iterable[pa.RecordBatch], *, first_row_id: int, sync: bool
+        self, key: GroupKey, file: Location, batches: Iterable[pa.RecordBatch], *, first_row_id: int, sync: bool
     ) -> AcidFile:
         """Write one complete ORC file with row ids from `first_row_id`. On any error the file is removed."""
         target = self._target
         writer = AcidOrcWriter(
-            self._store,
-            path,
+            file.store,
+            file.path,
             schema=target.schema,
             write_id=target.write_id,
             bucket_property=encode_bucket(key.bucket, target.statement_id),
@@ -117,13 +137,13 @@ class DeltaWriter:
         if spills:
             file = self._join(key, [*spills, *self._tail(key, spills, rest)])
         else:
-            file = self.encode(key, self.new_path(".orc"), rest, first_row_id=0, sync=self._settings.fsync)
+            file = self.encode(key, self._new_output(key), rest, first_row_id=0, sync=self._settings.fsync)
         target = self._target
         return StagedFile(
             location=target.staging.parent / file.path.rpartition("/")[2],
             partition=key.partition,
             folder_name=target.folder_name,
-            file_name=str(BucketFileName(key.bucket)),
+            file_name=_file_name(key),
             rows=file.rows,
             size_bytes=file.size_bytes,
         )
@@ -132,26 +152,32 @@ class DeltaWriter:
         if not any(batch.num_rows for batch in rest):
             return []
         first = sum(file.rows for file in spills)
-        return [self.encode(key, self.new_path(".orc"), rest, first_row_id=first, sync=False)]
+        return [self.encode(key, self.new_spill(".spill.orc"), rest, first_row_id=first, sync=False)]
 
     def _join(self, key: GroupKey, files: Sequence[AcidFile]) -> AcidFile:
+        spills = local_spill_folder().store if self.store.spills_locally else self.store
+        output = self._new_output(key)
         joined = join(
-            self._store,
+            spills,
             [file.path for file in files],
-            self.new_path(".orc"),
+            output,
             write_id=self._target.write_id,
             bucket_property=encode_bucket(key.bucket, self._target.statement_id),
             sync=self._settings.fsync,
         )
         for file in files:
-            self._store.delete_file(file.path)
+            spills.delete_file(file.path)
         return joined
 
     def discard(self) -> None:
         """Remove every file that still has its hidden name."""
-        for path in self._paths:
-            self._store.delete_file(path)
-        self._paths = []
+        for file in self._files:
+            file.delete_file()
+        self._files = []
+
+
+def _file_name(key: GroupKey) -> str:
+    return str(BucketFileName(key.bucket))
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -164,8 +164,8 @@ class TransactionWriter:
             batches = [*group.take_parts(), *slices(runs)]
             rows, nbytes = sum(b.num_rows for b in batches), sum(b.nbytes for b in batches)
             self._await_encoding(max(0, self._settings.max_buffer_bytes - self._buffer.nbytes - nbytes))
-            path, first = self._delta.new_path(".spill.orc"), group.spilled_rows
-            future = self._pool().submit(self._delta.encode, group.key, path, batches, first_row_id=first, sync=False)
+            file, first = self._delta.new_spill(".spill.orc"), group.spilled_rows
+            future = self._pool().submit(self._delta.encode, group.key, file, batches, first_row_id=first, sync=False)
             group.spills.append(future)
             group.spilled_rows += rows
             self._encoding[future] = nbytes
@@ -174,7 +174,7 @@ class TransactionWriter:
 
     def _spill_together(self) -> None:
         groups = [(group, runs) for group, runs in self._buffer.take_all() if runs]
-        spill = SharedSpill(self._delta.store, self._delta.new_path(".spill.arrow"), self._schema)
+        spill = SharedSpill(self._delta.new_spill(".spill.arrow"), self._schema)
         self._shared.append(spill)
         spill.write(groups)
         self.counts.spills += 1
