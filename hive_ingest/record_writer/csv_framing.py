@@ -18,6 +18,8 @@ import numpy as np
 
 _NEWLINE: Final = 0x0A
 _CARRIAGE_RETURN: Final = 0x0D
+#: Bytes that are scanned at once: temporary arrays that stay in the processor's cache take a third of the time.
+_SCAN_BYTES: Final = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class CsvText:
 
     def inner_newlines(self) -> Any:
         """How many newlines are inside the records up to each one, as numpy's int32; None if there are none."""
-        newlines = np.flatnonzero(np.frombuffer(self.text, np.uint8) == _NEWLINE)
+        newlines = _places_of(_NEWLINE, np.frombuffer(self.text, np.uint8))
         is_open = int(self.count > 0 and not self.text.endswith(b"\n"))
         if len(newlines) + is_open == self.count:
             return None
@@ -86,10 +88,10 @@ class CsvFraming:
             is_last: Whether the text ends here, so that its rest is a record, too.
         """
         data = np.frombuffer(text, np.uint8)
-        newlines = np.flatnonzero(data == _NEWLINE)
+        newlines = _places_of(_NEWLINE, data)
         if not self._quote or self._quote not in text:
             return _framed(text, newlines + 1, True, is_last)
-        quotes = np.flatnonzero(data == self._quote[0])
+        quotes = _places_of(self._quote[0], data)
         ends = newlines[np.searchsorted(quotes, newlines) & 1 == 0] + 1
         # An odd number of quotes says that the last one opens a field, which may be one that is not closed.
         if (len(quotes) & 1 == 0 or not is_last) and self._is_regular(data, quotes):
@@ -132,6 +134,12 @@ class CsvFraming:
         if is_last and at < len(text):
             is_regular = is_regular and self._whole.match(text[at:] + b"\n") is not None
         return _framed(text, np.array(ends, np.int64), is_regular, is_last)
+
+
+def _places_of(code: int, data: Any) -> Any:
+    """Where a byte occurs."""
+    places = [np.flatnonzero(data[at : at + _SCAN_BYTES] == code) + at for at in range(0, len(data), _SCAN_BYTES)]
+    return np.concatenate(places) if places else np.zeros(0, np.int64)
 
 
 def _framed(text: bytes, ends: Any, is_regular: bool, is_last: bool) -> CsvText:

@@ -194,10 +194,11 @@ class CsvInput(ABC):
         """Arguments without a header as one text."""
         texts = [_as_lines(argument) for argument in arguments]
         joined = b"".join(texts)
-        if BYTE_ORDER_MARK not in joined:
+        # The search for a single byte is several times faster than that for three.
+        if BYTE_ORDER_MARK[:1] not in joined or BYTE_ORDER_MARK not in joined:
             found = self.framing.whole_records(joined, is_last=True)
             # A quote that one argument leaves open would change the meaning of the next one.
-            if len(texts) == 1 or np.isin(np.cumsum([len(text) for text in texts]), found.ends).all():
+            if _has_all(found.ends, np.cumsum([len(text) for text in texts])):
                 return found
         texts = [text.removeprefix(BYTE_ORDER_MARK) for text in texts]
         return _joined([self.framing.whole_records(text, is_last=True) for text in texts])
@@ -233,6 +234,11 @@ class CsvInput(ABC):
             f"{type(self).__name__} does not accept a {type(records).__name__}: write bytes, str, a file opened for "
             "reading, a path, or an iterable of records"
         )
+
+
+def _has_all(ends: Any, wanted: Any) -> bool:
+    """Whether the ascending `ends`, the last of which is that of `wanted`, have all of them."""
+    return bool((ends[np.searchsorted(ends, wanted)] == wanted).all())
 
 
 def _as_lines(argument: bytes) -> bytes:
