@@ -1,0 +1,29 @@
+"""What the tests of commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.cli.shell import Shell
+
+
+@pytest.fixture
+def shell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], metastore_uri: str, tmp_path: Path
+) -> Shell:
+    monkeypatch.setenv("HIVE_INGEST_METASTORE", metastore_uri)
+    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "warehouse"))
+    return Shell(monkeypatch, capsys)
+
+
+@pytest.fixture
+def alerts(shell: Shell) -> Shell:
+    shell.done(
+        *("create-table", "--create-metastore", "web.alerts", "--create-database"),
+        *("--column", "id:int", "--column", "msg:string", "--column", "at:timestamp"),
+        *("--partition-key", "continent:string", "--partition-key", "country:string"),
+        *("--bucket-column", "id", "--num-buckets", "4", "--property", "orc.compress=ZLIB"),
+    )
+    return shell
