@@ -1,7 +1,7 @@
 """How fast records become committed rows, beside the serial limit of the same machine in the same run.
 
     python benchmarks/ingest.py                    everything (about ten minutes)
-    python benchmarks/ingest.py throughput         1M records a transaction: JSON, delimited, 50 partitions, one a call
+    python benchmarks/ingest.py throughput         1M records a transaction: JSON, delimited, CSV, 50 partitions, one a call
     python benchmarks/ingest.py commits            1,000-row commits a second, synced
     python benchmarks/ingest.py progress           what exactly once adds to a commit
 
@@ -37,7 +37,7 @@ import pyarrow.orc
 from hive_ingest.schema import arrow_schema
 
 sys.path.insert(0, str(Path(__file__).parent))
-from records import COLUMNS, COUNTRIES, make_input
+from records import COLUMNS, COUNTRIES, make_input, make_quoted
 
 ROWS = 1_000_000
 RUNS = 5
@@ -46,6 +46,7 @@ BLOCK_BYTES = 1 << 20
 CASES = {
     "json": ("json", False, False, 1.05),
     "delimited": ("csv", False, False, 1.0),
+    "csv_with_quotes": ("quoted", False, False, 1.0),
     "json_50_partitions": ("json", True, False, 0.8),
     "json_one_record_a_call": ("json", False, True, 0.5),
 }
@@ -71,7 +72,7 @@ def serial_limit(data: bytes, kind: str, folder: Path) -> tuple[float, int]:
         table = pyarrow.csv.read_csv(
             io.BytesIO(data),
             pyarrow.csv.ReadOptions(use_threads=True, column_names=schema.names),
-            pyarrow.csv.ParseOptions(quote_char=False),
+            pyarrow.csv.ParseOptions(quote_char='"' if kind == "quoted" else False),
             pyarrow.csv.ConvertOptions(column_types=schema),
         )
     pyarrow.orc.write_table(table, str(folder / "limit.orc"), compression="zstd")
@@ -88,7 +89,8 @@ def connect(folder: Path, kind: str, partitioned: bool, **options: Any) -> Any:
     columns = dict(COLUMNS)
     keys = {"country": columns.pop("country")} if partitioned else None
     ms.create_table("bench.events", columns=columns, partition_keys=keys, if_not_exists=True)
-    writer = hi.StrictJsonWriter() if kind == "json" else hi.StrictDelimitedInputWriter(field_delimiter=",")
+    writers = {"json": hi.StrictJsonWriter(), "csv": hi.StrictDelimitedInputWriter(field_delimiter=",")}
+    writer = writers.get(kind) or hi.CsvWriter(header=False)
     return hi.StreamingConnection.connect(ms, database="bench", table="events", record_writer=writer, **options)
 
 
@@ -143,7 +145,8 @@ def child(case: str, side: str, source: Path) -> None:
 
 
 def throughput(cache: Path) -> None:
-    inputs = dict(zip(("json", "csv"), make_input(cache, ROWS), strict=True))
+    as_json, as_text = make_input(cache, ROWS)
+    inputs = {"json": as_json, "csv": as_text, "quoted": make_quoted(as_text)}
     print(f"\n{ROWS:,} records a transaction, median of {RUNS} runs; ratio = our rows/s to the serial limit's")
     print(
         f"{'case':26} {'ours rows/s':>12} {'limit rows/s':>13} {'ratio':>6} {'to reach':>8} "

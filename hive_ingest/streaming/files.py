@@ -84,7 +84,10 @@ def ingest_files(
     max_bad_records: int | None = None,
     max_bad_record_share: float | None = None,
 ) -> IngestResult:
-    """Commit every line of `paths` as a record of `table`, once, however often this is called.
+    """Commit every record of `paths` to `table`, once, however often this is called.
+
+    A record is a line, or with a `CsvWriter` a record of CSV, whose fields may contain newlines. Each file of CSV has a
+    header of its own, after the first `header_lines` lines, unless the writer has `header=False`.
 
     A path may be a file, a folder, which stands for the files in it, or a pattern such as `logs/*.json.gz`. Files that
     are compressed by gzip, zstd or bzip2 are recognised by their first bytes. `-` is the standard input, whose name is
