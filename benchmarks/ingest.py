@@ -1,7 +1,7 @@
 """How fast records become committed rows, beside the serial limit of the same machine in the same run.
 
     python benchmarks/ingest.py                    everything (about ten minutes)
-    python benchmarks/ingest.py throughput         1M records a transaction: JSON, delimited, CSV, 50 partitions, one a call
+    python benchmarks/ingest.py throughput         1M records a transaction: JSON, text, CSV, partitions, one a call
     python benchmarks/ingest.py commits            1,000-row commits a second, synced
     python benchmarks/ingest.py progress           what exactly once adds to a commit
 

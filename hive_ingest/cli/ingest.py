@@ -39,6 +39,7 @@ from hive_ingest.cli.record_options import (
     refuse_options_of_other_formats,
     writer_from_options,
 )
+from hive_ingest.plurals import counted
 
 if TYPE_CHECKING:
     from hive_ingest.streaming import IngestProgress, IngestResult
@@ -156,7 +157,6 @@ def _progress_bar() -> Iterator[Callable[[IngestProgress], None]]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from hive_ingest.cli.failures import printable
-    from hive_ingest.cli.rows import counted
 
     console = Console(stderr=True)
     columns = (
@@ -179,8 +179,6 @@ def _progress_bar() -> Iterator[Callable[[IngestProgress], None]]:
 
 
 def _summary(result: IngestResult) -> str:
-    from hive_ingest.cli.rows import counted
-
     stats = result.stats
     if not stats.transactions_committed:
         return f"nothing to do, everything is committed already: {counted(len(result.positions), 'file')}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hive_ingest.errors import SerializationError
+from hive_ingest.record_writer import named_records
 from hive_ingest.streaming.line_file import Records
 
 
@@ -63,9 +64,10 @@ class Spans:
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Add the file and the line to a SerializationError."""
+        """Name records by their file and line, in a SerializationError and in logs."""
         try:
-            yield
+            with named_records(self._name):
+                yield
         except SerializationError as error:
             if error.record is not None:
                 raise self._located(error, error.record) from error
@@ -80,6 +82,10 @@ class Spans:
             return type(error)(f"{file!r}, line {line}: {why}", record=record)
         why = why.removeprefix(f"record {record} (at byte {error.byte_offset}): ")
         return type(error)(f"{file!r}, line {line} (at byte {offset}): {why}", record=record, byte_offset=offset)
+
+    def _name(self, record: int) -> str:
+        file, line, _ = self.place(record, None)
+        return f"line {line} of {file!r}"
 
     def place(self, record: int, byte_offset: int | None) -> tuple[str, int, int | None]:
         """The file, line and byte of a record, by its number and byte in the transaction."""

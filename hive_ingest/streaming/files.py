@@ -25,6 +25,7 @@ from hive_ingest.connection import (
 from hive_ingest.errors import ConfigurationError, StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
+from hive_ingest.plurals import counted
 from hive_ingest.record_writer import CsvWriter, RecordWriter
 from hive_ingest.streaming.file_bad_records import located_bad_records
 from hive_ingest.streaming.file_patterns import matching_files
@@ -233,7 +234,7 @@ class _Ingestion:
         self.positions = after
         skipped = self._connection.stats.records_skipped - skipped
         if skipped:
-            _log.warning("bad records skipped: %d; record 0 is %s", skipped, spans.start)
+            _log.warning("%s skipped in the transaction from %s on", counted(skipped, "bad record"), spans.start)
 
     def _write(self, spans: Spans) -> dict[str, FilePosition]:
         """Write as many lines as a transaction takes. Returns the position in every file after them.

@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.acceptance.cli.shell import Shell
-
-
-@pytest.fixture
-def shell(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], metastore_uri: str, tmp_path: Path
-) -> Shell:
-    monkeypatch.setenv("HIVE_INGEST_METASTORE", metastore_uri)
-    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "warehouse"))
-    return Shell(monkeypatch, capsys)
 
 
 @pytest.fixture
