@@ -1,7 +1,7 @@
 """How fast records become committed rows, beside the serial limit of the same machine in the same run.
 
     python benchmarks/ingest.py                    everything (about ten minutes)
-    python benchmarks/ingest.py throughput         1M records a transaction: JSON, delimited, 50 partitions, one a call
+    python benchmarks/ingest.py throughput         1M records a transaction: JSON, text, CSV, partitions, one a call
     python benchmarks/ingest.py transactions       JSON and delimited, 1,000 to 1M records a transaction
     python benchmarks/ingest.py commits            1,000-row commits a second, synced
     python benchmarks/ingest.py progress           what exactly once adds to a commit
@@ -41,7 +41,7 @@ import pyarrow.orc
 from hive_ingest.schema import arrow_schema
 
 sys.path.insert(0, str(Path(__file__).parent))
-from records import COLUMNS, COUNTRIES, make_input
+from records import COLUMNS, COUNTRIES, make_input, make_quoted
 
 ROWS = 1_000_000
 RUNS = 5
@@ -50,6 +50,7 @@ BLOCK_BYTES = 1 << 20
 CASES = {
     "json": ("json", False, False, 1.05),
     "delimited": ("csv", False, False, 1.0),
+    "csv_with_quotes": ("quoted", False, False, 1.0),
     "json_50_partitions": ("json", True, False, 0.8),
     "json_one_record_a_call": ("json", False, True, 0.5),
 }
@@ -78,7 +79,7 @@ def serial_limit(transactions: Sequence[bytes], kind: str, folder: Path) -> int:
             table = pyarrow.csv.read_csv(
                 io.BytesIO(data),
                 pyarrow.csv.ReadOptions(use_threads=True, column_names=schema.names),
-                pyarrow.csv.ParseOptions(quote_char=False),
+                pyarrow.csv.ParseOptions(quote_char='"' if kind == "quoted" else False),
                 pyarrow.csv.ConvertOptions(column_types=schema),
             )
         pyarrow.orc.write_table(table, str(folder / f"limit.{number}.orc"), compression="zstd")
@@ -94,7 +95,8 @@ def connect(folder: Path, kind: str, partitioned: bool, **options: Any) -> Any:
     columns = dict(COLUMNS)
     keys = {"country": columns.pop("country")} if partitioned else None
     ms.create_table("bench.events", columns=columns, partition_keys=keys, if_not_exists=True)
-    writer = hi.StrictJsonWriter() if kind == "json" else hi.StrictDelimitedInputWriter(field_delimiter=",")
+    writers = {"json": hi.StrictJsonWriter(), "csv": hi.StrictDelimitedInputWriter(field_delimiter=",")}
+    writer = writers.get(kind) or hi.CsvWriter(header=False)
     return hi.StreamingConnection.connect(ms, database="bench", table="events", record_writer=writer, **options)
 
 
@@ -196,7 +198,8 @@ def heading(text: str) -> None:
 
 
 def throughput(cache: Path) -> None:
-    inputs = dict(zip(("json", "csv"), make_input(cache, ROWS), strict=True))
+    as_json, as_text = make_input(cache, ROWS)
+    inputs = {"json": as_json, "csv": as_text, "quoted": make_quoted(as_text)}
     heading(f"{ROWS:,} records in one transaction")
     for case, (kind, _, _, target) in CASES.items():
         report(case, side_by_side(case, inputs[kind], ROWS, ROWS), ROWS, target)

@@ -1,7 +1,8 @@
-"""The benchmarks' input: events of five fields, the same ones for the same count, as JSON lines and delimited text."""
+"""The benchmarks' input: events of five fields, the same for the same count, as JSON lines, delimited text and CSV."""
 
 from __future__ import annotations
 
+import csv
 import json
 import random
 from pathlib import Path
@@ -9,6 +10,18 @@ from pathlib import Path
 COLUMNS = {"id": "bigint", "user": "string", "msg": "string", "value": "double", "country": "string"}
 COUNTRIES = 50
 _WORDS = ("alpha", "beta", "gamma", "disk", "cpu", "memory", "net", "error", "warning", "timeout", "retry", "login")
+
+
+def make_quoted(source: Path) -> Path:
+    """Write the delimited text as CSV once, with quotes and delimiters in each `msg`; returns its path."""
+    path = source.with_suffix(".quoted.csv")
+    if not path.exists():
+        with source.open() as lines, path.with_suffix(".part").open("w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            for id_, user, msg, value, country in csv.reader(lines):
+                writer.writerow([id_, user, msg.replace(" ", ", ", 1).replace("#", '"') + '"', value, country])
+        path.with_suffix(".part").rename(path)
+    return path
 
 
 def make_input(folder: Path, rows: int) -> tuple[Path, Path]:

@@ -48,6 +48,7 @@ from hive_ingest.reader import Scan, read_table, scan
 from hive_ingest.record_writer import (
     ArrowWriter,
     BadRecord,
+    CsvWriter,
     RecordListWriter,
     StrictDelimitedInputWriter,
     StrictJsonWriter,
@@ -69,6 +70,7 @@ __all__ = [
     "ConfigurationError",
     "ConnectionMisuse",
     "CorruptFile",
+    "CsvWriter",
     "IncompatibleStripes",
     "InvalidOperation",
     "InvalidTable",

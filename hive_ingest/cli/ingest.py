@@ -19,19 +19,24 @@ from hive_ingest.cli.record_options import (
     FieldDelimiterOption,
     Format,
     FormatOption,
+    HeaderOption,
     MaxBadRecordShareOption,
     MaxBadRecordsOption,
     MaxRecordBytesOption,
+    MissingColumnsOption,
     MissingFields,
     MissingFieldsOption,
     MissingPartitionKeysOption,
     NullFormatOption,
+    NullValuesOption,
     OnError,
     OnErrorOption,
+    QuoteOption,
     TimestampFormatsOption,
     TimezoneOption,
     UnknownFields,
     UnknownFieldsOption,
+    refuse_options_of_other_formats,
     writer_from_options,
 )
 from hive_ingest.plurals import counted
@@ -88,6 +93,10 @@ def ingest(
     escape: EscapeOption = None,
     columns: ColumnsOption = None,
     missing_fields: MissingFieldsOption = MissingFields.FAIL,
+    header: HeaderOption = True,
+    quote: QuoteOption = '"',
+    null_values: NullValuesOption = None,
+    missing_columns: MissingColumnsOption = MissingFields.FAIL,
     timestamp_formats: TimestampFormatsOption = None,
     timezone: TimezoneOption = None,
     max_record_bytes: MaxRecordBytesOption = 16 << 20,
@@ -109,6 +118,7 @@ def ingest(
     from hive_ingest.model import TableName
     from hive_ingest.streaming import ingest_files
 
+    refuse_options_of_other_formats(context, format)
     writer = writer_from_options(context.params)
     name = TableName.of(table)
     with connected(metastore, warehouse) as client, _report_interruption(), _progress_bar() as on_progress:

@@ -34,12 +34,15 @@ from hive_ingest.cli.record_options import (
     MissingFieldsOption,
     MissingPartitionKeysOption,
     NullFormatOption,
+    NullValuesOption,
     OnError,
     OnErrorOption,
+    QuoteOption,
     TimestampFormatsOption,
     TimezoneOption,
     UnknownFields,
     UnknownFieldsOption,
+    refuse_options_of_other_formats,
     writer_from_options,
     writer_options,
 )
@@ -193,6 +196,8 @@ def kafka(
     escape: EscapeOption = None,
     columns: ColumnsOption = None,
     missing_fields: MissingFieldsOption = MissingFields.FAIL,
+    quote: QuoteOption = '"',
+    null_values: NullValuesOption = None,
     timestamp_formats: TimestampFormatsOption = None,
     timezone: TimezoneOption = None,
     max_record_bytes: MaxRecordBytesOption = 16 << 20,
@@ -223,6 +228,8 @@ def kafka(
     from hive_ingest.metrics import HealthLimits
     from hive_ingest.streaming.kafka import KafkaIngest
 
+    if config is None:
+        refuse_options_of_other_formats(context, format)
     arguments = _arguments(context.params, _given(context))
     metastore_uri, folder = arguments.pop("metastore"), arguments.pop("warehouse", None)
     configured, where = arguments.pop("routes"), (arguments["bootstrap_servers"], arguments["kafka_options"])
@@ -312,7 +319,7 @@ def _route(values: Mapping[str, Any]) -> ConfiguredRoute:
         topic=values["topic"],
         table=values["table"],
         sink=values["sink"],
-        record_writer=writer_from_options(values),
+        record_writer=writer_from_options({**values, "header": False}),
         columns=MessageColumns(**columns),
         tombstones=values["tombstones"],
         max_bad_records=values["max_bad_records"],

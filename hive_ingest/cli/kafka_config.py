@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hive_ingest.cli.kafka_options import is_plain_secret
-from hive_ingest.cli.record_options import MessageFormat, new_record_writer, writer_options
+from hive_ingest.cli.record_options import MessageFormat, message_options, new_message_writer
 from hive_ingest.cli.toml_file import TomlSection, read_toml
 
 if TYPE_CHECKING:
@@ -111,10 +111,10 @@ def _record_writer(section: TomlSection) -> RecordWriter:
     format = options.pop("format", MessageFormat.JSON.value)
     if format not in list(MessageFormat):
         raise section.error("format", f"format={format!r}: give one of {', '.join(MessageFormat)}")
-    section.check_keys(("format", *writer_options(format)))
+    section.check_keys(("format", *message_options(format)))
     if format == MessageFormat.AVRO:
         _check_registry(section)
-    return _checked(section, "format", lambda: new_record_writer(format, options))
+    return _checked(section, "format", lambda: new_message_writer(format, options))
 
 
 def _check_registry(section: TomlSection) -> None:

@@ -19,6 +19,7 @@ class Format(enum.StrEnum):
 
     JSON = "json"
     DELIMITED = "delimited"
+    CSV = "csv"
 
 
 class MessageFormat(enum.StrEnum):
@@ -26,6 +27,7 @@ class MessageFormat(enum.StrEnum):
 
     JSON = "json"
     DELIMITED = "delimited"
+    CSV = "csv"
     AVRO = "avro"
 
 
@@ -37,7 +39,7 @@ class OnError(enum.StrEnum):
 
 
 class UnknownFields(enum.StrEnum):
-    """What happens to a key of a JSON object that matches no column."""
+    """What happens to a field that matches no column."""
 
     IGNORE = "ignore"
     FAIL = "fail"
@@ -53,18 +55,20 @@ class MissingFields(enum.StrEnum):
 FormatOption = Annotated[Format, typer.Option("--format", help="Format of the records.")]
 OnErrorOption = Annotated[OnError, typer.Option("--on-error", help="Stop at a bad record, or skip and count it.")]
 UnknownFieldsOption = Annotated[
-    UnknownFields, typer.Option("--unknown-fields", help="JSON: keys that match no column.")
+    UnknownFields, typer.Option("--unknown-fields", help="JSON, CSV: names that match no column.")
 ]
 MissingPartitionKeysOption = Annotated[
     MissingFields,
     typer.Option(
         "--missing-partition-keys",
-        help="JSON: a record without a partition key is bad, or goes to the default partition.",
+        help="JSON, CSV: a record or header without a partition key is bad, or it is the default partition.",
     ),
 ]
 FieldDelimiterOption = Annotated[
     str,
-    typer.Option("--field-delimiter", metavar="CHAR", help="Delimited: the character between fields; \\t is a tab."),
+    typer.Option(
+        "--field-delimiter", metavar="CHAR", help="Delimited, CSV: the character between fields; \\t is a tab."
+    ),
 ]
 NullFormatOption = Annotated[
     str, typer.Option("--null-format", metavar="TEXT", help="Delimited: the text of a null field.")
@@ -74,11 +78,37 @@ EscapeOption = Annotated[
 ]
 ColumnsOption = Annotated[
     str | None,
-    typer.Option("--columns", metavar="NAME,…", help="Delimited: the columns in the order of the fields."),
+    typer.Option(
+        "--columns", metavar="NAME,…", help="Delimited, CSV without header: the columns in the order of the fields."
+    ),
 ]
 MissingFieldsOption = Annotated[
     MissingFields,
-    typer.Option("--missing-fields", help="Delimited: a record with fewer fields is bad, or has nulls at its end."),
+    typer.Option(
+        "--missing-fields", help="Delimited, CSV: a record with fewer fields is bad, or has nulls at its end."
+    ),
+]
+HeaderOption = Annotated[
+    bool, typer.Option("--header/--no-header", help="CSV: whether the first record names the columns of the fields.")
+]
+QuoteOption = Annotated[
+    str | None,
+    typer.Option(
+        "--quote", metavar="CHAR", help="CSV: the character around a field with delimiters or newlines; '' for none."
+    ),
+]
+NullValuesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--null-value",
+        metavar="TEXT",
+        help="CSV: a field without quotes that is null. May be repeated. Default: an empty one.",
+        show_default=False,
+    ),
+]
+MissingColumnsOption = Annotated[
+    MissingFields,
+    typer.Option("--missing-columns", help="CSV: a header without a column is an error, or the column is null."),
 ]
 TimestampFormatsOption = Annotated[
     list[str] | None,
@@ -129,6 +159,27 @@ def writer_options(format: str) -> tuple[str, ...]:
     return tuple(inspect.signature(_class_of(format)).parameters)
 
 
+def message_options(format: str) -> tuple[str, ...]:
+    """The names of the options that a format has for messages, which have no header."""
+    return tuple(
+        name for name in writer_options(format) if name not in ("header", "missing_columns") or format == "avro"
+    )
+
+
+def refuse_options_of_other_formats(context: typer.Context, format: str) -> None:
+    """Refuse options on the command line that have no effect on a format.
+
+    Raises:
+        typer.BadParameter: There is one.
+    """
+    others = {name for each in Format for name in writer_options(each)} - {*writer_options(format)}
+    for name in sorted(others & context.params.keys()):
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = next(parameter for parameter in context.command.params if parameter.name == name)
+            raise typer.BadParameter(f"has no effect with --format {format}", param_hint=option.opts[0])
+
+
 def new_record_writer(format: str, options: Mapping[str, Any]) -> RecordWriter:
     """The writer of a format.
 
@@ -143,6 +194,11 @@ def new_record_writer(format: str, options: Mapping[str, Any]) -> RecordWriter:
     return writer
 
 
+def new_message_writer(format: str, options: Mapping[str, Any]) -> RecordWriter:
+    """The writer of a format for messages. As `new_record_writer`, but a message has no header."""
+    return new_record_writer(format, {**options, "header": False} if format == MessageFormat.CSV else options)
+
+
 def writer_from_options(values: Mapping[str, Any]) -> RecordWriter:
     """The writer of `--format`, from all options of a command; those of other formats are left out."""
     options = {
@@ -152,19 +208,20 @@ def writer_from_options(values: Mapping[str, Any]) -> RecordWriter:
     }
     if "field_delimiter" in options:
         options["field_delimiter"] = options["field_delimiter"].replace("\\t", "\t")
-    if "timestamp_formats" in options:
-        options["timestamp_formats"] = options["timestamp_formats"] or None
+    for name in {"timestamp_formats", "null_values", "quote"} & options.keys():
+        options[name] = options[name] or None
     if options.get("columns") is not None:
         options["columns"] = [name.strip() for name in options["columns"].split(",")]
     return new_record_writer(values["format"], options)
 
 
 def _class_of(format: str) -> Any:
-    from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
+    from hive_ingest.record_writer import CsvWriter, StrictDelimitedInputWriter, StrictJsonWriter
 
     classes: dict[str, Any] = {
         MessageFormat.JSON: StrictJsonWriter,
         MessageFormat.DELIMITED: StrictDelimitedInputWriter,
+        MessageFormat.CSV: CsvWriter,
         MessageFormat.AVRO: _avro_writer,
     }
     return classes[format]

@@ -3,6 +3,8 @@
 from hive_ingest.record_writer.arrow_writer import ArrowWriter, MissingColumns, ZonedTimestamps
 from hive_ingest.record_writer.avro_writer import AvroSchemas, AvroWriter
 from hive_ingest.record_writer.bad_records import BadRecord, BadRecords, BadValue, OnError, named_records
+from hive_ingest.record_writer.csv_framing import CsvFraming, CsvText
+from hive_ingest.record_writer.csv_writer import CsvWriter
 from hive_ingest.record_writer.delimited_writer import StrictDelimitedInputWriter
 from hive_ingest.record_writer.json_records import UnknownFields
 from hive_ingest.record_writer.json_writer import StrictJsonWriter
@@ -20,6 +22,9 @@ __all__ = [
     "BadRecords",
     "BadValue",
     "Block",
+    "CsvFraming",
+    "CsvText",
+    "CsvWriter",
     "MappingWriter",
     "MissingColumns",
     "MissingPartitionKeys",

@@ -6,20 +6,53 @@ Parsing one record at a time is many times slower, and defines the correct resul
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
 from hive_ingest.record_writer.bad_records import BadRecord, BadRecords, BadValue
-from hive_ingest.record_writer.text_blocks import TextBlock
 from hive_ingest.record_writer.writer import Parsed
 
 #: Blocks are halved down to about this many records, so that one bad record does not slow down all others.
 MIN_HALVED_RECORDS = 4096
 
 
+class RecordBlock(Protocol):
+    """Consecutive records as bytes."""
+
+    @property
+    def records(self) -> int:
+        """The number of records."""
+        ...
+
+    @property
+    def first_record(self) -> int:
+        """The number of the first one in the transaction."""
+        ...
+
+    @property
+    def can_be_halved(self) -> bool:
+        """Whether a half of it may be parsed at once."""
+        ...
+
+    def halves(self) -> tuple[Self, Self]:
+        """The block in two parts. It must have at least two records."""
+        ...
+
+    def split(self) -> list[bytes]:
+        """The records, without delimiters."""
+        ...
+
+    def offsets(self) -> list[int]:
+        """The byte at which each record starts."""
+        ...
+
+
+SomeBlock = TypeVar("SomeBlock", bound=RecordBlock)
+
+
 def parse_halving(
-    block: TextBlock, at_once: Callable[[TextBlock], Parsed | None], one_by_one: Callable[[TextBlock], Parsed]
+    block: SomeBlock, at_once: Callable[[SomeBlock], Parsed | None], one_by_one: Callable[[SomeBlock], Parsed]
 ) -> Parsed:
     """Parse a block, as much of it as possible in one call.
 
@@ -29,7 +62,7 @@ def parse_halving(
     parsed = at_once(block)
     if parsed is not None:
         return parsed
-    if block.items is not None or block.records < MIN_HALVED_RECORDS:
+    if not block.can_be_halved or block.records < MIN_HALVED_RECORDS:
         return one_by_one(block)
     first, second = (parse_halving(half, at_once, one_by_one) for half in block.halves())
     return _joined(first, second)
@@ -48,7 +81,7 @@ def _joined(first: Parsed, second: Parsed) -> Parsed:
 
 
 def parse_records(
-    block: TextBlock, row: Callable[[bytes], tuple[Any, ...]], schema: pa.Schema, bad_records: BadRecords
+    block: RecordBlock, row: Callable[[bytes], tuple[Any, ...]], schema: pa.Schema, bad_records: BadRecords
 ) -> tuple[pa.RecordBatch, tuple[BadRecord, ...]]:
     """The rows of a block without skipped records, and these.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,8 @@ from hive_ingest.record_writer.timestamp_formats import TimestampFormats
 from hive_ingest.schema import HiveType
 
 INTEGERS: Final = tuple(values.INTEGER_BITS)
+#: The bytes of numbers; what Arrow casts from them is what the rules accept, except for a plus in front.
+_NUMBER_BYTES: Final = np.isin(np.arange(256), np.frombuffer(b"0123456789.-eE", np.uint8))
 
 
 def _all(mask: pa.Array, what: str) -> None:
@@ -63,9 +65,19 @@ def numbers(array: pa.Array, type_: HiveType) -> pa.Array:
 
 def numbers_from_text(array: pa.Array, type_: HiveType) -> pa.Array:
     """Strings as numbers, without blanks around them and without 0x."""
-    _match(array, values.INTEGER if type_.kind in INTEGERS else values.FLOAT)
-    plain = pc.replace_substring_regex(array, r"^\+", "")
-    return numbers(_cast(plain, pa.float64() if type_.kind == "float" else type_.arrow), type_)
+    if type_.kind == "decimal" or not _has_only(_NUMBER_BYTES, array):
+        _match(array, values.INTEGER if type_.kind in INTEGERS else values.FLOAT)
+        array = pc.replace_substring_regex(array, r"^\+", "")
+    return numbers(_cast(array, pa.float64() if type_.kind == "float" else type_.arrow), type_)
+
+
+def _has_only(is_allowed: Any, array: pa.StringArray) -> bool:
+    """Whether the strings consist of some bytes."""
+    _, offsets, data = array.buffers()
+    if offsets is None or data is None:
+        return False
+    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    return bool(is_allowed[np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]].all())
 
 
 def _match(array: pa.Array, pattern: str) -> None:

@@ -14,8 +14,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from hive_ingest.errors import ConfigurationError, SerializationError, StreamingIOFailure
+from hive_ingest.errors import ConfigurationError, SerializationError
 from hive_ingest.record_writer.options import check_positive
+from hive_ingest.record_writer.text_sources import as_bytes, opened, pieces_of
 
 #: Small enough that a transaction of some ten thousand records keeps several threads busy.
 DEFAULT_BLOCK_BYTES: Final = 2 << 20
@@ -44,6 +45,11 @@ class TextBlock:
     @property
     def nbytes(self) -> int:
         return len(self.lines) + sum(map(len, self.items or ()))
+
+    @property
+    def can_be_halved(self) -> bool:
+        """Whether the records are lines."""
+        return self.items is None
 
     def split(self) -> list[bytes]:
         """The records, without delimiters."""
@@ -149,7 +155,7 @@ class TextRecordWriter:
         return self._items_block(chunks, whole)
 
     def _write_any(self, records: object) -> Iterator[TextBlock]:
-        if (text := _as_bytes(records)) is not None:
+        if (text := as_bytes(records)) is not None:
             if text:
                 self._keep_text(text)
             else:
@@ -195,7 +201,7 @@ class TextRecordWriter:
             self._keep_item(item)
 
     def _bytes_of_item(self, item: object) -> bytes:
-        text = _as_bytes(item)
+        text = as_bytes(item)
         if text is None:
             text = self._item_bytes(item)
         if text is None:
@@ -207,16 +213,14 @@ class TextRecordWriter:
         return None
 
     def _write_path(self, path: os.PathLike[Any]) -> Iterator[TextBlock]:
-        try:
-            with open(path, "rb") as file:
-                yield from self._write_file(file)
-        except OSError as error:
-            raise StreamingIOFailure(f"cannot read {os.fspath(path)!r}: {error}") from error
+        with opened(path) as file:
+            yield from self._write_file(file)
 
     def _write_file(self, file: Any) -> Iterator[TextBlock]:
         pieces: list[bytes] = []  # of the incomplete record
         pieces_bytes = 0
-        while text := self._read(file):
+        for piece in pieces_of(file, self._block_bytes):
+            text = self._bytes_of_item(piece)
             end = text.rfind(self._delimiter) + 1
             if end:
                 self._keep_text(b"".join([*pieces, text[:end]]))
@@ -230,20 +234,6 @@ class TextRecordWriter:
         if pieces_bytes:
             self._keep_text(b"".join(pieces))
             yield from self._drain_if_ready()
-
-    def _read(self, file: Any) -> bytes:
-        """The next piece of a stream, empty only at its end."""
-        try:
-            piece = file.read(self._block_bytes)
-            is_waiting = piece is None or (len(piece) == 0 and _is_waiting(file))
-        except (OSError, ValueError) as error:
-            raise StreamingIOFailure(f"cannot read {_name_of(file)}: {error}") from error
-        if is_waiting:
-            raise StreamingIOFailure(
-                f"{_name_of(file)} is a non-blocking stream that has no data now, and may not have ended: make it "
-                "blocking, or read it yourself and write what you have read"
-            )
-        return self._bytes_of_item(piece)
 
     def _keep_text(self, text: bytes) -> None:
         if not self._is_plain:
@@ -347,22 +337,6 @@ def _first_longer(lines: bytes, most_bytes: int) -> int | None:
     return None
 
 
-def _is_waiting(file: Any) -> bool:
-    """Whether a text stream that returned no text is over a non-blocking stream that may still return some.
-
-    `io.TextIOWrapper` returns "" in both cases; the underlying stream returns None if it is not at its end.
-    """
-    raw = getattr(getattr(file, "buffer", None), "raw", None)
-    if raw is None or os.get_blocking(raw.fileno()):
-        return False
-    return bool(raw.read(1) != b"")
-
-
-def _name_of(file: Any) -> str:
-    name = getattr(file, "name", None)
-    return repr(name) if isinstance(name, str) else f"a {type(file).__name__}"
-
-
 def has_empty_line(lines: bytes) -> bool:
     """Whether a newline is first, or follows another."""
     codes = np.frombuffer(lines, np.uint8)
@@ -379,12 +353,3 @@ def _has_newline_pair(codes: Any) -> bool:
 def _has_open_return(chunks: list[bytes]) -> bool:
     """Whether an argument ends in a carriage return: no newline follows, so it belongs to the record."""
     return any(chunk[-1] == CARRIAGE_RETURN for chunk in chunks)
-
-
-def _as_bytes(records: object) -> bytes | None:
-    if isinstance(records, str):
-        # A lone surrogate is not UTF-8: the record is reported when its block is parsed.
-        return records.encode("utf-8", "surrogatepass")
-    if isinstance(records, bytes | bytearray | memoryview):
-        return bytes(records)
-    return None

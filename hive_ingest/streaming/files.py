@@ -10,27 +10,26 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from hive_ingest.compaction import CompactionPolicy, Maintenance, MaintenanceMode, hook_of, maintained
 from hive_ingest.connection import (
-    BadRecordHandler,
     BadRecordTarget,
     CommitInfo,
     ConnectionStats,
     StreamingConnection,
     StreamingSettings,
-    bad_record_handler,
 )
-from hive_ingest.errors import ConfigurationError, SerializationError, StreamingIOFailure
+from hive_ingest.errors import ConfigurationError, StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
 from hive_ingest.plurals import counted
-from hive_ingest.record_writer import BadRecord, RecordWriter, named_records
-from hive_ingest.streaming.bad_record_file import BadRecordFile
+from hive_ingest.record_writer import CsvWriter, RecordWriter
+from hive_ingest.streaming.file_bad_records import located_bad_records
 from hive_ingest.streaming.file_patterns import matching_files
+from hive_ingest.streaming.file_spans import Spans
 from hive_ingest.streaming.line_file import MAX_LINE_BYTES, FilePosition, LineFile, Lines
 
 _log = logging.getLogger(__name__)
@@ -86,7 +85,10 @@ def ingest_files(
     max_bad_records: int | None = None,
     max_bad_record_share: float | None = None,
 ) -> IngestResult:
-    """Commit every line of `paths` as a record of `table`, once, however often this is called.
+    """Commit every record of `paths` to `table`, once, however often this is called.
+
+    A record is a line, or with a `CsvWriter` a record of CSV, whose fields may contain newlines. Each file of CSV has a
+    header of its own, after the first `header_lines` lines, unless the writer has `header=False`.
 
     A path may be a file, a folder, which stands for the files in it, or a pattern such as `logs/*.json.gz`. Files that
     are compressed by gzip, zstd or bzip2 are recognised by their first bytes. `-` is the standard input, whose name is
@@ -117,12 +119,12 @@ def ingest_files(
         )
     if isinstance(paths, str | os.PathLike):
         paths = [paths]
-    files = _by_name(paths, getattr(record_writer, "max_record_bytes", MAX_LINE_BYTES))
+    files = _by_name(paths, record_writer)
     started = time.monotonic()
-    spans = _Spans()
+    spans = Spans()
     with (
         _closed(files.values()),
-        _located(bad_records, spans) as located,
+        located_bad_records(bad_records, spans) as located,
         maintained(metastore, maintenance, compaction_policy) as keeper,
         StreamingConnection.connect(
             metastore,
@@ -153,10 +155,12 @@ def _closed(files: Iterable[LineFile]) -> Iterator[None]:
             file.close()
 
 
-def _by_name(paths: Iterable[str | os.PathLike[str]], max_line_bytes: int) -> dict[str, LineFile]:
+def _by_name(paths: Iterable[str | os.PathLike[str]], record_writer: RecordWriter) -> dict[str, LineFile]:
     files: dict[str, LineFile] = {}
+    csv = record_writer if isinstance(record_writer, CsvWriter) else None
+    max_line_bytes = getattr(record_writer, "max_record_bytes", MAX_LINE_BYTES)
     for path in matching_files(paths):
-        file = LineFile(path, max_line_bytes=max_line_bytes)
+        file = LineFile(path, max_line_bytes=max_line_bytes, csv=csv)
         if file.name in files:
             raise ConfigurationError(
                 f"{files[file.name].location!r} and {file.location!r} have the same name, which identifies a file: "
@@ -168,100 +172,6 @@ def _by_name(paths: Iterable[str | os.PathLike[str]], max_line_bytes: int) -> di
     return files
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """Records of one file in a transaction: the first one's number and byte there, its line and byte in the file."""
-
-    file: LineFile
-    record: int
-    byte: int
-    line: int
-    offset: int
-
-
-class _Spans:
-    """Maps records of the current transaction to lines of files."""
-
-    def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        """A transaction begins."""
-        self._spans: list[_Span] = []
-        self._records = self._bytes = 0
-
-    def enter(self, file: LineFile, line: int, offset: int) -> None:
-        """The records that follow are those of `file`, from line `line` (counted from 1) at byte `offset`."""
-        self._spans.append(_Span(file, self._records, self._bytes, line, offset))
-
-    def wrote(self, lines: Lines) -> None:
-        """Record writers count a newline after each record, also where there is none."""
-        self._records += lines.count
-        self._bytes += len(lines.text) + (not lines.text.endswith(b"\n"))
-
-    @property
-    def start(self) -> str:
-        return f"line {self._spans[0].line} of {self._spans[0].file.location!r}"
-
-    @contextmanager
-    def named(self) -> Iterator[None]:
-        """Name records by their file and line, in a SerializationError and in logs."""
-        try:
-            with named_records(self._name):
-                yield
-        except SerializationError as error:
-            if error.record is None:
-                raise
-            raise self._located(error, error.record) from error
-
-    def _located(self, error: SerializationError, record: int) -> SerializationError:
-        file, line, offset = self.place(record, error.byte_offset)
-        why = str(error)
-        if offset is None:
-            return type(error)(f"{file!r}, line {line}: {why}", record=record)
-        why = why.removeprefix(f"record {record} (at byte {error.byte_offset}): ")
-        return type(error)(f"{file!r}, line {line} (at byte {offset}): {why}", record=record, byte_offset=offset)
-
-    def _name(self, record: int) -> str:
-        file, line, _ = self.place(record, None)
-        return f"line {line} of {file!r}"
-
-    def place(self, record: int, byte_offset: int | None) -> tuple[str, int, int | None]:
-        """The file, line and byte of a record, by its number and byte in the transaction."""
-        span = next(span for span in reversed(self._spans) if span.record <= record)
-        offset = None if byte_offset is None else span.offset + byte_offset - span.byte
-        return span.file.location, span.line + record - span.record, offset
-
-
-@contextmanager
-def _located(
-    target: BadRecordTarget | str | os.PathLike[str] | None, spans: _Spans
-) -> Iterator[BadRecordHandler | None]:
-    """A handler that passes on bad records with their files and lines."""
-    with ExitStack() as stack:
-        if isinstance(target, str | os.PathLike):
-            target = stack.enter_context(BadRecordFile(target))
-        yield None if target is None else _LocatedBadRecords(bad_record_handler(target), spans)
-
-
-class _LocatedBadRecords:
-    """Adds the file and the line to bad records."""
-
-    def __init__(self, handler: BadRecordHandler, spans: _Spans) -> None:
-        self._handler = handler
-        self._spans = spans
-
-    def handle(self, records: Sequence[BadRecord]) -> None:
-        self._handler.handle([self._located(record) for record in records])
-
-    def _located(self, bad: BadRecord) -> BadRecord:
-        file, line, offset = self._spans.place(bad.record, bad.byte_offset)
-        return replace(bad, file=file, line=line, byte_offset=offset)
-
-    def flush(self) -> None:
-        self._handler.flush()
-
-
 class _Ingestion:
     """One call of `ingest_files`. Its positions are compared with the progress at each begin."""
 
@@ -269,7 +179,7 @@ class _Ingestion:
         self,
         connection: StreamingConnection,
         files: Mapping[str, LineFile],
-        spans: _Spans,
+        spans: Spans,
         rows_per_transaction: int,
         header_lines: int,
         on_progress: Callable[[IngestProgress], None] | None,
@@ -278,7 +188,8 @@ class _Ingestion:
         self._files = files
         self._spans = spans
         self._rows_per_transaction = rows_per_transaction
-        self._header_lines = header_lines
+        #: Before any position is looked up: a pipe cannot go back to its header.
+        self._beginnings = {name: file.beginning(header_lines) for name, file in files.items()}
         self._on_progress = on_progress
         #: Position in every file, as of the last begin or commit, checked against the file.
         self.positions: dict[str, FilePosition] = {}
@@ -325,7 +236,7 @@ class _Ingestion:
         if skipped:
             _log.warning("%s skipped in the transaction from %s on", counted(skipped, "bad record"), spans.start)
 
-    def _write(self, spans: _Spans) -> dict[str, FilePosition]:
+    def _write(self, spans: Spans) -> dict[str, FilePosition]:
         """Write as many lines as a transaction takes. Returns the position in every file after them.
 
         Files that are not begun yet are included, so that a reader needs only the newest delta of the progress table.
@@ -338,18 +249,20 @@ class _Ingestion:
                 left -= after[name].records - self.positions[name].records
         return after
 
-    def _write_file(self, file: LineFile, start: FilePosition, most: int, spans: _Spans) -> FilePosition:
-        offset = start.offset or file.offset_of_line(self._header_lines)
-        records = start.records
-        spans.enter(file, 1 + self._header_lines + records, offset)
-        for lines in file.lines(offset, most):
-            spans.wrote(lines)
-            self._connection.write(lines.text)
-            offset += len(lines.text)
-            records += lines.count
+    def _write_file(self, file: LineFile, start: FilePosition, most: int, spans: Spans) -> FilePosition:
+        beginning = self._beginnings[file.name]
+        offset, records, inner = start.offset or beginning.offset, start.records, start.inner_newlines
+        for found in file.records(offset, most, beginning.header):
+            line = 1 + beginning.lines + records + inner
+            inner_newlines = found.inner_newlines()
+            spans.write(file.location, found, inner_newlines, line, offset)
+            self._connection.write(found.text if isinstance(found, Lines) else found)
+            offset += len(found.text)
+            records += found.count
+            inner += int(inner_newlines[-1]) if inner_newlines is not None else 0
         if offset == start.offset:
             raise StreamingIOFailure(f"{file.location!r} became shorter while it was read: do not change it")
-        return file.position(offset, records)
+        return file.position(offset, records, inner)
 
     def _report_progress(self) -> None:
         if self._on_progress is None:

@@ -1,15 +1,16 @@
-"""A file with one record per line, read from any offset in bounded memory, and its fingerprint."""
+"""A file of records, lines or CSV, read from any offset in bounded memory, and its fingerprint."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NoReturn, Self
 
 import numpy as np
 
-from hive_ingest.errors import SinkConflict, StreamingIOFailure
+from hive_ingest.errors import SerializationError, SinkConflict, StreamingIOFailure
 from hive_ingest.plurals import counted
+from hive_ingest.record_writer import CsvFraming, CsvText, CsvWriter
 from hive_ingest.storage import Location
 from hive_ingest.streaming.texts import STDIN, text_of
 
@@ -17,6 +18,8 @@ _NEWLINE = 0x0A
 _BLOCK_BYTES = 1 << 20
 #: Longest line that is read into memory.
 MAX_LINE_BYTES = 256 << 20
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_POSITION_KEYS = {"offset", "records", "fingerprint"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +27,24 @@ class FilePosition:
     """How far a file has been committed: the position of its source.
 
     `offset` is the byte after the last whole record, in the uncompressed text, `records` the number of records before
-    it (including skipped ones), `fingerprint` a digest of some of the bytes before it.
+    it (including skipped ones), `fingerprint` a digest of some of the bytes before it. `inner_newlines` is the number
+    of newlines inside these records: those of CSV may have some.
     """
 
     offset: int = 0
     records: int = 0
     fingerprint: str = ""
+    inner_newlines: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The form in which the progress table stores it."""
-        return asdict(self)
+        found = asdict(self)
+        return found if self.inner_newlines else {name: found[name] for name in _POSITION_KEYS}
 
     @classmethod
     def from_json(cls, source: str, value: object) -> Self:
         """The reverse of `to_json`. Raises SinkConflict for the position of another pipeline."""
-        if isinstance(value, Mapping) and value.keys() == {"offset", "records", "fingerprint"}:
+        if isinstance(value, Mapping) and value.keys() - {"inner_newlines"} == _POSITION_KEYS:
             return cls(**value)
         raise SinkConflict(
             f"the progress of source {source!r} is not a position in a file but {value!r}: another pipeline uses the "
@@ -53,19 +59,44 @@ class Lines:
     text: bytes
     count: int
 
+    def first(self, count: int) -> Lines:
+        """The first lines."""
+        if count >= self.count:
+            return self
+        end = int(np.flatnonzero(_codes(self.text) == _NEWLINE)[count - 1]) + 1
+        return Lines(self.text[:end], count)
+
+    def inner_newlines(self) -> Any:
+        """None: a newline ends a record."""
+        return None
+
+
+Records = Lines | CsvText
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where the records of a file begin: their offset, the lines before them, and the header of CSV."""
+
+    offset: int
+    lines: int
+    header: tuple[str, ...] | None = None
+
 
 class LineFile:
-    """A file of lines at a path or location, plain or compressed, identified by its name without the folder.
+    """A file of records at a path or location, plain or compressed, identified by its name without the folder.
 
     `size_bytes` is the present size, as it is stored. Raises StreamingIOFailure if the file cannot be opened.
 
     Args:
-        max_line_bytes: Longest line that is read into memory.
+        max_line_bytes: Longest record that is read into memory.
+        csv: The writer of the records, if they are CSV. Otherwise a record is a line.
     """
 
-    def __init__(self, location: str, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+    def __init__(self, location: str, *, max_line_bytes: int = MAX_LINE_BYTES, csv: CsvWriter | None = None) -> None:
         self.location = location
         self._max_line_bytes = max_line_bytes
+        self._csv = csv
         file = Location.of(location)
         self.name = "stdin" if location == STDIN else file.name
         self._text = text_of(file, location)
@@ -83,53 +114,125 @@ class LineFile:
         self._text.close()
 
     def ends_at(self, offset: int) -> bool:
-        """Whether no line follows the byte `offset`."""
+        """Whether nothing follows the byte `offset`."""
         return self._text.ends_at(offset)
 
-    def lines(self, offset: int, most: int) -> Iterator[Lines]:
-        """At most `most` lines from byte `offset` on, where a line starts, in blocks of about 1 MiB.
+    def beginning(self, header_lines: int) -> Beginning:
+        """Where the records begin, after lines that are no records, a byte order mark and the header.
 
-        Raises StreamingIOFailure for a line longer than `max_line_bytes`.
+        Raises:
+            StreamingIOFailure: The file cannot be read.
+            SerializationError: The header is malformed.
         """
-        for lines in self._whole_lines(offset):
-            if lines.count >= most:
-                yield _first(lines, most)
-                return
-            yield lines
-            most -= lines.count
+        offset = self._offset_of_line(header_lines)
+        if self._csv is None:
+            return Beginning(offset, header_lines)
+        if not offset and next(self._text.blocks(0, len(_BYTE_ORDER_MARK)), b"").startswith(_BYTE_ORDER_MARK):
+            offset = len(_BYTE_ORDER_MARK)
+        if not self._csv.has_header:
+            return Beginning(offset, header_lines)
+        text = next((found.text for found in self.records(offset, 1)), b"")
+        self._text.rewind()  # many files may wait for their turn
+        if not text:
+            return Beginning(offset, header_lines)
+        try:
+            header = self._csv.header_of(text.removesuffix(b"\n").removesuffix(b"\r"))
+        except SerializationError as error:
+            raise SerializationError(f"{self.location!r}: {error}") from error
+        return Beginning(offset + len(text), header_lines + text.count(b"\n"), header)
 
-    def _whole_lines(self, offset: int) -> Iterator[Lines]:
+    def records(self, offset: int, most: int, header: tuple[str, ...] | None = None) -> Iterator[Records]:
+        """At most `most` records from byte `offset` on, where one starts, in blocks of about 1 MiB.
+
+        A record of CSV whose quotes are not closed is left out, unless it is the first one.
+
+        Args:
+            offset: The byte.
+            most: The number of records.
+            header: That of the file, if it is CSV with a header.
+
+        Raises:
+            StreamingIOFailure: A record is longer than `max_line_bytes`, or the quotes of the first one are not closed
+                at the end of the file.
+        """
+        blocks: Iterator[Records] = self._lines(offset)
+        if self._csv is not None:
+            blocks = self._csv_records(offset, self._csv.framing, header)
+        for block in blocks:
+            part = block.first(most)
+            yield part
+            most -= part.count
+            if not most:
+                return
+
+    def _lines(self, offset: int) -> Iterator[Lines]:
+        for text in self._text_of_lines(offset):
+            yield Lines(text, int(np.count_nonzero(_codes(text) == _NEWLINE)) + (not text.endswith(b"\n")))
+
+    def _csv_records(self, offset: int, framing: CsvFraming, header: tuple[str, ...] | None) -> Iterator[CsvText]:
+        at, rest = offset, b""
+        for text in self._text_of_lines(offset):
+            rest += text
+            found = framing.whole_records(rest)
+            if found.count:
+                yield replace(found, header=header)
+                at += len(found.text)
+                rest = rest[len(found.text) :]
+            if len(rest) > self._max_line_bytes:
+                raise self._too_long(at)
+        if rest and not framing.ends_in_quotes(rest):
+            yield replace(framing.whole_records(rest, is_last=True), header=header)
+        elif rest and at == offset:
+            raise StreamingIOFailure(
+                f"{self.location!r}: the record at byte {at} has a quote that is not closed at the end of the file. "
+                "All records before it are committed. If the file is still being written, run again later; otherwise "
+                "correct it, or set quote to the character that encloses fields (None if there is none)"
+            )
+
+    def _text_of_lines(self, offset: int) -> Iterator[bytes]:
+        """The text from `offset` on in blocks of whole lines. Only the last one may lack its newline."""
         pieces: list[bytes] = []  # start of the line that has not ended yet
         line_start = offset
         for block in self._text.blocks(offset, _BLOCK_BYTES):
             end = block.rfind(b"\n") + 1
             if end:
                 text = b"".join([*pieces, block[:end]])
-                yield Lines(text, int(np.count_nonzero(_codes(text) == _NEWLINE)))
+                yield text
                 pieces.clear()
                 line_start += len(text)
             pieces.append(block[end:])
             if sum(map(len, pieces)) > self._max_line_bytes:
-                raise StreamingIOFailure(
-                    f"{self.location!r}: the line at byte {line_start} has more than {self._max_line_bytes} bytes. "
-                    "Check that this is a file of lines, or raise max_record_bytes of the record writer"
-                )
+                raise self._too_long(line_start)
         rest = b"".join(pieces)
         if rest:
-            yield Lines(rest, 1)
+            yield rest
 
-    def offset_of_line(self, number: int) -> int:
+    def _too_long(self, start: int) -> StreamingIOFailure:
+        kind, check = ("line", "this is a file of lines") if self._csv is None else ("record", "its quotes are closed")
+        return StreamingIOFailure(
+            f"{self.location!r}: the {kind} at byte {start} has more than {self._max_line_bytes} bytes. Check that "
+            f"{check}, or raise max_record_bytes of the record writer"
+        )
+
+    def _offset_of_line(self, number: int) -> int:
         """The byte at which line `number` (from 0) starts; the size of the file when it has no such line."""
-        return sum(len(lines.text) for lines in self.lines(0, number)) if number else 0
+        offset = 0
+        for block in self._lines(0) if number else ():
+            lines = block.first(number)
+            offset += len(lines.text)
+            number -= lines.count
+            if not number:
+                break
+        return offset
 
     # -- fingerprints --------------------------------------------------------------------------------
 
-    def position(self, offset: int, records: int) -> FilePosition:
+    def position(self, offset: int, records: int, inner_newlines: int = 0) -> FilePosition:
         """A position with the fingerprint of the present file."""
         found = self._text.fingerprint(offset) if offset else ("", b"")
         if found is None:
             raise StreamingIOFailure(f"{self.location!r} became shorter while it was read: do not change it")
-        return FilePosition(offset, records, found[0])
+        return FilePosition(offset, records, found[0], inner_newlines)
 
     def check(self, position: FilePosition) -> None:
         """Raises SinkConflict unless this is the file of `position`, unchanged or with lines appended."""
@@ -149,13 +252,6 @@ class LineFile:
             f"of a file named {self.name!r} are committed already, but {why}. Give another file another "
             "name; to load it again under this one, use another sink name"
         )
-
-
-def _first(lines: Lines, count: int) -> Lines:
-    if count == lines.count:
-        return lines
-    end = int(np.flatnonzero(_codes(lines.text) == _NEWLINE)[count - 1]) + 1
-    return Lines(lines.text[:end], count)
 
 
 def _codes(text: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:

@@ -56,8 +56,12 @@ class Text(Protocol):
         """A digest of some of the text before an offset, and its last byte; None if the text is shorter."""
         ...
 
+    def rewind(self) -> None:
+        """Close what is open; the text will be read from its start. A pipe stays where it is."""
+        ...
+
     def close(self) -> None:
-        """Close what is open. The text can be read again, unless it is that of a pipe."""
+        """Close what is open."""
         ...
 
 
@@ -132,6 +136,9 @@ class PlainText:
                 return None
             start, end = file.read_at(length, 0), file.read_at(length, offset - length)
         return _digest(start, end), end[-1:]
+
+    def rewind(self) -> None:
+        """Nothing is open between two calls."""
 
     def close(self) -> None:
         """Nothing is open between two calls."""
@@ -240,6 +247,10 @@ class CompressedText(_StreamedText):
             return 0
         return self.size_bytes if offset == self._text_bytes else min(self._stored.tell(), self.size_bytes)
 
+    def rewind(self) -> None:
+        """Close what is open; the text will be read from its start."""
+        self._restart()
+
     def ends_at(self, offset: int) -> bool:
         """Whether no text follows an offset that was read before."""
         if offset or self._text_bytes is not None:
@@ -261,6 +272,9 @@ class PipeText(_StreamedText):
         self._pipe = pipe
         self._is_ours = is_ours
         self._is_begun = False
+
+    def rewind(self) -> None:
+        """A pipe stays where it is."""
 
     @property
     def size_bytes(self) -> int:

@@ -43,3 +43,12 @@ class Shell:
         outcome = self(*arguments)
         assert outcome.code == 0, outcome
         return outcome
+
+
+def records(path: Path, count: int, start: int = 0) -> Path:
+    lines = (
+        {"id": i, "msg": f"m{i}", "at": "2013-01-01 05:00:00.5", "continent": "Asia", "country": ("In", "Jp")[i % 2]}
+        for i in range(start, start + count)
+    )
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path

@@ -17,8 +17,7 @@ from hive_ingest.connection import StreamingConnection
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import DataOperationType, LockComponent, LockLevel, LockRequest, LockType, TxnType
 from hive_ingest.reader import scan
-from hive_ingest.streaming import files as files_module
-from tests.acceptance.cli.shell import Shell
+from tests.acceptance.cli.shell import Shell, records
 from tests.support.metastores import connect_in
 from tests.support.store_path import copy_tree
 from tests.support.tables import table_folder
@@ -27,29 +26,9 @@ pytestmark = pytest.mark.one_embedded
 
 
 @pytest.fixture
-def alerts(shell: Shell) -> Shell:
-    shell.done(
-        *("create-table", "--create-metastore", "web.alerts", "--create-database"),
-        *("--column", "id:int", "--column", "msg:string", "--column", "at:timestamp"),
-        *("--partition-key", "continent:string", "--partition-key", "country:string"),
-        *("--bucket-column", "id", "--num-buckets", "4", "--property", "orc.compress=ZLIB"),
-    )
-    return shell
-
-
-@pytest.fixture
 def client(alerts: Shell, metastore_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
     with connect_in(tmp_path, metastore_uri) as client:
         yield client
-
-
-def records(path: Path, count: int, start: int = 0) -> Path:
-    lines = (
-        {"id": i, "msg": f"m{i}", "at": "2013-01-01 05:00:00.5", "continent": "Asia", "country": ("In", "Jp")[i % 2]}
-        for i in range(start, start + count)
-    )
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
 
 
 # -- create-table ------------------------------------------------------------------------------------
@@ -118,124 +97,6 @@ def test_a_usage_error_exits_with_2_and_changes_nothing(wrong: list[str], shell:
     assert outcome.code == 2
     assert "Usage:" in outcome.err
     assert list(tmp_path.iterdir()) == []
-
-
-# -- ingest ------------------------------------------------------------------------------------------
-
-
-def test_ingest_is_exactly_once(alerts: Shell, tmp_path: Path) -> None:
-    paths = [records(tmp_path / "a.json", 25), records(tmp_path / "b.json", 10, start=25)]
-    output = alerts.done("ingest", "web.alerts", *paths, "--rows-per-transaction", "10")
-    assert output.out.startswith("web.alerts: 35 rows in 4 transactions and ")
-    again = alerts.done("ingest", "web.alerts", *paths)
-    assert again.out == "web.alerts: nothing to do, everything is committed already: 2 files\n"
-    more = alerts.done("ingest", "web.alerts", *paths, records(tmp_path / "c.json", 1, start=35))
-    assert more.out.startswith("web.alerts: 1 row in 1 transaction and 1 ORC file, ")
-    assert more.out.endswith("; 2 files finished before\n")
-    rows = alerts.done("read", "web.alerts", "--columns", "id", "--output", "json").rows
-    assert sorted(row["id"] for row in rows) == list(range(36))  # type: ignore[type-var]
-
-
-def test_ingest_compacts_what_it_has_written(alerts: Shell, tmp_path: Path) -> None:
-    path = records(tmp_path / "a.json", 24)
-    alerts.done("ingest", "web.alerts", path, "--rows-per-transaction", "1", "--maintenance", "inline")
-    compacted = alerts.done("show", "compactions", "--output", "json").rows
-    assert "alerts__progress" in {str(row["table"]).removeprefix("web.") for row in compacted}
-    rows = alerts.done("read", "web.alerts", "--columns", "id", "--output", "json").rows
-    assert sorted(row["id"] for row in rows) == list(range(24))  # type: ignore[type-var]
-
-
-def test_ingest_takes_delimited_text_in_any_shape(alerts: Shell, tmp_path: Path) -> None:
-    path = tmp_path / "a.tsv"
-    path.write_text("Country\tID\tMsg\tContinent\nIn\t1\ta\\\tb\tAsia\nJp\t2\t-\tAsia\nJp\t3\n")
-    alerts.done(
-        *("ingest", "web.alerts", path, "--format", "delimited", "--field-delimiter", "\\t", "--null-format", "-"),
-        *("--escape", "\\", "--header-lines", "1", "--columns", "country,id,msg,continent", "--missing-fields", "null"),
-    )
-    rows = alerts.done("read", "web.alerts", "-o", "json", "--columns", "id,msg,continent,country").rows
-    assert sorted((list(row.values()) for row in rows), key=str) == [
-        [1, "a\tb", "Asia", "In"],
-        [2, None, "Asia", "Jp"],
-        [3, None, None, "Jp"],
-    ]
-
-
-def test_ingest_stops_at_a_bad_record_and_says_where(alerts: Shell, tmp_path: Path) -> None:
-    path = records(tmp_path / "a.json", 25)
-    path.write_text(path.read_text() + '{"id": "x"}\n')
-    outcome = alerts("ingest", "web.alerts", path, "--rows-per-transaction", "10")
-    assert (outcome.code, outcome.out) == (1, "")
-    assert outcome.err.startswith(f"error: '{path}', line 26 (at byte ")
-    assert len(outcome.err.splitlines()) == 1
-    skipped = alerts("ingest", "web.alerts", path, "--on-error", "skip")
-    assert skipped.code == 3
-    assert "; 1 bad record skipped" in skipped.out
-    assert alerts("ingest", "web.alerts", path, "--on-error", "skip").code == 0  # nothing was left for it
-
-
-def test_ingest_keeps_bad_records_in_a_file_and_stops_at_too_many(alerts: Shell, tmp_path: Path) -> None:
-    path = records(tmp_path / "a.json", 5)
-    path.write_text(path.read_text() + '{"id": "x"}\nno json\n')
-    bad = tmp_path / "bad.jsonl"
-    keep = ("ingest", "web.alerts", path, "--bad-records", bad)
-    outcome = alerts(*keep)
-    assert outcome.code == 1
-    assert "--bad-records has no effect" in outcome.err
-    assert "give it --on-error skip" in outcome.err
-    outcome = alerts(*keep, "--on-error", "skip", "--max-bad-records", "1")
-    assert (outcome.code, outcome.out) == (1, "")
-    assert "--max-bad-records=1 allows" in outcome.err
-    assert alerts(*keep, "--on-error", "skip", "--max-bad-record-share", "0.2").code == 1
-    outcome = alerts(*keep, "--on-error", "skip", "--max-bad-records", "2")
-    assert outcome.code == 3
-    lines = [json.loads(line) for line in bad.read_text().splitlines()]
-    assert [(line["file"], line["line"], line["data"]) for line in lines[-2:]] == [
-        (str(path), 6, '{"id": "x"}'),
-        (str(path), 7, "no json"),
-    ]
-
-
-def test_ingest_takes_timestamps_of_other_forms_by_name(alerts: Shell, tmp_path: Path) -> None:
-    path = records(tmp_path / "a.json", 2)
-    path.write_text(path.read_text().replace("2013-01-01 05:00:00.5", "2013-07-01T05:00:00.5Z", 1))
-    refused = alerts("ingest", "web.alerts", path)
-    assert "to accept it, add 'iso8601' to --timestamp-format" in refused.err
-    given = ("--timestamp-format", "iso8601", "--timestamp-format", "millis", "--timezone", "Europe/Berlin")
-    alerts.done("ingest", "web.alerts", path, *given)
-    rows = sorted(str(row["at"]) for row in alerts.done("read", "web.alerts", "-o", "json").rows)
-    assert rows == ["2013-01-01 05:00:00.5", "2013-07-01 07:00:00.5"]
-    wrong = alerts("ingest", "web.alerts", path, "--timestamp-format", "%Y")
-    assert (wrong.code, "--timestamp-format" in wrong.err) == (1, True)
-
-
-def test_ingest_can_refuse_unknown_fields(alerts: Shell, tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    path.write_text('{"id": 1, "colour": "red", "continent": "Asia", "country": "Japan"}\n')
-    assert alerts("ingest", "web.alerts", path, "--unknown-fields", "fail").code == 1
-    assert alerts("ingest", "web.alerts", path).code == 0
-
-
-def test_ingest_under_another_sink_loads_a_file_again(alerts: Shell, tmp_path: Path) -> None:
-    path = records(tmp_path / "a.json", 2)
-    for sink in ("one", "two"):
-        alerts.done("ingest", "web.alerts", path, "--sink", sink)
-    assert len(alerts.done("read", "web.alerts", "-o", "json").rows) == 4
-
-
-def test_an_interrupted_ingest_says_how_to_resume(
-    alerts: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*args: object) -> None:
-        raise KeyboardInterrupt
-
-    path = records(tmp_path / "a.json", 25)
-    with monkeypatch.context() as patch:
-        patch.setattr(files_module._Ingestion, "_write", interrupt)
-        outcome = alerts("ingest", "web.alerts", path)
-    assert outcome.code == 130
-    assert "run the same command again" in outcome.err
-    alerts.done("ingest", "web.alerts", path)
-    assert len(alerts.done("read", "web.alerts", "-o", "json").rows) == 25
 
 
 # -- read --------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from hive_ingest.cli.app import make_app
 from hive_ingest.cli.kafka_config import read_config
 from hive_ingest.errors import ConfigurationError
-from hive_ingest.record_writer import AvroWriter, StrictDelimitedInputWriter, StrictJsonWriter
+from hive_ingest.record_writer import AvroWriter, CsvWriter, StrictDelimitedInputWriter, StrictJsonWriter
 from hive_ingest.streaming.kafka import KafkaRoute, MessageColumns
 
 WHOLE = """
@@ -88,7 +88,7 @@ def test_a_file_has_the_arguments_of_the_ingest_and_its_routes(tmp_path: Path, m
         ("[[routes]]\ntopic", "[[route]]\ntopic", "line 19: unknown key 'route'; did you mean 'routes'?"),
         ('table = "web.events"', "", "line 19: 'table' is missing"),
         ("field_delimiter", "field_delim", "line 30: unknown key 'field_delim'; did you mean 'field_delimiter'?"),
-        ('"delimited"', '"csv"', "line 30: format='csv': give one of json, delimited, avro"),
+        ('"delimited"', '"tsv"', "line 30: format='tsv': give one of json, delimited, csv, avro"),
         ('"skip" }', '"ignore" }', "line 30: .*on_error"),
         ("kafka_partition", "kafka_offset", "line 31: .*one column is named twice"),
         ("[[routes]]\ntopic", '[[routes]]\ndead_letter_topic = "a"\nbad_records = "b"\ntopic', "line 20: give one of"),
@@ -164,3 +164,13 @@ def test_wrong_options_are_usage_errors(tmp_path: Path, options: list[str], mess
     assert done.exit_code == 2
     assert message in " ".join(done.output.split())
     assert "hunter2" not in done.output
+
+
+def test_csv_messages_have_no_header(tmp_path: Path) -> None:
+    text = WHOLE.replace('"env:TEST_METASTORE"', '"x"').replace('{ format = "delimited"', '{ format = "csv"')
+    routes = read_config(config(tmp_path, text))["routes"]
+    writer = routes[1].route.record_writer
+    assert isinstance(writer, CsvWriter)
+    assert not writer.has_header
+    with pytest.raises(ConfigurationError, match="header"):
+        read_config(config(tmp_path, text.replace('format = "csv"', 'format = "csv", header = true')))

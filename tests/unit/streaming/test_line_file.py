@@ -61,7 +61,7 @@ def test_reading_in_blocks_gives_every_line_once_and_in_order(
         portions: list[tuple[bytes, int]] = []
         offset = 0
         while offset < file.size_bytes:
-            read = list(file.lines(offset, most))
+            read = list(file.records(offset, most))
             portions.append((b"".join(lines.text for lines in read), sum(lines.count for lines in read)))
             offset += len(portions[-1][0])
     expected = split(content)
@@ -85,9 +85,9 @@ def test_a_compressed_file_gives_the_lines_and_positions_of_its_text(
         patch.setattr(line_file, "_BLOCK_BYTES", block)
         offset = records = 0
         while not file.ends_at(offset):
-            lines = list(file.lines(offset, most))
+            lines = list(file.records(offset, most))
             text = b"".join(each.text for each in lines)
-            assert text == b"".join(each.text for each in LineFile(file.location).lines(offset, most))
+            assert text == b"".join(each.text for each in LineFile(file.location).records(offset, most))
             offset += len(text)
             records += sum(each.count for each in lines)
             position = file.position(offset, records)
@@ -111,16 +111,16 @@ def test_a_pipe_is_read_once_and_again_from_a_position(codec: str | None, tmp_pa
         return LineFile(str(path))
 
     file = piped()
-    offset = len(b"".join(lines.text for lines in file.lines(0, 20_000)))
+    offset = len(b"".join(lines.text for lines in file.records(0, 20_000)))
     position = file.position(offset, 20_000)
     again = piped()
     again.check(position)
     for each in (file, again):
         assert not each.ends_at(offset)
-        assert b"".join(lines.text for lines in each.lines(offset, 50_000)) == content[offset:]
+        assert b"".join(lines.text for lines in each.records(offset, 50_000)) == content[offset:]
         assert each.ends_at(len(content))
         with pytest.raises(StreamingIOFailure, match="cannot be read a second time"):
-            list(each.lines(0, 1))
+            list(each.records(0, 1))
 
 
 @pytest.mark.parametrize("codec", CODEC_NAMES)
@@ -129,10 +129,10 @@ def test_a_compressed_file_that_was_damaged_is_an_error_that_names_it(codec: str
     name = f"records{SUFFIXES[codec]}"
     file = file_of(tmp_path, stored[: len(stored) * 2 // 3], name)
     with pytest.raises(StreamingIOFailure, match=name):
-        list(file.lines(0, 20_000))
+        list(file.records(0, 20_000))
     garbage = file_of(tmp_path, stored + b"x" * 100, name)
     with pytest.raises(StreamingIOFailure, match=name):
-        list(garbage.lines(0, 20_000))
+        list(garbage.records(0, 20_000))
 
 
 @pytest.mark.parametrize("codec", CODEC_NAMES)
@@ -151,16 +151,18 @@ def test_a_file_that_is_not_compressed_as_its_name_says_is_refused(tmp_path: Pat
         file_of(tmp_path, b"one\n", "records.gz")
     with pytest.raises(StreamingIOFailure, match="not compressed by zstd, as its name says, but by gzip"):
         file_of(tmp_path, compressed(b"one\n", "gzip"), "records.zst")
-    assert list(file_of(tmp_path, compressed(b"one\n", "gzip"), "records").lines(0, 9)) == [
+    assert list(file_of(tmp_path, compressed(b"one\n", "gzip"), "records").records(0, 9)) == [
         line_file.Lines(b"one\n", 1)
     ]
-    assert list(file_of(tmp_path, b"BZh9 is text\n", "records").lines(0, 9)) == [line_file.Lines(b"BZh9 is text\n", 1)]
+    assert list(file_of(tmp_path, b"BZh9 is text\n", "records").records(0, 9)) == [
+        line_file.Lines(b"BZh9 is text\n", 1)
+    ]
     assert file_of(tmp_path, b"", "records.gz").ends_at(0)
 
 
 def test_a_line_starts_where_the_lines_before_it_end(tmp_path: Path) -> None:
     file = file_of(tmp_path, b"one\ntwo\nthree")
-    assert [file.offset_of_line(number) for number in range(5)] == [0, 4, 8, 13, 13]
+    assert [file.beginning(number).offset for number in range(5)] == [0, 4, 8, 13, 13]
 
 
 def test_a_line_longer_than_the_limit_is_refused_and_not_loaded(
@@ -171,8 +173,8 @@ def test_a_line_longer_than_the_limit_is_refused_and_not_loaded(
     path.write_bytes(b"one\ntwo\n" + b"x" * 1000)
     file = LineFile(str(path), max_line_bytes=100)
     with pytest.raises(StreamingIOFailure, match=r"the line at byte 8 has more than 100 bytes.*max_record_bytes"):
-        list(file.lines(0, 10))
-    assert sum(lines.count for lines in file.lines(0, 2)) == 2
+        list(file.records(0, 10))
+    assert sum(lines.count for lines in file.records(0, 2)) == 2
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -11,7 +11,12 @@ from hive_ingest.errors import (
     StreamingConnectionError,
     UnsupportedFeature,
 )
-from hive_ingest.record_writer import RecordWriter, StrictDelimitedInputWriter, delimited_blocks, text_blocks
+from hive_ingest.record_writer import (
+    RecordWriter,
+    StrictDelimitedInputWriter,
+    text_blocks,
+    text_columns,
+)
 from hive_ingest.record_writer.delimited_records import DelimitedRecords
 from tests.unit.record_writer.parsing.writing import blocks_of, parse_all, rows_of, schema_of
 
@@ -184,10 +189,10 @@ def test_invalid_options_are_refused(options):
 
 @pytest.mark.parametrize("loose", [b"5 ,u,0.5", b" 5,u,0.5", b"0x5,u,0.5", b"-0X5,u,0.5", b"5,u,\t0.5", b""])
 def test_a_loose_record_is_found_wherever_the_scan_of_a_block_is_divided(loose, monkeypatch):
-    monkeypatch.setattr(delimited_blocks, "_SCAN_BYTES", 16)
+    monkeypatch.setattr(text_columns, "_SCAN_BYTES", 16)
     monkeypatch.setattr(text_blocks, "_SCAN_BYTES", 16)
     for place in range(16):
         text = b"\n".join([b"1,u,0.5", b"1," + b"u" * place + b",0.5", loose, b"1,u,0.5"]) + b"\n"
-        is_loose = delimited_blocks._has_loose_numbers(text, ord(","))
+        is_loose = text_columns.has_loose_numbers(text, b",")
         assert (is_loose, text_blocks.has_empty_line(text)) == (loose != b"", loose == b"")
-    assert loose == b"" or delimited_blocks._has_loose_numbers(loose + b"\n", ord(","))
+    assert loose == b"" or text_columns.has_loose_numbers(loose + b"\n", b",")

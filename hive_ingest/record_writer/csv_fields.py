@@ -1,0 +1,122 @@
+"""The fields of a CSV record, and one record to one row: the definition that parsing whole blocks must agree with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hive_ingest.record_writer import values
+from hive_ingest.record_writer.bad_records import BadValue
+from hive_ingest.record_writer.csv_layout import CsvLayout
+from hive_ingest.record_writer.timestamp_formats import STRICT_TIMESTAMPS, TimestampFormats
+from hive_ingest.record_writer.typed_columns import TypedColumn
+
+
+@dataclass(frozen=True, slots=True)
+class CsvFormat:
+    """How the fields of a record are written.
+
+    Attributes:
+        field_delimiter: The character between fields.
+        quote: The character around fields, or empty.
+        null_values: The texts of a field without quotes that is null.
+        is_lenient: Whether missing fields at the end are null and additional ones are ignored.
+        timestamps: The forms of timestamps.
+    """
+
+    field_delimiter: bytes
+    quote: bytes
+    null_values: tuple[bytes, ...]
+    is_lenient: bool = False
+    timestamps: TimestampFormats = STRICT_TIMESTAMPS
+
+
+class CsvFields:
+    """Splits records into fields. Has no state: several threads may use it."""
+
+    def __init__(self, format_: CsvFormat) -> None:
+        self._delimiter = format_.field_delimiter
+        self._quote = format_.quote
+        if format_.quote:
+            delimiter, quote = re.escape(format_.field_delimiter), re.escape(format_.quote)
+            inner = b"(?:[^" + quote + b"]++|" + quote + quote + b")*+"
+            rest = b"[^" + delimiter + b"]*+"
+            self._field = re.compile(quote + b"(" + inner + b")" + quote + b"(" + rest + b")|(?!" + quote + b")" + rest)
+
+    def split(self, record: bytes) -> list[tuple[bytes, bool]]:
+        """The text of each field, and whether it is quoted.
+
+        Raises:
+            BadValue: The record is malformed.
+        """
+        if not self._quote or self._quote not in record:
+            if b"\n" in record:
+                raise _newline()
+            return [(text, False) for text in record.split(self._delimiter)]
+        fields: list[tuple[bytes, bool]] = []
+        at = 0
+        while True:
+            found = self._field.match(record, at)
+            if found is None:
+                raise BadValue(f"field {len(fields) + 1} begins with a quote at byte {at}, which is never closed")
+            fields.append(self._text(found, len(fields) + 1))
+            at = found.end() + 1
+            if at > len(record):
+                return fields
+
+    def _text(self, found: re.Match[bytes], number: int) -> tuple[bytes, bool]:
+        inner = found[1]
+        if inner is None:
+            if b"\n" in found[0]:
+                raise _newline()
+            return found[0], False
+        if found[2]:
+            raise BadValue(
+                f"field {number} has text after its closing quote; a quote inside a quoted field must be doubled"
+            )
+        return inner.replace(self._quote * 2, self._quote), True
+
+
+class CsvRows:
+    """The rows of records with one layout. Has no state: several threads may use it."""
+
+    def __init__(self, columns: Sequence[TypedColumn], layout: CsvLayout, format_: CsvFormat) -> None:
+        types = dict(columns)
+        places = {name: place for place, (name, _) in enumerate(columns)}
+        self._width = len(columns)
+        self._format = format_
+        self._fields = CsvFields(format_)
+        self._readers = [
+            None if name is None else (name, places[name], values.from_text(types[name], format_.timestamps.nanos))
+            for name in layout.fields
+        ]
+
+    def row(self, record: bytes) -> tuple[Any, ...]:
+        """The values in the order of the columns, as `pyarrow.array` accepts them. Raises BadValue."""
+        found = self._fields.split(record)
+        if len(found) != len(self._readers) and not self._format.is_lenient:
+            empty = "an empty line" if not record else f"{len(found)} field(s)"
+            raise BadValue(f"the record has {empty}, {len(self._readers)} are required")
+        row: list[Any] = [None] * self._width
+        for reader, (text, is_quoted) in zip(self._readers, found, strict=False):
+            if reader is None or (not is_quoted and text in self._format.null_values):
+                continue
+            name, place, read = reader
+            try:
+                row[place] = read(_decoded(text))
+            except BadValue as bad:
+                raise bad.inside(name) from bad
+        return tuple(row)
+
+
+def _decoded(text: bytes) -> str:
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadValue(f"not UTF-8: {error.reason} at byte {error.start} of the field") from error
+
+
+def _newline() -> BadValue:
+    return BadValue("a newline outside quotes")

@@ -1,0 +1,164 @@
+"""Divides CSV into records: a newline inside quotes belongs to its field (RFC 4180).
+
+A field is quoted if its first character is a quote. A quote elsewhere in a field that is not quoted is an ordinary
+character, as in `5" pipe`. Text between the closing quote and the end of a field makes the record malformed; it ends
+where such a field ends.
+
+Text whose quotes are all where the format has them is divided by whole arrays: there, a newline ends a record exactly
+if an even number of quotes precedes it. Other text is divided record by record.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+_NEWLINE: Final = 0x0A
+_CARRIAGE_RETURN: Final = 0x0D
+#: Bytes that are scanned at once: temporary arrays that stay in the processor's cache take a third of the time.
+_SCAN_BYTES: Final = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class CsvText:
+    """Consecutive whole records.
+
+    Attributes:
+        text: The records. Only the last one may lack its newline.
+        ends: Where each record ends in `text`, after its newline, as numpy's int64.
+        is_regular: Whether every quote is where the format has it, or is an ordinary character.
+        header: The names of the fields, or None if the records have no header.
+    """
+
+    text: bytes
+    ends: Any
+    is_regular: bool
+    header: tuple[str, ...] | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of records."""
+        return len(self.ends)
+
+    def first(self, count: int) -> CsvText:
+        """The first records."""
+        return self.part(0, min(count, self.count))
+
+    def part(self, first: int, end: int) -> CsvText:
+        """The records from number `first` to before number `end`."""
+        if first == 0 and end == self.count:
+            return self
+        start = int(self.ends[first - 1]) if first else 0
+        ends = self.ends[first:end] - start
+        return replace(self, text=self.text[start : start + int(ends[-1]) if len(ends) else start], ends=ends)
+
+    def inner_newlines(self) -> Any:
+        """How many newlines are inside the records up to each one, as numpy's int32; None if there are none."""
+        newlines = _places_of(_NEWLINE, np.frombuffer(self.text, np.uint8))
+        is_open = int(self.count > 0 and not self.text.endswith(b"\n"))
+        if len(newlines) + is_open == self.count:
+            return None
+        found = np.searchsorted(newlines, self.ends) - np.arange(1, self.count + 1)
+        found[-1] += is_open
+        return found.astype(np.int32)
+
+
+class CsvFraming:
+    """Divides text into records. Has no state: several threads may use it.
+
+    Args:
+        field_delimiter: The character between fields.
+        quote: The character around a field that has a delimiter, a newline or a quote in it, or empty.
+    """
+
+    def __init__(self, field_delimiter: bytes, quote: bytes) -> None:
+        self._delimiter = field_delimiter[0]
+        self._quote = quote
+        if quote:
+            self._whole, self._malformed, self._unended = _record_patterns(re.escape(field_delimiter), re.escape(quote))
+
+    def whole_records(self, text: bytes, *, is_last: bool = False) -> CsvText:
+        """The whole records at the start of a text, which begins with one.
+
+        Args:
+            text: The text.
+            is_last: Whether the text ends here, so that its rest is a record, too.
+        """
+        data = np.frombuffer(text, np.uint8)
+        newlines = _places_of(_NEWLINE, data)
+        if not self._quote or self._quote not in text:
+            return _framed(text, newlines + 1, True, is_last)
+        quotes = _places_of(self._quote[0], data)
+        ends = newlines[np.searchsorted(quotes, newlines) & 1 == 0] + 1
+        # An odd number of quotes says that the last one opens a field, which may be one that is not closed.
+        if (len(quotes) & 1 == 0 or not is_last) and self._is_regular(data, quotes):
+            return _framed(text, ends, True, is_last)
+        return self._one_by_one(text, is_last=is_last)
+
+    def ends_in_quotes(self, rest: bytes) -> bool:
+        """Whether a record that has no end yet has a quote that is not closed."""
+        return bool(self._quote) and self._quote in rest and self._unended.fullmatch(rest) is None
+
+    def _is_regular(self, data: Any, quotes: Any) -> bool:
+        """Whether each quote of odd number begins a field, and each one after it ends the field or doubles a quote."""
+        opening, closing = quotes[0::2], quotes[1::2]
+        before = data[np.maximum(opening - 1, 0)]
+        begins = (before == self._delimiter) | (before == _NEWLINE) | (before == self._quote[0]) | (opening == 0)
+        if not begins.all():
+            return False
+        last = len(data) - 1
+        after = data[np.minimum(closing + 1, last)]
+        ends = (after == self._delimiter) | (after == _NEWLINE) | (after == self._quote[0]) | (closing == last)
+        if ends.all():
+            return True
+        # At the end of the text, a carriage return may still be followed by a newline.
+        is_return = (after == _CARRIAGE_RETURN) & (
+            (data[np.minimum(closing + 2, last)] == _NEWLINE) | (closing + 1 == last)
+        )
+        return bool((ends | is_return).all())
+
+    def _one_by_one(self, text: bytes, *, is_last: bool) -> CsvText:
+        ends: list[int] = []
+        at, is_regular = 0, True
+        while at < len(text):
+            found = self._whole.match(text, at)
+            if found is None:
+                found = self._malformed.match(text, at)
+                if found is None:
+                    break
+                is_regular = False
+            ends.append(at := found.end())
+        if is_last and at < len(text):
+            is_regular = is_regular and self._whole.match(text[at:] + b"\n") is not None
+        return _framed(text, np.array(ends, np.int64), is_regular, is_last)
+
+
+def _places_of(code: int, data: Any) -> Any:
+    """Where a byte occurs."""
+    places = [np.flatnonzero(data[at : at + _SCAN_BYTES] == code) + at for at in range(0, len(data), _SCAN_BYTES)]
+    return np.concatenate(places) if places else np.zeros(0, np.int64)
+
+
+def _framed(text: bytes, ends: Any, is_regular: bool, is_last: bool) -> CsvText:
+    end = int(ends[-1]) if len(ends) else 0
+    if is_last and end < len(text):
+        return CsvText(text, np.append(ends, len(text)), is_regular)
+    return CsvText(text if end == len(text) else text[:end], ends, is_regular)
+
+
+def _record_patterns(delimiter: bytes, quote: bytes) -> tuple[re.Pattern[bytes], ...]:
+    """Patterns of a well-formed record with its newline; of any with its newline; of any without one."""
+    inner = b"(?:[^" + quote + b"]++|" + quote + quote + b")*+"
+    quoted = quote + inner + quote
+    plain = b"(?!" + quote + b")[^" + delimiter + b"\\n]*+"
+    # The carriage return is that of the line's end.
+    strict = b"(?:" + quoted + b"(?=" + delimiter + b"|\\r?\\n)|" + plain + b")"
+    loose = b"(?:" + quoted + b"[^" + delimiter + b"\\n]*+|" + plain + b")"
+
+    def record(field: bytes, end: bytes) -> re.Pattern[bytes]:
+        return re.compile(field + b"(?:" + delimiter + field + b")*+" + end)
+
+    return record(strict, b"\\r?\\n"), record(loose, b"\\n"), record(loose, b"")
