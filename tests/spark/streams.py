@@ -17,6 +17,7 @@ from hive_ingest.streaming.spark import BatchStats, HiveSink
 from tests.spark.driver import Driver
 from tests.spark.installation import Installation
 from tests.spark.numbers import Input, Tables, assert_once
+from tests.support.warehouses import warehouse_in
 
 SCRIPT = Path(__file__).with_name("stream_job.py")
 
@@ -45,7 +46,7 @@ class Streams:
         self.input = Input(folder / "input", rows_per_file)
         self._uri = uri
         self._options = metastore_options
-        self._warehouse = warehouse or str(folder / "warehouse")
+        self._warehouse = warehouse or warehouse_in(folder)
         self.client = hi.connect_metastore(self._uri, warehouse=self._warehouse, **metastore_options, create=True)
         self.tables = Tables(self.client)
         self.streams: list[Stream] = []
