@@ -167,7 +167,11 @@ STAGES = (
     ),
     Stage(
         "spark",
-        (_python("-m", "tests.services.spark_versions"), _python("-m", "tests.spark.class_archive")),
+        (
+            _python("-m", "tests.services.fetch", "compiler", "hdfs", "hive-4.0.1", "metastore"),
+            _python("-m", "tests.services.spark_versions"),
+            _python("-m", "tests.spark.class_archive"),
+        ),
         # A module stays in one process: what its tests share is made once. The longest modules come first.
         runs=(
             (

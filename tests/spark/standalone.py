@@ -13,6 +13,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import psutil
+
 from tests.spark.installation import ROOT, Installation
 from tests.support.waiting import wait_until
 
@@ -66,6 +68,30 @@ def _java(installation: Installation, name: str, arguments: Sequence[object]) ->
             yield
         finally:
             process.terminate()
+
+
+def kill_worker(host: str) -> None:
+    """Kill the worker of that host with its executors and their Python processes, as a machine that is lost would."""
+    [worker] = [
+        process
+        for process in psutil.process_iter()
+        if _is_worker_of(process, host) and process.ppid() in _own_supervisors()
+    ]
+    lost = [worker, *worker.children(recursive=True)]
+    for process in lost:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def _own_supervisors() -> set[int]:
+    return {process.pid for process in psutil.Process().children()}
+
+
+def _is_worker_of(process: psutil.Process, host: str) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess, psutil.AccessDenied):
+        command = process.cmdline()
+        return f"{_DEPLOY}.worker.Worker" in command and command[command.index("--host") + 1] == host
+    return False
 
 
 def _listens(port: int) -> bool:

@@ -37,14 +37,17 @@ class Stream:
 
 
 class Streams:
-    """In `folder`: the input, the checkpoints and the warehouse."""
+    """In `folder`: the input, the checkpoints, and the warehouse unless it is elsewhere."""
 
-    def __init__(self, folder: Path, uri: str, *, rows_per_file: int = 20, **metastore_options: Any) -> None:
+    def __init__(
+        self, folder: Path, uri: str, *, rows_per_file: int = 20, warehouse: str | None = None, **metastore_options: Any
+    ) -> None:
         self.folder = folder
         self.input = Input(folder / "input", rows_per_file)
         self._uri = uri
         self._options = metastore_options
-        self.client = hi.connect_metastore(self._uri, warehouse=warehouse_in(folder), **metastore_options, create=True)
+        self._warehouse = warehouse or warehouse_in(folder)
+        self.client = hi.connect_metastore(self._uri, warehouse=self._warehouse, **metastore_options, create=True)
         self.tables = Tables(self.client)
         self.streams: list[Stream] = []
         self._jobs = 0
@@ -79,7 +82,7 @@ class Streams:
         path = self.folder / f"job-{self._jobs}.json"
         job = {
             "metastore": self._uri,
-            "warehouse": warehouse_in(self.folder),
+            "warehouse": self._warehouse,
             "metastore_options": self._options,
             "resume_file": str(self.resume_file),
             "conf": dict(conf or {}),
