@@ -104,8 +104,10 @@ class S3Store(FileStore):
         if upload.record.key != key_of(target):
             # The partition lies elsewhere than its name says. In the folder of its name it is not looked for.
             written = f"/{upload.record.key}"
-            self._copy(what, written, target, self.file_size(written))
-            self._delete(written)
+            try:
+                self._copy(what, written, target, self.file_size(written))
+            finally:
+                self._delete(written)
 
     def _copy(self, what: str, source: str, target: str, size: int) -> None:
         """Inside the store. Raises PathExists."""
@@ -144,11 +146,7 @@ class S3Store(FileStore):
         if found.get("ContentType") != RECORD_TYPE:
             return None, int(found["ContentLength"])
 
-        def get(s3: Any) -> bytes:
-            with s3.get_object(Bucket=self._bucket, Key=key)["Body"] as body:
-                return bytes(body.read())
-
-        data = self._client.call("look at", path, get)
+        _, data = self._client.get("look at", path, key)
         return UploadRecord.parsed(path, data), len(data)
 
     def _head(self, path: str) -> dict[str, Any] | None:
@@ -268,7 +266,9 @@ class S3Store(FileStore):
             return [each for page in pages for each in page.get("Uploads", ())]
 
         found = self._client.call("list", path, uploads)
-        return [Upload(self._client, UploadRecord(each["Key"], each["UploadId"], "")) for each in found]
+        # Not every service takes a prefix here.
+        ours = [each for each in found if each["Key"].startswith(prefix)]
+        return [Upload(self._client, UploadRecord(each["Key"], each["UploadId"], "")) for each in ours]
 
     def _delete_keys(self, path: str, keys: Sequence[str]) -> None:
         for start in range(0, len(keys), _DELETE_AT_ONCE):
