@@ -16,6 +16,7 @@ from tests.services.kinds import REAL, Address, embedded_timeout
 from tests.support.metastores import connect_in
 
 if TYPE_CHECKING:
+    from tests.acceptance.cli.shell import Shell
     from tests.services.metastore import RealMetastore, RealMetastores
     from tests.services.postgres import PostgresServer
 
@@ -155,6 +156,18 @@ def metastore_uri(request: pytest.FixtureRequest, metastore_kind: str) -> str:
     """An empty metastore of each kind, one after the other."""
     uri: str = request.getfixturevalue(f"{metastore_kind}_uri")
     return uri
+
+
+@pytest.fixture
+def shell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], metastore_uri: str, tmp_path: Path
+) -> Shell:
+    """The command `hive-ingest`, with the metastore and the warehouse in its environment."""
+    from tests.acceptance.cli.shell import Shell
+
+    monkeypatch.setenv("HIVE_INGEST_METASTORE", metastore_uri)
+    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "warehouse"))
+    return Shell(monkeypatch, capsys)
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from hive_ingest.acid import partition_name
 from hive_ingest.errors import StreamingError
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table, TxnId, TxnState, TxnType
+from hive_ingest.plurals import counted
 from hive_ingest.storage import FileEntry, Location
 
 _log = logging.getLogger(__name__)
@@ -123,7 +124,7 @@ def _remove_leftovers(client: MetastoreClient, location: Location) -> list[str]:
             location.store.delete_file(path)
             removed.append(path)
     if removed:
-        _log.info("removed %d hidden files of ended transactions from %s", len(removed), location)
+        _log.info("removed %s of ended transactions from %s", counted(len(removed), "hidden file"), location)
     return removed
 
 

@@ -27,15 +27,6 @@ pytestmark = pytest.mark.one_embedded
 
 
 @pytest.fixture
-def shell(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], metastore_uri: str, tmp_path: Path
-) -> Shell:
-    monkeypatch.setenv("HIVE_INGEST_METASTORE", metastore_uri)
-    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "warehouse"))
-    return Shell(monkeypatch, capsys)
-
-
-@pytest.fixture
 def alerts(shell: Shell) -> Shell:
     shell.done(
         *("create-table", "--create-metastore", "web.alerts", "--create-database"),
@@ -202,6 +193,19 @@ def test_ingest_keeps_bad_records_in_a_file_and_stops_at_too_many(alerts: Shell,
         (str(path), 6, '{"id": "x"}'),
         (str(path), 7, "no json"),
     ]
+
+
+def test_ingest_takes_timestamps_of_other_forms_by_name(alerts: Shell, tmp_path: Path) -> None:
+    path = records(tmp_path / "a.json", 2)
+    path.write_text(path.read_text().replace("2013-01-01 05:00:00.5", "2013-07-01T05:00:00.5Z", 1))
+    refused = alerts("ingest", "web.alerts", path)
+    assert "to accept it, add 'iso8601' to --timestamp-format" in refused.err
+    given = ("--timestamp-format", "iso8601", "--timestamp-format", "millis", "--timezone", "Europe/Berlin")
+    alerts.done("ingest", "web.alerts", path, *given)
+    rows = sorted(str(row["at"]) for row in alerts.done("read", "web.alerts", "-o", "json").rows)
+    assert rows == ["2013-01-01 05:00:00.5", "2013-07-01 07:00:00.5"]
+    wrong = alerts("ingest", "web.alerts", path, "--timestamp-format", "%Y")
+    assert (wrong.code, "--timestamp-format" in wrong.err) == (1, True)
 
 
 def test_ingest_can_refuse_unknown_fields(alerts: Shell, tmp_path: Path) -> None:
