@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -21,6 +20,7 @@ from hive_ingest.testing import CrashPoint, FaultError, faults
 from tests.support.compactions import MAJOR, MINOR, NO_GRACE, Compacted
 from tests.support.fronts import Front
 from tests.support.metastores import housekeeping
+from tests.support.store_path import copy_tree
 
 pytestmark = [
     pytest.mark.only_on(["sqlite", "postgres"], because="a real metastore has Hive's own cleaner"),
@@ -157,7 +157,7 @@ def compact_by_hand(table: Compacted, kind: CompactionType, copies: dict[str, st
     (txn_id,) = table.client.open_txns(txn_type=TxnType.COMPACTION)
     table.client.update_compactor_state(replace(info, highest_write_id=WriteId(highest)), txn_id)
     for source, target in copies.items():
-        shutil.copytree(table.folder / source, table.folder / f"{target}_v{txn_id:07d}")
+        copy_tree(table.folder / source, table.folder / f"{target}_v{txn_id:07d}")
     table.client.mark_compacted(info)
     table.client.commit_txn(txn_id)
 
