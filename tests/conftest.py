@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from tests.services.kinds import REAL, Address, embedded_timeout
 from tests.support.metastores import connect_in
-from tests.support.warehouses import STORES, warehouses_on
+from tests.support.warehouses import STORES, warehouse_in, warehouses_on
 
 if TYPE_CHECKING:
     from tests.acceptance.cli.shell import Shell
@@ -188,7 +188,7 @@ def shell(
     from tests.acceptance.cli.shell import Shell
 
     monkeypatch.setenv("HIVE_INGEST_METASTORE", metastore_uri)
-    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "warehouse"))
+    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", warehouse_in(tmp_path))
     return Shell(monkeypatch, capsys)
 
 

@@ -345,6 +345,25 @@ def test_a_table_on_s3_is_written_read_compacted_and_cleaned(
     assert (Location.of(table.location) / ".hive_ingest").list() == []
 
 
+def test_a_commit_makes_few_requests_for_each_partition(metastore: hi.MetastoreClient, s3: S3Service) -> None:
+    """Each takes tens of milliseconds on AWS, and costs money."""
+    metastore.create_table("web.t", columns={"id": "bigint"}, partition_keys={"p": "string"})
+    with hi.StreamingConnection.connect(metastore, table="web.t", record_writer=hi.StrictJsonWriter()) as connection:
+        for _ in range(2):
+            s3.set_faults()
+            with connection.transaction():
+                connection.write("\n".join(json.dumps({"id": number, "p": str(number % 20)}) for number in range(100)))
+    requests = s3.requests()
+    assert requests == {
+        "CreateMultipartUpload": 20,
+        "UploadPart": 20,
+        "CompleteMultipartUpload": 20,
+        "PutObject": 60,  # the record of the upload, the folder, and its _orc_acid_version
+        "ListObjectsV2": 20,
+        "DeleteObject": 20,
+    }
+
+
 def test_an_aborted_transaction_leaves_neither_files_nor_uploads(
     metastore: hi.MetastoreClient, s3: S3Service, s3_root: Location
 ) -> None:
