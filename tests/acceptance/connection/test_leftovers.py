@@ -54,7 +54,7 @@ def hidden(ms: MetastoreClient, txn_id: TxnId, suffix: str, metastore_id: str | 
 
 def test_files_of_ended_transactions_are_removed_and_those_of_open_ones_stay(ms: MetastoreClient, ended: TxnId) -> None:
     (open_txn,) = ms.open_txns(1)
-    suffixes = [".0.orc", ".1.spill.orc", ".12.spill.arrow"]
+    suffixes = [".0.orc", ".1.spill.orc", ".12.spill.arrow", ".3.version"]
     gone = [hidden(ms, ended, suffix) for suffix in suffixes]
     kept = [hidden(ms, open_txn, suffix) for suffix in suffixes]
     connect(ms)
