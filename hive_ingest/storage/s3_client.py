@@ -6,8 +6,10 @@ the one that began it, and knows all of AWS's sources of credentials.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -20,27 +22,43 @@ T = TypeVar("T")
 #: In an object's metadata: tells our own object from another's when a response was lost and the call was repeated.
 TOKEN: Final = "hive-ingest-token"
 _CONNECTIONS: Final = 64
-_ATTEMPTS: Final = 8
 _CONNECT_SECONDS: Final = 10
-_READ_SECONDS: Final = 60
+_CONFLICT_PAUSE_SECONDS: Final = 0.05
 
 _NOT_FOUND: Final = frozenset({"404", "NoSuchKey", "NotFound"})
-#: Another object has the name, or another writer gives it one at the same time.
-_EXISTS: Final = frozenset({"412", "PreconditionFailed", "409", "ConditionalRequestConflict"})
+_EXISTS: Final = frozenset({"412", "PreconditionFailed"})
+_CONFLICT: Final = frozenset({"409", "ConditionalRequestConflict", "OperationAborted"})
 _NO_UPLOAD: Final = frozenset({"NoSuchUpload"})
 _DENIED = "permission denied: give these credentials the right to list, read, write and delete there"
+_NO_CREDENTIALS = (
+    "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or fs.s3a.access.key and "
+    "fs.s3a.secret.key in core-site.xml"
+)
+_EXPIRED = "the credentials have expired: renew them (aws sso login, or a new session token)"
+_BUSY = "the service limits the rate of requests: commit less often, or write to fewer partitions in a transaction"
+_CLOCK = "the clock of this machine differs from the service's: correct it"
 _REMEDIES: Final = {
     "403": _DENIED,
     "AccessDenied": _DENIED,
     "InvalidAccessKeyId": "the access key is unknown: check the credentials",
     "SignatureDoesNotMatch": "the secret key is wrong: check the credentials",
-    "ExpiredToken": "the session token has expired: renew the credentials",
+    "ExpiredToken": _EXPIRED,
+    "ExpiredTokenException": _EXPIRED,
+    "InvalidToken": "the session token is not valid: renew the credentials",
+    "RequestTimeTooSkewed": _CLOCK,
     "NoSuchBucket": "there is no such bucket: create it, or correct the location",
     "NoSuchUpload": "its upload was removed meanwhile: write the transaction again",
     "301": "the bucket is in another region: set fs.s3a.endpoint.region or AWS_REGION",
     "PermanentRedirect": "the bucket is in another region: set fs.s3a.endpoint.region or AWS_REGION",
-    "SlowDown": "the store asks for fewer requests: write less often, or fewer partitions at a time",
+    "SlowDown": _BUSY,
+    "ServiceUnavailable": _BUSY,
+    "503": _BUSY,
+    "QuotaExceeded": "the quota is used up: free some space, or raise it",
 }
+
+
+class NameContended(PathExists):
+    """Another request for the same name is under way: whether the name is taken is not known yet."""
 
 
 class UploadMissing(StreamingIOFailure):
@@ -71,33 +89,76 @@ class S3Client:
     def call(self, action: str, path: str, function: Callable[[Any], T]) -> T:
         """The result of one call, which `action` and `path` name in an error."""
         client = self._client()
-        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
         try:
             return function(client)
         except ClientError as error:
             raise s3_failure(action, self.uri(path), error.response) from error
+        except NoCredentialsError as error:
+            raise StreamingIOFailure(f"cannot {action} {self.uri(path)!r}: {_NO_CREDENTIALS}") from error
         except BotoCoreError as error:
-            raise StreamingIOFailure(f"cannot {action} {self.uri(path)!r}: {error}") from error
+            raise StreamingIOFailure(
+                f"cannot {action} {self.uri(path)!r}: {error}. Check that the service can be reached; a request whose "
+                "answer was lost may have taken effect"
+            ) from error
 
     def uri(self, path: str) -> str:
         return f"s3a://{self.bucket}{path}"
 
+    def get(self, action: str, path: str, key: str, **more: str) -> tuple[Any, bytes]:
+        """The answer and the content of GetObject. One that arrives in part is requested again."""
+        from botocore.exceptions import IncompleteReadError, ReadTimeoutError, ResponseStreamingError
+
+        def get(s3: Any) -> tuple[Any, bytes]:
+            attempt = 1
+            while True:
+                answer = s3.get_object(Bucket=self.bucket, Key=key, **more)
+                try:
+                    with contextlib.closing(answer["Body"]) as body:  # its own `with` gives the stream below it
+                        return answer, body.read()
+                except (
+                    IncompleteReadError,
+                    ReadTimeoutError,
+                    ResponseStreamingError,
+                ):  # botocore does not repeat those
+                    if attempt == self.options.attempts:
+                        raise
+                    attempt += 1
+
+        return self.call(action, path, get)
+
     def put_new(self, action: str, path: str, key: str, data: bytes | bytearray, content_type: str = "") -> None:
-        """Create an object in one call. Raises PathExists."""
+        """Create an object in one request. Raises PathExists."""
         token = uuid.uuid4().hex
         more = {"ContentType": content_type} if content_type else {}
 
         def put(client: Any) -> None:
-            client.put_object(
-                Bucket=self.bucket, Key=key, Body=bytes(data), IfNoneMatch="*", Metadata={TOKEN: token}, **more
-            )
+            client.put_object(Bucket=self.bucket, Key=key, Body=data, IfNoneMatch="*", Metadata={TOKEN: token}, **more)
 
-        try:
-            self.call(action, path, put)
-        except PathExists:
-            if not self.has_token(path, key, token):
-                raise
+        self.take_name(action, path, key, token, put)
+
+    def take_name(self, action: str, path: str, key: str, token: str, request: Callable[[Any], None]) -> None:
+        """Make a conditional request that creates an object with this token.
+
+        A request whose answer was lost is repeated, and the repeated one fails because the object exists: the token
+        tells whether it is ours. While another request for the same name is under way, S3 answers with a conflict.
+
+        Raises:
+            PathExists: The object is of another writer.
+            UploadMissing: The upload was aborted.
+        """
+        for attempt in range(self.options.attempts):
+            try:
+                self.call(action, path, request)
+            except (PathExists, UploadMissing) as failure:
+                if self.has_token(path, key, token):
+                    return
+                if not isinstance(failure, NameContended) or attempt == self.options.attempts - 1:
+                    raise
+                time.sleep(_CONFLICT_PAUSE_SECONDS * 2**attempt)
+            else:
+                return
 
     def has_token(self, path: str, key: str, token: str) -> bool:
         """Whether the object there is the one that was created with this token."""
@@ -125,9 +186,9 @@ class S3Client:
             ) from error
         options = self.options
         config: dict[str, Any] = {
-            "retries": {"mode": "standard", "max_attempts": _ATTEMPTS},
-            "connect_timeout": _CONNECT_SECONDS,
-            "read_timeout": _READ_SECONDS,
+            "retries": {"mode": "standard", "total_max_attempts": options.attempts},
+            "connect_timeout": min(_CONNECT_SECONDS, options.timeout_seconds),
+            "read_timeout": options.timeout_seconds,
             "max_pool_connections": _CONNECTIONS,
         }
         if options.path_style is not None or options.endpoint:
@@ -180,6 +241,10 @@ def s3_failure(action: str, uri: str, response: Any) -> StreamingIOFailure:
         return PathNotFound(f"cannot {action} {uri!r}: no such file or folder: it is missing, or the location is wrong")
     if code in _EXISTS:
         return PathExists(f"cannot {action} {uri!r}: it exists already and is never replaced")
+    if code in _CONFLICT:
+        return NameContended(
+            f"cannot {action} {uri!r}: another request for the same name is under way ({code}: {text})"
+        )
     kind = UploadMissing if code in _NO_UPLOAD else StreamingIOFailure
     remedy = _REMEDIES.get(code)
     return kind(

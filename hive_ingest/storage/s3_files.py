@@ -87,8 +87,8 @@ class S3OutputFile(OutputFile):
     def _send(self) -> None:
         if self._upload is None:
             self._upload = Upload.begin(self._client, self.path, key_of(self.path))
-        self._upload.add(self.path, bytes(self._pending))
-        self._pending.clear()
+        self._upload.add(self.path, self._pending)
+        self._pending = bytearray()
 
     def close(self) -> None:
         if self.closed:
@@ -159,14 +159,7 @@ class S3InputFile(io.RawIOBase):
         return (int(given.rpartition("/")[2]) if given else len(data)), data
 
     def _get(self, bytes_range: str) -> tuple[Any, bytes]:
-        key = key_of(self._path)
-
-        def get(s3: Any) -> tuple[Any, bytes]:
-            answer = s3.get_object(Bucket=self._client.bucket, Key=key, Range=bytes_range)
-            with answer["Body"] as body:
-                return answer, body.read()
-
-        return self._client.call("read", self._path, get)
+        return self._client.get("read", self._path, key_of(self._path), Range=bytes_range)
 
     def readable(self) -> bool:
         return True

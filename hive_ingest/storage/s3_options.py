@@ -7,6 +7,7 @@ What is not set there is left to boto3: its environment variables (`AWS_ENDPOINT
 from __future__ import annotations
 
 import os
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,11 @@ from hive_ingest.errors import ConfigurationError
 
 _PREFIX: Final = "fs.s3a."
 _DEFAULT_PART_BYTES: Final = 8 << 20
+_LEAST_PART_BYTES: Final = 5 << 20
+_DEFAULT_ATTEMPTS: Final = 5
+_DEFAULT_TIMEOUT_SECONDS: Final = 30.0
+_SIZES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_DURATIONS: Final = {"": 0.001, "ms": 0.001, "s": 1.0, "m": 60.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +37,9 @@ class S3Options:
         access_key, secret_key, session_token: Credentials.
         profile: A profile of `~/.aws`.
         role_arn: A role that is assumed with those credentials.
-        part_bytes: Size of the parts in which files are uploaded.
+        part_bytes: Size of the parts in which files are uploaded. A file that is written holds one in memory.
+        attempts: How often a request is made whose answer is lost, or says that the service is busy.
+        timeout_seconds: How long the service may be silent until a request counts as lost.
     """
 
     endpoint: str | None = None
@@ -43,6 +51,14 @@ class S3Options:
     profile: str | None = None
     role_arn: str | None = None
     part_bytes: int = _DEFAULT_PART_BYTES
+    attempts: int = _DEFAULT_ATTEMPTS
+    timeout_seconds: float = _DEFAULT_TIMEOUT_SECONDS
+
+    def __post_init__(self) -> None:
+        if self.part_bytes < _LEAST_PART_BYTES:
+            raise ConfigurationError(f"fs.s3a.multipart.size is {self.part_bytes}: S3 takes parts of at least 5 MiB")
+        if self.attempts < 1 or self.timeout_seconds <= 0:
+            raise ConfigurationError("fs.s3a.attempts.maximum and fs.s3a.connection.timeout must be greater than 0")
 
     @classmethod
     def of_bucket(cls, bucket: str) -> S3Options:
@@ -72,7 +88,25 @@ class S3Options:
             secret_key=get("secret.key"),
             session_token=get("session.token"),
             role_arn=get("assumed.role.arn"),
+            part_bytes=int(_scaled("multipart.size", get("multipart.size"), _SIZES, _DEFAULT_PART_BYTES)),
+            attempts=int(_scaled("attempts.maximum", get("attempts.maximum"), {"": 1}, _DEFAULT_ATTEMPTS)),
+            timeout_seconds=_scaled(
+                "connection.timeout", get("connection.timeout"), _DURATIONS, _DEFAULT_TIMEOUT_SECONDS
+            ),
         )
+
+
+def _scaled(name: str, text: str | None, units: Mapping[str, float], default: float) -> float:
+    """A number with a unit, as Hadoop writes sizes and durations. Raises ConfigurationError."""
+    if text is None:
+        return default
+    parsed = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
+    if parsed is None or parsed[2] not in units:
+        known = ", ".join(unit for unit in units if unit)
+        raise ConfigurationError(
+            f"{_PREFIX}{name} is {text!r}: give a whole number" + (f" and {known}" if known else "")
+        )
+    return int(parsed[1]) * units[parsed[2]]
 
 
 def _as_url(endpoint: str | None, with_tls: str | None) -> str | None:

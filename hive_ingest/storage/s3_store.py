@@ -22,8 +22,8 @@ from hive_ingest.storage.s3_upload import RECORD_TYPE, Upload, UploadRecord
 
 #: The most keys of one DeleteObjects.
 _DELETE_AT_ONCE: Final = 1000
-#: So much is remembered to spare requests.
-_MOST_KNOWN_FOLDERS: Final = 1000
+#: How much is remembered to spare requests.
+_MOST_RECENT: Final = 1000
 _MOST_STAGED: Final = 10_000
 
 
@@ -47,7 +47,9 @@ class S3Store(FileStore):
         self._announced: dict[str, str] = {}
         #: Of files that this process has written and not renamed: it need not ask the store for their records.
         self._staged: dict[str, Upload] = {}
-        self._made = KnownFolders()
+        #: Announced files that were renamed: whoever cleans up removes them again, under names that nobody else uses.
+        self._renamed = RecentPaths()
+        self._known = RecentPaths()
 
     # -- files -------------------------------------------------------------------------------------
 
@@ -58,6 +60,7 @@ class S3Store(FileStore):
     def create(self, path: str, *, sync: bool) -> OutputFile:
         with self._lock:
             target = self._announced.pop(path, None)
+        self._renamed.forget(path)
         self._require_folder("create", path)
         if target is None and self._head(path) is not None:  # otherwise its record, which is made now, says so
             raise PathExists(f"cannot create {self._client.uri(path)!r}: it exists already and is never replaced")
@@ -98,14 +101,18 @@ class S3Store(FileStore):
         if upload is not None:
             self._publish(what, upload, target)
         self._delete(source)
+        if upload is not None:
+            self._renamed.add(source)
 
     def _publish(self, what: str, upload: Upload, target: str) -> None:
         upload.complete("rename", what)
         if upload.record.key != key_of(target):
             # The partition lies elsewhere than its name says. In the folder of its name it is not looked for.
             written = f"/{upload.record.key}"
-            self._copy(what, written, target, self.file_size(written))
-            self._delete(written)
+            try:
+                self._copy(what, written, target, self.file_size(written))
+            finally:
+                self._delete(written)
 
     def _copy(self, what: str, source: str, target: str, size: int) -> None:
         """Inside the store. Raises PathExists."""
@@ -125,6 +132,8 @@ class S3Store(FileStore):
         return size if record is None else Upload.of_record(self._client, path, record).size_bytes
 
     def delete_file(self, path: str) -> None:
+        if path in self._renamed:
+            return
         self._forget(path)
         found = self._head(path)
         if found is None:
@@ -144,11 +153,7 @@ class S3Store(FileStore):
         if found.get("ContentType") != RECORD_TYPE:
             return None, int(found["ContentLength"])
 
-        def get(s3: Any) -> bytes:
-            with s3.get_object(Bucket=self._bucket, Key=key)["Body"] as body:
-                return bytes(body.read())
-
-        data = self._client.call("look at", path, get)
+        _, data = self._client.get("look at", path, key)
         return UploadRecord.parsed(path, data), len(data)
 
     def _head(self, path: str) -> dict[str, Any] | None:
@@ -171,13 +176,14 @@ class S3Store(FileStore):
 
     def make_folder(self, path: str, *, exist_ok: bool = True, parents: bool = True) -> list[str]:
         path = path.rstrip("/")
-        if exist_ok and path in self._made:
+        if exist_ok and path in self._known:
             return []
         if self._is_folder(path):
             if not exist_ok:
                 raise PathExists(f"cannot make folder {self._client.uri(path)!r}: it exists already")
             return []
-        self._refuse_file(path)
+        if exist_ok:  # a new ACID folder has a name that no file gets, and there is one for each partition
+            self._refuse_file(path)
         above = path.rpartition("/")[0]
         made = []
         if parents:
@@ -190,7 +196,7 @@ class S3Store(FileStore):
             if not exist_ok:
                 raise
             return made
-        self._made.add(path)
+        self._known.add(path)
         return [*made, path]
 
     def _refuse_file(self, path: str) -> None:
@@ -201,8 +207,11 @@ class S3Store(FileStore):
 
     def _require_folder(self, action: str, path: str) -> None:
         above = path.rpartition("/")[0]
-        if above not in self._made and not self._is_folder(above):
+        if above in self._known:
+            return
+        if not self._is_folder(above):
             raise PathNotFound(f"cannot {action} {self._client.uri(path)!r}: the folder above it is missing")
+        self._known.add(above)
 
     def _is_folder(self, path: str) -> bool:
         prefix = _prefix(path)
@@ -248,13 +257,13 @@ class S3Store(FileStore):
     def delete_empty_folder(self, path: str) -> bool:
         if self.list(path, missing_ok=True):
             return False
-        self._made.forget(path)
+        self._known.forget(path)
         self._delete(f"{path.rstrip('/')}/")
         return True
 
     def delete_folder(self, path: str) -> None:
         prefix = _prefix(path)
-        self._made.forget(path)
+        self._known.forget(path)
         for upload in self._uploads(path, prefix):
             upload.abort(path)
         for page in self._pages(path, prefix, ""):
@@ -268,7 +277,9 @@ class S3Store(FileStore):
             return [each for page in pages for each in page.get("Uploads", ())]
 
         found = self._client.call("list", path, uploads)
-        return [Upload(self._client, UploadRecord(each["Key"], each["UploadId"], "")) for each in found]
+        # Not every service takes a prefix here.
+        ours = [each for each in found if each["Key"].startswith(prefix)]
+        return [Upload(self._client, UploadRecord(each["Key"], each["UploadId"], "")) for each in ours]
 
     def _delete_keys(self, path: str, keys: Sequence[str]) -> None:
         for start in range(0, len(keys), _DELETE_AT_ONCE):
@@ -291,8 +302,8 @@ class S3Store(FileStore):
         )
 
 
-class KnownFolders:
-    """Folders that this process has made last, so that it need not ask for them again. Safe from several threads."""
+class RecentPaths:
+    """Paths that this process has added last, of which it need not ask the service. Safe from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -304,11 +315,11 @@ class KnownFolders:
     def add(self, path: str) -> None:
         with self._lock:
             self._paths[path] = None
-            if len(self._paths) > _MOST_KNOWN_FOLDERS:
+            if len(self._paths) > _MOST_RECENT:
                 del self._paths[next(iter(self._paths))]
 
     def forget(self, path: str) -> None:
-        """With all folders below it."""
+        """With all paths below it."""
         path = path.rstrip("/")
         with self._lock:
             self._paths = {each: None for each in self._paths if each != path and not each.startswith(f"{path}/")}

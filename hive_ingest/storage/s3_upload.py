@@ -13,7 +13,7 @@ import uuid
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
 
-from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure
+from hive_ingest.errors import PathNotFound, StreamingIOFailure
 from hive_ingest.storage.s3_client import TOKEN, S3Client, UploadMissing
 
 #: The content type of records.
@@ -81,7 +81,7 @@ class Upload:
         """Of an upload from a record."""
         return sum(int(part["Size"]) for part in self.parts)
 
-    def add(self, path: str, data: bytes) -> None:
+    def add(self, path: str, data: bytes | bytearray) -> None:
         """Upload the next part. All but the last have at least 5 MiB."""
         number = len(self.parts) + 1
 
@@ -117,14 +117,10 @@ class Upload:
         def complete(s3: Any) -> None:
             s3.complete_multipart_upload(**self._address, MultipartUpload={"Parts": parts}, IfNoneMatch="*")
 
-        try:
-            if not parts:
-                raise UploadMissing(f"cannot {action} {path!r}: its upload was removed: write the transaction again")
-            self.client.call(action, path, complete)
-        except (PathExists, UploadMissing):
-            # A call whose answer was lost is repeated, and then finds the object that the first one made.
-            if not self.is_complete(path):
-                raise
+        if parts:
+            self.client.take_name(action, path, self.record.key, self.record.token, complete)
+        elif not self.is_complete(path):
+            raise UploadMissing(f"cannot {action} {path!r}: its upload was removed: write the transaction again")
 
     def is_complete(self, path: str) -> bool:
         """Whether the object under its name is this upload's."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import sys
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import boto3
 
 from tests.services.ports import free_port
+from tests.services.s3_faults import CONTROL, S3Fault
 from tests.services.server import Server
 
 _ACCESS_KEY, _SECRET_KEY, _REGION = "testing", "testing", "us-east-1"
@@ -73,6 +76,18 @@ class S3Service(Server):
             aws_secret_access_key=_SECRET_KEY,
         )
 
+    def set_faults(self, *faults: S3Fault) -> None:
+        """Replaces faults that have not happened, and counts requests from here."""
+        data = json.dumps([asdict(fault) for fault in faults]).encode()
+        with urllib.request.urlopen(f"{self.url}{CONTROL}", data=data, timeout=30):
+            pass
+
+    def requests(self) -> dict[str, int]:
+        """How often each operation was requested since `set_faults`."""
+        with urllib.request.urlopen(f"{self.url}{CONTROL}", timeout=30) as answer:
+            counts: dict[str, int] = json.load(answer)
+            return counts
+
     def keys(self, bucket: str) -> list[str]:
         """All keys of a bucket."""
         pages = self.client().get_paginator("list_objects_v2").paginate(Bucket=bucket)
@@ -84,7 +99,7 @@ class S3Service(Server):
 
     def _answers(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/moto-api/data.json", timeout=5) as response:
+            with urllib.request.urlopen(f"{self.url}{CONTROL}", timeout=5) as response:
                 return bool(response.status == 200)
         except OSError:
             return False

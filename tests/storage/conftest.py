@@ -39,11 +39,12 @@ def s3_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Service]:
 
 
 @pytest.fixture
-def s3(s3_service: S3Service, monkeypatch: pytest.MonkeyPatch) -> S3Service:
+def s3(s3_service: S3Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Service]:
     """The service, to which locations of S3 lead during the test."""
     for name, value in s3_service.environment.items():
         monkeypatch.setenv(name, value)
-    return s3_service
+    yield s3_service
+    s3_service.set_faults()
 
 
 @pytest.fixture

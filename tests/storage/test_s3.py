@@ -128,6 +128,17 @@ def test_a_file_is_renamed_to_another_name_than_the_announced_one(s3_root: Locat
     assert [entry.name for entry in s3_root.list()] == ["elsewhere"]
 
 
+def test_a_file_that_cannot_be_renamed_to_another_name_stays_invisible(s3: S3Service, s3_root: Location) -> None:
+    put(s3_root / "taken", b"taken")
+    stage(s3_root / ".hidden", s3_root / "a")
+    with pytest.raises(PathExists):
+        (s3_root / ".hidden").rename(s3_root / "taken")
+    (s3_root / ".hidden").delete_file()
+    assert [entry.name for entry in s3_root.list()] == ["taken"]
+    assert content(s3_root / "taken") == b"taken"
+    assert s3.uploads(bucket_of(s3_root)) == []
+
+
 @pytest.mark.parametrize("is_staged", [False, True])
 def test_a_large_file_is_uploaded_in_parts(s3_root: Location, is_staged: bool) -> None:
     data = b"".join(bytes([number]) * MIB for number in range(20))
@@ -217,6 +228,17 @@ def test_names_that_begin_alike_are_not_mixed_up(s3_root: Location) -> None:
     assert not (s3_root / "delta_1_1").exists()
     (s3_root / "delta_1_1").delete_folder()
     assert content(s3_root / "delta_1_10" / "a") == b"x"
+
+
+def test_a_folder_with_more_files_than_one_answer_lists(s3: S3Service, s3_root: Location) -> None:
+    (s3_root / "many").make_folder()
+    s3_root.store.create_all([(s3_root / "many" / f"{number:05d}").path for number in range(2100)], b"x", sync=True)
+    assert [entry.name for entry in (s3_root / "many").list()] == [f"{number:05d}" for number in range(2100)]
+    assert len(s3_root.list(recursive=True)) == 2101
+    s3.set_faults()
+    (s3_root / "many").delete_folder()
+    assert s3.requests()["DeleteObjects"] == 3
+    assert s3_root.list() == []
 
 
 def test_a_folder_is_not_renamed(s3_root: Location) -> None:
@@ -321,6 +343,25 @@ def test_a_table_on_s3_is_written_read_compacted_and_cleaned(
     assert base.startswith("base_")
     assert s3.uploads(bucket_of(s3_root)) == []
     assert (Location.of(table.location) / ".hive_ingest").list() == []
+
+
+def test_a_commit_makes_few_requests_for_each_partition(metastore: hi.MetastoreClient, s3: S3Service) -> None:
+    """Each takes tens of milliseconds on AWS, and costs money."""
+    metastore.create_table("web.t", columns={"id": "bigint"}, partition_keys={"p": "string"})
+    with hi.StreamingConnection.connect(metastore, table="web.t", record_writer=hi.StrictJsonWriter()) as connection:
+        for _ in range(2):
+            s3.set_faults()
+            with connection.transaction():
+                connection.write("\n".join(json.dumps({"id": number, "p": str(number % 20)}) for number in range(100)))
+    requests = s3.requests()
+    assert requests == {
+        "CreateMultipartUpload": 20,
+        "UploadPart": 20,
+        "CompleteMultipartUpload": 20,
+        "PutObject": 60,  # the record of the upload, the folder, and its _orc_acid_version
+        "ListObjectsV2": 20,
+        "DeleteObject": 20,
+    }
 
 
 def test_an_aborted_transaction_leaves_neither_files_nor_uploads(

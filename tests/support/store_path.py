@@ -125,8 +125,11 @@ class StorePath:
     def rename(self, target: StorePath) -> StorePath:
         """Of a file, or of a folder."""
         source = self.location
-        if self.is_dir():
+        if self.is_dir() and source.store.can_rename_folders:
             source.store.rename_folder(source.path, target.location.path)
+        elif self.is_dir():
+            copy_tree(self, target)
+            source.delete_folder()
         else:
             source.rename(target.location)
         return target

@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import cast
 
+import pytest
+
 from hive_ingest.storage import Location
 from tests.support.store_path import StorePath
 
@@ -59,8 +61,28 @@ class HdfsWarehouses(WarehouseStore):
         return f"{self._uri}{folder}/warehouse"
 
 
+class S3Warehouses(WarehouseStore):
+    """In a bucket of an S3 service of its own, under the path of the local folder."""
+
+    def __init__(self, bucket: str) -> None:
+        self._bucket = bucket
+
+    @classmethod
+    @contextlib.contextmanager
+    def running(cls, new_folder: Callable[[str], Path]) -> Iterator[WarehouseStore]:
+        from tests.services.s3 import running_s3
+
+        with running_s3(new_folder("s3")) as service, pytest.MonkeyPatch.context() as patch:
+            for name, value in service.environment.items():
+                patch.setenv(name, value)  # for processes that tests start, too
+            yield cls(service.new_bucket())
+
+    def warehouse_of(self, folder: Path) -> str:
+        return f"s3a://{self._bucket}{folder}/warehouse"
+
+
 #: By the value of `--warehouse`.
-STORES: dict[str, type[WarehouseStore]] = {"local": LocalWarehouses, "hdfs": HdfsWarehouses}
+STORES: dict[str, type[WarehouseStore]] = {"local": LocalWarehouses, "hdfs": HdfsWarehouses, "s3": S3Warehouses}
 _chosen: WarehouseStore = LocalWarehouses()
 
 
