@@ -76,6 +76,11 @@ class TransactionWriter:
         self._partitions: set[PartitionValues] = set()
         self._shared: list[SharedSpill] = []
 
+    @property
+    def partitions(self) -> frozenset[PartitionValues]:
+        """What was parsed goes to these."""
+        return frozenset(self._partitions)
+
     # -- records in --------------------------------------------------------------------------------
 
     def write(self, records: object) -> None:

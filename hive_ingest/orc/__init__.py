@@ -2,7 +2,13 @@
 
 from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead
 from hive_ingest.orc.acid_schema import BUCKET, DELETE, INSERT, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
-from hive_ingest.orc.acid_writer import COMPRESSIONS, AcidFile, AcidOrcWriter, write_acid_version
+from hive_ingest.orc.acid_writer import (
+    ACID_VERSION_CONTENT,
+    COMPRESSIONS,
+    AcidFile,
+    AcidOrcWriter,
+    write_acid_version,
+)
 from hive_ingest.orc.columns import OrcColumn, OrcKind, check_timestamps, kinds_of, oldest_date
 from hive_ingest.orc.delete_events import DeleteEvents, RowIds
 from hive_ingest.orc.delete_writer import DeleteEventWriter
@@ -20,6 +26,7 @@ from hive_ingest.orc.stripe_encoder import StripeEncoder
 from hive_ingest.orc.stripe_reader import StripeReader, StripeRows
 
 __all__ = [
+    "ACID_VERSION_CONTENT",
     "BUCKET",
     "COMPRESSIONS",
     "DELETE",

@@ -130,12 +130,15 @@ class FileStore(ABC):
         has_folders: Whether folders can be made. Not in a store that is only read.
         can_rename_folders: Whether a folder can be renamed in one step. Not in an object store.
         spills_locally: Whether spills belong on a local disk, because writing here takes long.
+        closes_slowly: Whether closing takes so long, however small the file, that all files of a transaction are to be
+            closed at the same time.
     """
 
     parallel_files: int = 1
     has_folders: bool = True
     can_rename_folders: bool = True
     spills_locally: bool = False
+    closes_slowly: bool = False
 
     @abstractmethod
     def create(self, path: str, *, sync: bool) -> OutputFile:

@@ -27,6 +27,7 @@ from hive_ingest.transactions.staging import (
     remove_attempts,
     remove_leftovers,
     remove_staging,
+    stage_version_files,
 )
 from hive_ingest.transactions.table_write import TableWrite
 
@@ -60,4 +61,5 @@ __all__ = [
     "remove_leftovers",
     "remove_staging",
     "repair_write_ids",
+    "stage_version_files",
 ]

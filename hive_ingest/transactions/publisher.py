@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
 
+from hive_ingest.acid import ACID_VERSION_FILE
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure
 from hive_ingest.faults import reach
 from hive_ingest.metastore_client import MetastoreClient
@@ -90,7 +91,7 @@ class Publisher:
             check()
             self._make_new_partition_folders(write)
             folders = write.acid_folders()
-            self._make_acid_folders(folders)
+            self._make_acid_folders(folders, write.version_files)
             self._rename_files(write, check)
             if self._fsync:
                 self._sync(write, folders)
@@ -140,10 +141,22 @@ class Publisher:
                         "another writer adds the same partition: write the transaction again"
                     )
 
-    def _make_acid_folders(self, folders: Sequence[Location]) -> None:
+    def _make_acid_folders(self, folders: Sequence[Location], version_files: list[Location]) -> None:
         _for_each(folders, self._make_acid_folder, max((each.store.parallel_files for each in folders), default=1))
-        for store, paths in _by_store(folders).items():
+        unmarked = self._rename_version_files(folders, version_files)
+        for store, paths in _by_store(unmarked).items():
             write_acid_version(store, paths, sync=self._fsync)
+
+    def _rename_version_files(self, folders: Sequence[Location], files: list[Location]) -> list[Location]:
+        """Give each file its name in one of the folders. Returns the folders that got none."""
+        if not files:
+            return [*folders]
+        reachable = [folder for folder in folders if files[0].can_rename_to(folder)]
+        pairs = list(zip(files, reachable, strict=False))
+        _for_each(pairs, lambda pair: pair[0].rename(pair[1] / ACID_VERSION_FILE), files[0].store.parallel_files)
+        del files[: len(pairs)]
+        marked = {folder for _, folder in pairs}
+        return [folder for folder in folders if folder not in marked]
 
     def _make_acid_folder(self, folder: Location) -> None:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from hive_ingest.reader import scan
 from hive_ingest.streaming import files as files_module
 from tests.acceptance.cli.shell import Shell
 from tests.support.metastores import connect_in
+from tests.support.store_path import copy_tree
 from tests.support.tables import table_folder
 
 pytestmark = pytest.mark.one_embedded
@@ -405,12 +405,12 @@ def test_show_deltas_distinguishes_read_small_open_aborted_and_obsolete(
     for rows in (1, 10, 10_000):
         hi.append(client, "web.plain", pa.table({"id": pa.array(range(rows), pa.int32())}))
     folder = table_folder(client, "plain")
-    shutil.copytree(folder / "delta_0000002_0000002_0000", folder / "base_0000002")
+    copy_tree(folder / "delta_0000002_0000002_0000", folder / "base_0000002")
     opened = client.open_txns(2)
     for txn_id, write_id in (
         (pair.txn_id, pair.write_id) for pair in client.allocate_table_write_ids("web.plain", opened)
     ):
-        shutil.copytree(folder / "delta_0000001_0000001_0000", folder / f"delta_{write_id:07d}_{write_id:07d}_0000")
+        copy_tree(folder / "delta_0000001_0000001_0000", folder / f"delta_{write_id:07d}_{write_id:07d}_0000")
         if txn_id == opened[1]:
             client.abort_txn(txn_id)
     (row,) = alerts.done("show", "deltas", "web.plain", "-o", "json", "--rows", "--small-mib", "0.001").rows
