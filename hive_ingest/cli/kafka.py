@@ -67,6 +67,13 @@ class OnOffsetLoss(enum.StrEnum):
     LATEST = "latest"
 
 
+class KafkaClient(enum.StrEnum):
+    """The packages that can read from Kafka."""
+
+    KAFKA_PYTHON = "kafka-python"
+    CONFLUENT_KAFKA = "confluent-kafka"
+
+
 class Tombstones(enum.StrEnum):
     """How messages without a value are handled."""
 
@@ -149,6 +156,9 @@ def kafka(
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Exit when all messages that the topics have now are committed.")
     ] = False,
+    client: Annotated[
+        KafkaClient, typer.Option("--client", help="The package that reads from Kafka; the second is an extra.")
+    ] = KafkaClient.KAFKA_PYTHON,
     max_rows: Annotated[
         int, typer.Option("--max-rows", metavar="N", min=1, help="Messages of one transaction.")
     ] = 500_000,
@@ -233,12 +243,12 @@ def kafka(
     arguments = _arguments(context.params, _given(context))
     metastore_uri, folder = arguments.pop("metastore"), arguments.pop("warehouse", None)
     configured, where = arguments.pop("routes"), (arguments["bootstrap_servers"], arguments["kafka_options"])
-    with connected(metastore_uri, folder) as client, opened(configured, *where) as routes:
-        running = KafkaIngest(metastore=client, routes=routes, **arguments)
+    with connected(metastore_uri, folder) as opened_metastore, opened(configured, *where) as routes:
+        running = KafkaIngest(metastore=opened_metastore, routes=routes, **arguments)
         for route in routes:
             say(f"topic {route.topic} to {route.table}, group {arguments['group_id']}")
         limits = HealthLimits(max_commit_age_seconds=max_commit_age_seconds)
-        compacted = client if arguments["maintenance"] == "inline" else None
+        compacted = opened_metastore if arguments["maintenance"] == "inline" else None
         with (
             served_metrics(metrics_port, metrics_host, limits, metastore=compacted) as metrics,
             live_line(lambda: running.stats),

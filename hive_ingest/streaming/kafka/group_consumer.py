@@ -10,7 +10,13 @@ from typing import Any
 
 from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
 from hive_ingest.streaming.kafka.clients import new_consumer
-from hive_ingest.streaming.kafka.options import MAX_PARTITION_FETCH_BYTES, MAX_POLL_RECORDS, KafkaOptions
+from hive_ingest.streaming.kafka.confluent_options import confluent_module
+from hive_ingest.streaming.kafka.options import (
+    MAX_PARTITION_FETCH_BYTES,
+    MAX_POLL_RECORDS,
+    POLLS_IN_QUEUE,
+    KafkaOptions,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -23,9 +29,6 @@ def group_consumer(
     Raises:
         ConfigurationError, StreamingConnectionError: See `new_consumer`.
     """
-    if importlib.util.find_spec("crc32c") is None:
-        _log.warning("the package crc32c is missing, without which Kafka is read four times slower: pip install crc32c")
-    assignors = importlib.import_module("kafka.coordinator.assignors.cooperative_sticky")
     defaults = {
         "client_id": "hive-ingest",
         "max_poll_records": MAX_POLL_RECORDS,
@@ -35,17 +38,26 @@ def group_consumer(
         "metrics_enabled": False,
         # A broker that was restarted is found soon.
         "reconnect_backoff_max_ms": 5_000,
-        "partition_assignment_strategy": [assignors.CooperativeStickyAssignor],
     }
     own = {
         "allow_auto_create_topics": False,
-        "auto_offset_reset": "none",
         "enable_auto_commit": False,
         "group_id": group_id,
         "isolation_level": options.isolation_level,
         **{name: value for name, value in defaults.items() if name not in client_options},
     }
-    return new_consumer(bootstrap_servers, client_options, own)
+    if options.client == "confluent-kafka":
+        confluent_module()
+        module = importlib.import_module("hive_ingest.streaming.kafka.confluent_consumer")
+        return module.ConfluentConsumer(
+            bootstrap_servers, client_options, own, options.queue_max_bytes // POLLS_IN_QUEUE
+        )
+    if importlib.util.find_spec("crc32c") is None:
+        _log.warning("the package crc32c is missing, without which Kafka is read four times slower: pip install crc32c")
+    if "partition_assignment_strategy" not in client_options:
+        assignors = importlib.import_module("kafka.coordinator.assignors.cooperative_sticky")
+        own["partition_assignment_strategy"] = [assignors.CooperativeStickyAssignor]
+    return new_consumer(bootstrap_servers, client_options, own | {"auto_offset_reset": "none"})
 
 
 def high_watermarks(

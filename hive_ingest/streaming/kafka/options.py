@@ -14,6 +14,9 @@ class KafkaOptions:
     max_rows: int = option(500_000, "messages of one transaction", at_least=1)
     max_bytes: int = option(256 * MIB, "bytes of messages of one transaction", at_least=1)
     max_seconds: float = option(10.0, "time from the first message of a transaction to its commit", above=0)
+    client: str = option(
+        "kafka-python", "the package that reads from Kafka", choices=("kafka-python", "confluent-kafka")
+    )
     queue_max_bytes: int = option(
         64 * MIB, "messages that are fetched and not written yet; partitions are paused above it", at_least=1
     )
