@@ -14,9 +14,10 @@ import sqlalchemy as sa
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from tests.services.kinds import REAL, Address, embedded_timeout
 from tests.support.metastores import connect_in
-from tests.support.warehouses import STORES, warehouses_on
+from tests.support.warehouses import STORES, warehouse_in, warehouses_on
 
 if TYPE_CHECKING:
+    from tests.acceptance.cli.shell import Shell
     from tests.services.metastore import RealMetastore, RealMetastores
     from tests.services.postgres import PostgresServer
 
@@ -177,6 +178,18 @@ def metastore_uri(request: pytest.FixtureRequest, metastore_kind: str) -> str:
     """An empty metastore of each kind, one after the other."""
     uri: str = request.getfixturevalue(f"{metastore_kind}_uri")
     return uri
+
+
+@pytest.fixture
+def shell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], metastore_uri: str, tmp_path: Path
+) -> Shell:
+    """The command `hive-ingest`, with the metastore and the warehouse in its environment."""
+    from tests.acceptance.cli.shell import Shell
+
+    monkeypatch.setenv("HIVE_INGEST_METASTORE", metastore_uri)
+    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", warehouse_in(tmp_path))
+    return Shell(monkeypatch, capsys)
 
 
 @pytest.fixture

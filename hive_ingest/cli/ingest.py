@@ -34,6 +34,7 @@ from hive_ingest.cli.record_options import (
     UnknownFieldsOption,
     writer_from_options,
 )
+from hive_ingest.plurals import counted
 
 if TYPE_CHECKING:
     from hive_ingest.streaming import IngestProgress, IngestResult
@@ -146,7 +147,6 @@ def _progress_bar() -> Iterator[Callable[[IngestProgress], None]]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from hive_ingest.cli.failures import printable
-    from hive_ingest.cli.rows import counted
 
     console = Console(stderr=True)
     columns = (
@@ -169,8 +169,6 @@ def _progress_bar() -> Iterator[Callable[[IngestProgress], None]]:
 
 
 def _summary(result: IngestResult) -> str:
-    from hive_ingest.cli.rows import counted
-
     stats = result.stats
     if not stats.transactions_committed:
         return f"nothing to do, everything is committed already: {counted(len(result.positions), 'file')}"

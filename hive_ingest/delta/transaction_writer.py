@@ -9,6 +9,7 @@ The owner's thread keeps the order: batches enter the buffer in the order of the
 from __future__ import annotations
 
 import contextlib
+import contextvars
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -101,7 +102,9 @@ class TransactionWriter:
 
     def _submit(self, blocks: Iterable[Block]) -> None:
         for block in blocks:
-            self._parsing.append((block.nbytes, self._pool().submit(self._parse, block)))
+            # With the caller's context, which may have names for the records in logs.
+            parsed = self._pool().submit(contextvars.copy_context().run, self._parse, block)
+            self._parsing.append((block.nbytes, parsed))
             self._parsing_bytes += block.nbytes
             self._collect_ready()
 

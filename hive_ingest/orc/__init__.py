@@ -3,8 +3,7 @@
 from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead
 from hive_ingest.orc.acid_schema import BUCKET, DELETE, INSERT, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from hive_ingest.orc.acid_writer import (
-    ACID_VERSION,
-    ACID_VERSION_FILE,
+    ACID_VERSION_CONTENT,
     COMPRESSIONS,
     AcidFile,
     AcidOrcWriter,
@@ -27,8 +26,7 @@ from hive_ingest.orc.stripe_encoder import StripeEncoder
 from hive_ingest.orc.stripe_reader import StripeReader, StripeRows
 
 __all__ = [
-    "ACID_VERSION",
-    "ACID_VERSION_FILE",
+    "ACID_VERSION_CONTENT",
     "BUCKET",
     "COMPRESSIONS",
     "DELETE",

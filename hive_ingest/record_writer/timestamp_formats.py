@@ -20,18 +20,15 @@ import pyarrow.compute as pc
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.record_writer import values
 from hive_ingest.record_writer.bad_records import BadValue, Doubt, shown
+from hive_ingest.record_writer.time_zones import time_zone
 from hive_ingest.record_writer.timestamp_patterns import OFFSET_HOURS, TimestampPattern, offset_seconds
 from hive_ingest.record_writer.writer import TIMESTAMP_FORMATS_PROPERTY, RecordSchema
 
 _NANOS_A_DAY: Final = 86_400 * 10**9
-#: Instants closer than this to the ends of the range are left to the conversion of single values.
-_MARGIN_NANOS: Final = 2 * _NANOS_A_DAY
 _MINUTES: Final = values.DATE + r"[ T][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?"
 _ZONE: Final = f"(?:Z|{OFFSET_HOURS}(?::?[0-5][0-9])?)"
 _zone = re.compile(_ZONE).search
 _UTC: Final = "UTC"
-#: The beginning of 2037.
-_ARROW_KNOWS_UNTIL: Final = 2_114_380_800 * 10**9
 _BEGINNING: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 #: Digits after the point that make a nanosecond.
 _EPOCHS: Final = {"seconds": 9, "millis": 6, "micros": 3, "nanos": 0}
@@ -237,12 +234,7 @@ class TimestampFormats:
             return values.held_nanos(nanos, text)  # raises: it is far outside the range
 
     def _all_walls(self, form: TimestampForm, nanos: Any) -> Any:
-        if not form.is_instant or not len(nanos):
-            return nanos
-        limit = 2**63 - _MARGIN_NANOS
-        if int(nanos.min()) < -limit or int(nanos.max()) > limit:
-            raise Doubt("a timestamp at the end of the range")
-        return self._zone.all_walls(nanos)
+        return self._zone.all_walls(nanos) if form.is_instant else nanos
 
 
 class TimestampOptions:
@@ -280,11 +272,10 @@ class _Zone:
 
     def __init__(self, name: str) -> None:
         self._is_utc = name == _UTC
-        self._arrow = pa.timestamp("ns", name)
         try:
             self._zone = ZoneInfo(name) if not self._is_utc else None
-            self.all_walls(np.zeros(1, np.int64))
-        except (KeyError, ValueError, OSError, pa.ArrowException) as error:
+            self._offsets = time_zone(name)
+        except (KeyError, ValueError, OSError) as error:
             raise ConfigurationError(
                 f"timezone={name!r} is not known: give an IANA name such as 'Europe/Berlin'"
             ) from error
@@ -298,16 +289,8 @@ class _Zone:
         return nanos + (offset.days * 86_400 + offset.seconds) * 10**9
 
     def all_walls(self, nanos: Any) -> Any:
-        if self._is_utc:
-            return nanos
-        if len(nanos) and not _is_known_to_arrow(nanos):
-            raise Doubt("a timestamp at a time for which Arrow does not know the rules of time zones")
-        return _as_numpy(pc.local_timestamp(pa.array(nanos).view(self._arrow)))
-
-
-def _is_known_to_arrow(nanos: Any) -> bool:
-    """Arrow applies no daylight saving time from 2038 on: it reads the list of changes only, which ends there."""
-    return int(nanos.min()) >= 0 and int(nanos.max()) < _ARROW_KNOWS_UNTIL
+        """Raises Doubt if a wall clock is outside the range of a timestamp."""
+        return nanos if self._is_utc else self._offsets.wall_clocks(nanos, 10**9)
 
 
 def _check_distinct(forms: Sequence[TimestampForm]) -> None:

@@ -27,7 +27,8 @@ from hive_ingest.connection import (
 from hive_ingest.errors import ConfigurationError, SerializationError, StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
-from hive_ingest.record_writer import BadRecord, RecordWriter
+from hive_ingest.plurals import counted
+from hive_ingest.record_writer import BadRecord, RecordWriter, named_records
 from hive_ingest.streaming.bad_record_file import BadRecordFile
 from hive_ingest.streaming.file_patterns import matching_files
 from hive_ingest.streaming.line_file import MAX_LINE_BYTES, FilePosition, LineFile, Lines
@@ -204,9 +205,10 @@ class _Spans:
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Add the file and the line to a SerializationError."""
+        """Name records by their file and line, in a SerializationError and in logs."""
         try:
-            yield
+            with named_records(self._name):
+                yield
         except SerializationError as error:
             if error.record is None:
                 raise
@@ -219,6 +221,10 @@ class _Spans:
             return type(error)(f"{file!r}, line {line}: {why}", record=record)
         why = why.removeprefix(f"record {record} (at byte {error.byte_offset}): ")
         return type(error)(f"{file!r}, line {line} (at byte {offset}): {why}", record=record, byte_offset=offset)
+
+    def _name(self, record: int) -> str:
+        file, line, _ = self.place(record, None)
+        return f"line {line} of {file!r}"
 
     def place(self, record: int, byte_offset: int | None) -> tuple[str, int, int | None]:
         """The file, line and byte of a record, by its number and byte in the transaction."""
@@ -317,7 +323,7 @@ class _Ingestion:
         self.positions = after
         skipped = self._connection.stats.records_skipped - skipped
         if skipped:
-            _log.warning("bad records skipped: %d; record 0 is %s", skipped, spans.start)
+            _log.warning("%s skipped in the transaction from %s on", counted(skipped, "bad record"), spans.start)
 
     def _write(self, spans: _Spans) -> dict[str, FilePosition]:
         """Write as many lines as a transaction takes. Returns the position in every file after them.

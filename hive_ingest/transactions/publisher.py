@@ -8,11 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
 
+from hive_ingest.acid import ACID_VERSION_FILE
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure
 from hive_ingest.faults import reach
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TxnId
-from hive_ingest.orc import ACID_VERSION_FILE, write_acid_version
+from hive_ingest.orc import write_acid_version
 from hive_ingest.storage import FileStore, Location, copy_file
 from hive_ingest.transactions.registered_folders import missing_folder
 from hive_ingest.transactions.staging import StagedFile, remove_leftovers, staging_folder

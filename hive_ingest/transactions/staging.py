@@ -22,7 +22,8 @@ from hive_ingest.acid import partition_name
 from hive_ingest.errors import StreamingError
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table, TxnId, TxnState, TxnType
-from hive_ingest.orc import ACID_VERSION
+from hive_ingest.orc import ACID_VERSION_CONTENT
+from hive_ingest.plurals import counted
 from hive_ingest.storage import FileEntry, Location
 
 _log = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ def stage_version_files(staging: Location, folders: int, *, sync: bool) -> list[
     staging.parent.make_folder(parents=False)
     files = [staging.parent / f"{staging.name}.{number}.version" for number in range(folders)]
     try:
-        staging.store.create_all([file.path for file in files], ACID_VERSION, sync=sync)
+        staging.store.create_all([file.path for file in files], ACID_VERSION_CONTENT, sync=sync)
     except BaseException:
         for file in files:
             file.delete_file()
@@ -141,7 +142,7 @@ def _remove_leftovers(client: MetastoreClient, location: Location) -> list[str]:
             location.store.delete_file(path)
             removed.append(path)
     if removed:
-        _log.info("removed %d hidden files of ended transactions from %s", len(removed), location)
+        _log.info("removed %s of ended transactions from %s", counted(len(removed), "hidden file"), location)
     return removed
 
 

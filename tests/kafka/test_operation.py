@@ -132,7 +132,7 @@ def test_the_lag_is_known_before_the_first_commit(kafka_broker: KafkaBroker, met
     )
 
     def offsets() -> list[tuple[int | None, int | None]]:
-        return [(each.position, each.lag) for each in ingest.stats().partitions]
+        return [(each.position, each.lag) for each in ingest.stats.partitions]
 
     running = threading.Thread(target=ingest.run)
     running.start()

@@ -22,18 +22,8 @@ from tests.acceptance.cli.shell import Shell
 from tests.support.metastores import connect_in
 from tests.support.store_path import copy_tree
 from tests.support.tables import table_folder
-from tests.support.warehouses import warehouse_in
 
 pytestmark = pytest.mark.one_embedded
-
-
-@pytest.fixture
-def shell(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], metastore_uri: str, tmp_path: Path
-) -> Shell:
-    monkeypatch.setenv("HIVE_INGEST_METASTORE", metastore_uri)
-    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", warehouse_in(tmp_path))
-    return Shell(monkeypatch, capsys)
 
 
 @pytest.fixture

@@ -27,15 +27,6 @@ pytestmark = [
 
 
 @pytest.fixture
-def shell(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], metastore_uri: str, tmp_path: Path
-) -> Shell:
-    monkeypatch.setenv("HIVE_INGEST_METASTORE", metastore_uri)
-    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", warehouse_in(tmp_path))
-    return Shell(monkeypatch, capsys)
-
-
-@pytest.fixture
 def ms(metastore_uri: str, tmp_path: Path) -> Iterator[EmbeddedMetastoreClient]:
     with connect_quietly(tmp_path, metastore_uri) as client:
         yield client

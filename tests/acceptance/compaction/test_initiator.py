@@ -284,7 +284,7 @@ def test_compact_table_with_multiple_base(table: Compacted) -> None:
     table.insert(2, overwrite=True)
     (found,) = initiate(table)
     assert requested(table) == [(None, MAJOR)]
-    assert found.decision.reason == "1 bases are obsolete"
+    assert found.decision.reason == "1 base is obsolete"
 
 
 def test_initiator_failure(table: Compacted) -> None:

@@ -17,7 +17,7 @@ from tests.support.connections import connect
 from tests.support.metastores import connect_in
 from tests.support.rows import ids
 from tests.support.store_path import remove_tree
-from tests.support.tables import table_folder
+from tests.support.tables import create_table, table_folder
 
 
 def write(client: MetastoreClient, number: int, part: str = "a") -> None:
@@ -208,6 +208,30 @@ def test_a_sink_is_refused_before_it_takes_a_write_id(tmp_path: Path) -> None:
             assert last is not None
             assert last.position == 2
         assert ids(client, "p") == [1, 2]
+
+
+def test_the_command_repairs_all_tables(
+    restored: MetastoreClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = Shell(monkeypatch, capsys)
+    with restored:
+        restored.create_database("shop")
+        create_table(restored, "missing")
+        restored.create_table("shop.plain", columns={"id": "int"}, properties={"transactional": "false"})
+        restored.create_table("shop.t", columns={"id": "int"})
+        shutil.rmtree(table_folder(restored, "missing"))
+        done = shell("repair", "--all", "--apply", "--metastore", restored.uri)
+        assert done.code == 1
+        assert "web.missing: not checked: " in done.err
+        assert "shop.plain" not in done.out
+        assert "shop.t: no folder is above write id 0" in done.out
+        assert "web.p: 2 folders are above write id 1" in done.out
+        assert ids(restored, "p") == [1, 2, 3]
+        restored.drop_table("web.missing")
+        shell.done("repair", "--all", "--metastore", restored.uri)
+        for wrong in ((), ("web.p", "--all")):
+            refused = shell("repair", *wrong, "--metastore", restored.uri)
+            assert (refused.code, "give tables, or --all" in refused.err) == (2, True)
 
 
 def test_the_command_reports_the_folders_and_raises_only_when_asked(

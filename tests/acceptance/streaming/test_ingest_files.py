@@ -318,7 +318,7 @@ def test_skipped_records_are_counted_and_never_come_back(
     result = ingest(ms, path, record_writer=StrictJsonWriter(on_error="skip"))
     assert (result.stats.records_skipped, result.stats.rows_committed) == (1, 24)
     assert result.positions["a.json"].records == 25
-    assert "bad records skipped: 1; record 0 is line 11" in caplog.text
+    assert "1 bad record skipped in the transaction from line 11" in caplog.text
     assert ingest(ms, path).stats.transactions_committed == 0
 
 
