@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 
 import hive_ingest as hi
+from hive_ingest.compaction import Worker
 from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.model import CompactionState, CompactionType
 from tests.interop.agreement import BOTH_MODES, assert_agreement, ids
 from tests.interop.hive import RealHive
 from tests.interop.tables import orc_properties
@@ -112,8 +114,10 @@ def test_our_worker_compacts_there_for_hive(hive401: RealHive, hdfs: Hdfs) -> No
             stream(client, table, range(start, start + 30))
         hive401.sql(f"delete from {table} where id = 3")
         rows = assert_agreement(hive401, client, table)
-        outcomes = hi.compact(client, table, kind="major", wait=True)
-        assert {outcome.state.text for outcome in outcomes} <= {"ready for cleaning", "succeeded"}
+        client.compact(table, compaction_type=CompactionType.MAJOR, partition_name="part=10%3A0")
+        result = Worker(client).run_once()
+        assert result is not None
+        assert result.state is CompactionState.READY_FOR_CLEANING, result.message
         hive401.clean_up()
         assert folders(client, table) == {"base"}
         assert assert_agreement(hive401, client, table, modes=BOTH_MODES) == rows
