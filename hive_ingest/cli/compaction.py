@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hive_ingest.compaction import CompactionOutcome, Compactor
+    from hive_ingest.model import CompactionState
 
 PartitionOption = Annotated[
     str | None,
@@ -47,7 +48,9 @@ class Role(enum.StrEnum):
 
 def compact(
     table: TableArgument,
-    kind: Annotated[Kind, typer.Argument(help="minor: merge deltas. major: a new base, without deleted rows.")],
+    kind: Annotated[
+        Kind, typer.Argument(metavar="KIND", help="minor: merge deltas. major: a new base, without deleted rows.")
+    ],
     metastore: MetastoreOption,
     partition: PartitionOption = None,
     properties: Annotated[
@@ -76,7 +79,7 @@ def compact(
     for outcome in outcomes:
         typer.echo(_line(outcome))
     _note_no_partitions(table, outcomes)
-    if not wait and outcomes:
+    if not wait and any(outcome.state.text == "initiated" for outcome in outcomes):
         typer.echo("a worker carries this out: hive-ingest compactor, or this command with --wait", err=True)
     if any(outcome.is_problem for outcome in outcomes if wait):
         raise typer.Exit(1)
@@ -89,9 +92,19 @@ def _note_no_partitions(table: str, outcomes: Sequence[object]) -> None:
 
 def _line(outcome: CompactionOutcome) -> str:
     place = f"{outcome.table} {outcome.partition_name or ''}".rstrip()
-    known = "" if outcome.accepted else " (it was in the queue already)"
+    known = "" if outcome.accepted else f" ({_why_not_accepted(outcome)})"
     message = f": {outcome.message}" if outcome.message else ""
-    return f"{place}: {outcome.type.name.lower()} compaction {outcome.id} is {outcome.state.text}{known}{message}"
+    return f"{place}: {outcome.type.name.lower()} compaction {outcome.id} {_predicate(outcome.state)}{known}{message}"
+
+
+def _why_not_accepted(outcome: CompactionOutcome) -> str:
+    is_done = outcome.state.text == "ready for cleaning"
+    return "nothing was written since" if is_done else "it was in the queue already"
+
+
+def _predicate(state: CompactionState) -> str:
+    """Such as `is initiated` and `failed`."""
+    return {"failed": "failed", "refused": "was refused", "succeeded": "succeeded"}.get(state.text, f"is {state.text}")
 
 
 def purge(
@@ -154,12 +167,14 @@ def _run_once(compactor: Compactor) -> None:
         place = f"{each.table} {each.partition_name or ''}".rstrip()
         if each.response is not None and each.response.accepted:
             typer.echo(f"requested {place}: {each.decision.reason}")
+        elif each.is_suspended:
+            typer.echo(f"{place} is not compacted: {each.decision.reason}")
         elif each.error is not None:
             typer.echo(f"whether {place} needs a compaction {each.decision.reason}")
     for work in result.worked:
         place = f"{work.info.table} {work.info.partition_name or ''}".rstrip()
         typer.echo(
-            f"compaction {work.info.id} of {place} is {work.state.text}{': ' * bool(work.message)}{work.message}"
+            f"compaction {work.info.id} of {place} {_predicate(work.state)}{': ' * bool(work.message)}{work.message}"
         )
     for cleaned in result.cleaned:
         place = f"{cleaned.info.table} {cleaned.info.partition_name or ''}".rstrip()

@@ -248,7 +248,7 @@ class Cleaner:
         """To be tried again, later each time."""
         attempts = _attempts(info) + 1
         message = f"attempt {attempts} of {self._settings.max_attempts}: {error}"
-        _log.warning("cleaning %s %s: %s", info.table, info.partition_name or "", message)
+        _log.warning("cleaning %s: %s", f"{info.table} {info.partition_name or ''}".rstrip(), message)
         noted = replace(info, error_message=message)
         try:
             if attempts >= self._settings.max_attempts and info.type is not CompactionType.ABORT_TXN_CLEANUP:

@@ -52,7 +52,7 @@ class CompactorResult:
     def has_problems(self) -> bool:
         """Whether something failed: a look at a table, a compaction, or a cleaning, which may be tried again."""
         return (
-            any(each.error is not None for each in self.initiated)
+            any(each.error is not None or each.is_suspended for each in self.initiated)
             or any(work.state is CompactionState.FAILED for work in self.worked)
             or any(each.state in (CompactionState.FAILED, CompactionState.READY_FOR_CLEANING) for each in self.cleaned)
         )

@@ -41,13 +41,19 @@ _Place: TypeAlias = tuple[TableName, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Initiated:
-    """What an initiator decided about a table or partition, and the answer to its request if it made one."""
+    """What an initiator decided about a table or partition, and the answer to its request if it made one.
+
+    Attributes:
+        error: Why it could not decide.
+        is_suspended: Nothing is requested because the last compactions failed.
+    """
 
     table: TableName
     partition_name: str | None
     decision: Decision
     response: CompactionResponse | None = None
     error: StreamingError | None = None
+    is_suspended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +165,8 @@ class Initiator:
             _log.info("%s is not looked at: it is being dropped or cleaned: %s", candidate.table, error)
             return None
         except StreamingError as error:
-            self._note(candidate, str(error))
-            _log.warning("whether %s needs a compaction is not known: %s", _text(candidate), error)
+            if self._note(candidate, str(error), known):
+                _log.warning("whether %s needs a compaction is not known: %s", _text(candidate), error)
             decision = Decision(None, f"is not known: {error}")
             return Initiated(candidate.table, candidate.partition_name, decision, error=error)
 
@@ -171,10 +177,14 @@ class Initiator:
         reason = _why_not(table, known)
         if reason is None and (decision := self._recall(candidate, table)) is not None:
             return Initiated(name, partition, decision)
-        if reason is None and self._failed_too_often(candidate):
-            reason = f"the last {self._policy.failed_threshold} compactions failed"
-            if not known or known[0].state is not CompactionState.DID_NOT_INITIATE:
-                self._note(candidate, f"not initiated: {reason}")
+        if reason is None and not _succeeded_last(known) and self._failed_too_often(candidate):
+            reason = (
+                f"the last {self._policy.failed_threshold} compactions failed, so none is requested within "
+                f"{self._policy.failed_retry_seconds:g} s of the last one: correct the cause, then run hive-ingest "
+                "compact"
+            )
+            self._note(candidate, reason, known)
+            return Initiated(name, partition, Decision(None, reason), is_suspended=True)
         if reason is not None:
             return Initiated(name, partition, Decision(None, reason))
         decision = self._decide(candidate, find_target(self._client, name, partition, table=table), known)
@@ -238,10 +248,16 @@ class Initiator:
             retry_seconds=self._policy.failed_retry_seconds,
         )
 
-    def _note(self, candidate: CompactionCandidate, message: str) -> None:
-        """Into the history, as `did not initiate`, where the server takes it from others."""
+    def _note(self, candidate: CompactionCandidate, message: str, known: list[CompactionInfo]) -> bool:
+        """Into the history, as `did not initiate`, where the server takes it from others.
+
+        Returns:
+            False if it is the latest entry already.
+        """
+        if known and known[0].state is CompactionState.DID_NOT_INITIATE and known[0].error_message == message:
+            return False
         if not self._client.runs_compactions:
-            return
+            return True
         info = CompactionInfo(
             id=0,
             table=candidate.table,
@@ -256,6 +272,7 @@ class Initiator:
             self._client.mark_failed(info)
         except StreamingError as error:
             _log.warning("that %s was not compacted is not in the history: %s", _text(candidate), error)
+        return True
 
 
 def _why_not(table: Table, known: list[CompactionInfo]) -> str | None:
@@ -267,6 +284,12 @@ def _why_not(table: Table, known: list[CompactionInfo]) -> str | None:
         if info.state in _UNDER_WAY:
             return f"compaction {info.id} is {info.state.text}"
     return None
+
+
+def _succeeded_last(newest_first: Iterable[CompactionInfo]) -> bool:
+    """Whether the latest compaction succeeded. The history does not have it yet if it waits for the cleaner."""
+    ended = (info.state for info in newest_first if info.state in (*_DONE, CompactionState.FAILED))
+    return next(ended, None) in _DONE
 
 
 def _has_merged(known: Iterable[CompactionInfo], highest: WriteId) -> bool:

@@ -57,8 +57,8 @@ _log = logging.getLogger(__name__)
 _HERE: Merger = merge
 #: A job is known by its transaction, which the names of its hidden files begin with.
 _JOB_PREFIX = "hive-ingest-txn-"
-#: Hive's own words, which its workers use too.
-NOTHING_TO_MERGE = "None of the compaction thresholds met"
+#: Why a request is refused that there is nothing to do for.
+NOTHING_TO_MERGE = "there is nothing to merge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class CompactionJob:
         remove_leftovers(self._client, Location.of(target.table.location))
         plan, state = self._plan(target)
         if plan is None and not (state.obsolete or state.aborted):
-            raise RefusedCompaction(f"there is nothing to merge ({NOTHING_TO_MERGE})")
+            raise RefusedCompaction(NOTHING_TO_MERGE)
         if plan is None:
             self._client.mark_compacted(self.info)
             self._client.commit_txn(self._txn_id)

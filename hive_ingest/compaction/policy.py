@@ -120,7 +120,7 @@ class CompactionPolicy:
     def _by_size(self, state: FolderState, max_share: float) -> Decision | None:
         deltas, bases = state.delta_bytes, _obsolete_bases(state)
         if not deltas and bases:
-            return Decision(CompactionType.MAJOR, f"{counted(bases, 'base')} {'is' if bases == 1 else 'are'} obsolete")
+            return Decision(CompactionType.MAJOR, counted(bases, "obsolete base"))
         if not state.base_bytes or state.delta_count < self.min_deltas:
             return None
         share = deltas / state.base_bytes

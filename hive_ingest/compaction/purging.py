@@ -73,9 +73,6 @@ def _purge(
 ) -> list[PurgeOutcome]:
     cleaner = Cleaner(client, CleanerSettings())
     outcomes = compact(client, table, partition=partition, kind="major", wait=True, settings=settings)
-    if not all(outcome.accepted for outcome in outcomes):
-        # One that was in the queue already may be a minor one, or have begun before the last rows were deleted.
-        outcomes = compact(client, table, partition=partition, kind="major", wait=True, settings=settings)
     deadline = time.monotonic() + timeout_seconds
     while True:
         cleaner.run_once(table)
@@ -118,7 +115,7 @@ class _Look:
         except StreamingError as error:
             return PurgeOutcome(outcome.table, outcome.partition_name, ("(not known)",), (str(error),))
         left = [folder.name for folder in (*state.obsolete, *state.aborted)]
-        reasons = [*self._why_left(outcome, target)] if left else []
+        reasons = [*self._why_left(outcome, target, is_aborted=bool(state.aborted))] if left else []
         if outcome.state is CompactionState.FAILED:
             left += [folder.name for folder in state.deltas]
         if state.delete_deltas or outcome.state is CompactionState.FAILED:
@@ -136,7 +133,7 @@ class _Look:
             reasons.append("compactions that run, or were killed and have not timed out, hold copies of rows")
         return PurgeOutcome(outcome.table, outcome.partition_name, tuple(left), tuple(reasons))
 
-    def _why_left(self, outcome: CompactionOutcome, target: Target) -> Iterator[str]:
+    def _why_left(self, outcome: CompactionOutcome, target: Target, *, is_aborted: bool) -> Iterator[str]:
         info = self._compactions.get(outcome.id)
         if info is not None and info.error_message:
             yield info.error_message
@@ -144,7 +141,13 @@ class _Look:
             transactions = self._client.get_open_txns_info().transactions
             older = [each.id for each in transactions if each.state is TxnState.OPEN and each.id < info.next_txn_id]
             if older:
-                yield f"open transactions may read them: {', '.join(map(str, older[:5]))}"
+                few = ", ".join(map(str, older[:5])) + (", …" if len(older) > 5 else "")
+                yield f"open transactions may read them: {few} (hive-ingest show transactions names their owners)"
+        if is_aborted:
+            yield (
+                "writers of aborted transactions may not know it yet: what they left is removed one transaction "
+                f"timeout ({self._client.txn_timeout_seconds:g} s) after their last heartbeat"
+            )
         if has_no_cleanup(target.table.properties) or has_no_cleanup(target.properties):
             yield "NO_CLEANUP=true is set: remove the property, then purge again"
 

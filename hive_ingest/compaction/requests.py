@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hive_ingest.compaction.housekeeping import Housekeeper
@@ -22,6 +22,8 @@ _PAUSE_SECONDS = 0.2
 #: While there is work, the queue is read only after this many times as long as reading it last took.
 _REST = 10
 _WAITING = (CompactionState.INITIATED, CompactionState.WORKING)
+#: How a refusal begins that there is nothing to do for; the second one is of Hive's own workers.
+_NOT_NEEDED = (NOTHING_TO_MERGE, "None of the compaction thresholds met")
 #: How long a request may wait before a warning says that perhaps no worker runs.
 NO_WORKER_SECONDS = 60.0
 
@@ -32,7 +34,8 @@ class CompactionOutcome:
 
     Attributes:
         id: The compaction's id in the queue, as `show compactions` has it.
-        accepted: False: it, or one like it, was in the queue already.
+        accepted: False: it, or one like it, was in the queue already, or nothing was written since one that waits for
+            the cleaner.
         state: The last state seen. READY_FOR_CLEANING: what is read is compacted, the old files are still there.
             REFUSED: there was nothing to do, or the table or partition was dropped or renamed since the request.
         message: Why it failed or was refused.
@@ -50,7 +53,7 @@ class CompactionOutcome:
     def is_problem(self) -> bool:
         """Whether it failed, or was refused although there is something to merge."""
         if self.state is CompactionState.REFUSED:
-            return NOTHING_TO_MERGE not in self.message
+            return not self.message.startswith(_NOT_NEEDED)
         return self.state is CompactionState.FAILED
 
 
@@ -67,6 +70,9 @@ def compact(
     as_worker: bool | None = None,
 ) -> list[CompactionOutcome]:
     """Request compactions, whatever the thresholds say.
+
+    With `wait`, a compaction that was in the queue already and may not do what is asked for, because it is a minor one
+    or had begun before, is waited for, and then the request is made again.
 
     Args:
         metastore: A client, or the URI of a metastore.
@@ -100,13 +106,47 @@ def compact(
         if as_worker is None:
             as_worker = client.runs_compactions and not client.has_own_cleaner
         worker = Worker(client, settings) if as_worker and wait else None
-        outcomes = []
-        for each in partition_names_of(client, found, partition):
-            response = client.compact(
-                name, partition_name=each, compaction_type=type_, properties=properties, initiator_id="manual"
-            )
-            outcomes.append(CompactionOutcome(name, each, type_, response.id, response.accepted, response.state))
-        return _Wait(client, name, timeout_seconds, worker).until_ended(outcomes) if wait else outcomes
+
+        def request(partitions: Iterable[str | None]) -> list[CompactionOutcome]:
+            return [_request(client, name, each, type_, properties) for each in partitions]
+
+        outcomes = request(partition_names_of(client, found, partition))
+        if not wait:
+            return outcomes
+        waiting = _Wait(client, name, timeout_seconds, worker)
+        ended = waiting.until_ended(outcomes)
+        others = {
+            after.partition_name
+            for before, after in zip(outcomes, ended, strict=True)
+            if _is_another(before, after, type_) and after.state not in _WAITING
+        }
+        again = {each.partition_name: each for each in waiting.until_ended(request(others))} if others else {}
+        return [again.get(each.partition_name, each) for each in ended]
+
+
+def _request(
+    client: MetastoreClient,
+    table: TableName,
+    partition: str | None,
+    type_: CompactionType,
+    properties: Mapping[str, str] | None,
+) -> CompactionOutcome:
+    response = client.compact(
+        table, partition_name=partition, compaction_type=type_, properties=properties, initiator_id="manual"
+    )
+    return CompactionOutcome(table, partition, type_, response.id, response.accepted, response.state)
+
+
+def _is_another(before: CompactionOutcome, after: CompactionOutcome, wanted: CompactionType) -> bool:
+    """Whether the compaction that was in the queue did not do all that was asked for.
+
+    It may have begun before the latest commits, and a minor one keeps deleted rows.
+    """
+    if before.accepted or before.state not in _WAITING:
+        return False
+    return before.state is CompactionState.WORKING or (
+        wanted is CompactionType.MAJOR and after.type is not CompactionType.MAJOR
+    )
 
 
 def _check_table(client: MetastoreClient, table: Table) -> None:

@@ -96,7 +96,7 @@ class Worker:
         except RefusedCompaction as error:
             return self._refused(job.info, str(error))
         except NoSuchObject as error:
-            return self._refused(job.info, f"{error}: dropped since it was requested")
+            return self._refused(job.info, f"it was dropped or renamed since the request: {error}")
         except MetastoreUnavailable as error:
             _log.warning("compaction %d of %s: %s", info.id, info.table, error)
             return WorkResult(job.info, CompactionState.WORKING, str(error))
@@ -132,7 +132,8 @@ class Worker:
         return WorkResult(info, CompactionState.REFUSED, message)
 
     def _failed(self, info: CompactionInfo, message: str) -> WorkResult:
-        _log.warning("compaction %d of %s %s failed: %s", info.id, info.table, info.partition_name or "", message)
+        place = f"{info.table} {info.partition_name or ''}".rstrip()
+        _log.warning("compaction %d of %s failed: %s", info.id, place, message)
         info = replace(info, error_message=message)
         self._end(info, self._client.mark_failed)
         return WorkResult(info, CompactionState.FAILED, message)

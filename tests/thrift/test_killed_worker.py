@@ -8,17 +8,29 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hive_ingest.compaction import Compactor, CompactorSettings
+from hive_ingest.compaction.dead_workers import take_back_from_dead_workers
+from hive_ingest.errors import NoSuchTxn
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import CompactionState, TxnState
-from hive_ingest.testing import CrashPoint
+from hive_ingest.testing import CrashPoint, faults
+from hive_ingest.transactions import Owner
 from tests.support.compactions import FAST, MAJOR, Compacted
+from tests.support.fronts import Front, failing
 from tests.support.metastores import connect_in
 
 CHILD = Path(__file__).parents[1] / "crash" / "compactor_child.py"
+KILL_POINTS = [
+    "after_find_next_compact",
+    "after_compaction_txn",
+    "after_merge",
+    "after_publish",
+    "after_mark_compacted",
+]
 READY, FAILED = CompactionState.READY_FOR_CLEANING, CompactionState.FAILED
 
 
@@ -53,7 +65,7 @@ def compact(table: Compacted) -> list[CompactionState]:
     return [work.state for work in done.worked]
 
 
-@pytest.mark.parametrize("point", ["after_find_next_compact", "after_compaction_txn", "after_merge", "after_publish"])
+@pytest.mark.parametrize("point", KILL_POINTS)
 def test_a_killed_workers_compaction_is_requested_again_and_done(
     table: Compacted, hive401_uri: str, point: str
 ) -> None:
@@ -67,16 +79,32 @@ def test_a_killed_workers_compaction_is_requested_again_and_done(
     assert (new.state, old.state) == (READY, FAILED)
     assert "process of the compaction's worker has ended" in (old.error_message or "")
     assert "base_4_v" in table.short_folders()
+    assert table.client.show_locks(table.name) == []
+    open_txns = [info for info in table.client.get_open_txns_info().transactions if info.state is TxnState.OPEN]
+    assert len(open_txns) == (point == "after_compaction_txn"), "which holds no lock yet, and times out"
 
 
-def test_after_a_kill_at_the_commit_the_server_decides(table: Compacted, hive401_uri: str) -> None:
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_a_commit_that_the_server_still_carries_out_is_left_alone(
+    table: Compacted, hive401_uri: str, is_alive: bool
+) -> None:
+    """Either its worker is alive, or the abort comes too late."""
     before = table.rows()
     table.request(MAJOR)
-    kill_worker(table, hive401_uri, "after_mark_compacted")
-    assert compact(table) == []
-    assert table.rows() == before
-    (open_txn,) = [info.id for info in table.client.get_open_txns_info().transactions if info.state is TxnState.OPEN]
-    table.client.abort_txn(open_txn)  # as the server's timeout does
+    taken: list[int] = []
+
+    def at(point: str) -> None:
+        if point == "after_mark_compacted":
+            front: Any = table.client
+            if not is_alive:
+                front = Front(table.client, abort_txn=failing(NoSuchTxn("committed")), mark_failed=failing(OSError()))
+            taken.append(take_back_from_dead_workers(front))
+
+    with pytest.MonkeyPatch.context() as patch, faults(observe=at):
+        if not is_alive:
+            patch.setattr(Owner, "is_dead", lambda _: True)
+        assert table.work().state is READY
+    assert taken == [0]
     assert table.rows() == before
 
 

@@ -82,14 +82,34 @@ def test_what_keeps_a_cleaner_waiting_is_shown(shell: Shell, table: Compacted) -
 def test_having_nothing_to_merge_is_not_an_error(shell: Shell, table: Compacted) -> None:
     """So that a command of cron can be repeated."""
     table.insert(1)
-    assert "is refused: there is nothing to merge" in shell.done("compact", "web.t", "minor", "--wait").out
+    outcome = shell.done("compact", "web.t", "minor", "--wait")
+    assert outcome.out == "web.t: minor compaction 1 was refused: there is nothing to merge\n"
+    table.insert(2)
+    shell.done("compact", "web.t", "minor", "--wait")
+    outcome = shell.done("compact", "web.t", "minor")
+    assert outcome.out == "web.t: minor compaction 2 is ready for cleaning (nothing was written since)\n"
+    assert outcome.err == "", "no worker has anything to do"
+
+
+def test_a_table_whose_compactions_fail_stays_an_error_until_it_is_mended(shell: Shell, table: Compacted) -> None:
+    table.inserts(1, 6)
+    file = table.folder / table.folders()[0] / "bucket_00000"
+    good = file.read_bytes()
+    file.write_bytes(b"ORC")
+    for _ in range(2):
+        assert "failed: " in shell("compactor", "--once").out
+    outcome = shell("compactor", "--once")
+    assert (outcome.code, "web.t is not compacted: the last 2 compactions failed" in outcome.out) == (1, True)
+    file.write_bytes(good)
+    shell.done("compact", "web.t", "major", "--wait")
+    assert shell("compactor", "--once").code == 0
 
 
 def test_a_compaction_that_fails_ends_with_an_error(shell: Shell, table: Compacted) -> None:
     table.inserts(1, 2)
     (table.folder / table.folders()[0] / "bucket_00000").write_bytes(b"ORC")
     outcome = shell("compact", "web.t", "major", "--wait")
-    assert (outcome.code, "is failed: " in outcome.out) == (1, True)
+    assert (outcome.code, "compaction 1 failed: " in outcome.out) == (1, True)
 
 
 def test_the_output_says_what_carries_out_a_request(shell: Shell, table: Compacted) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,14 @@ import pyarrow as pa
 import pytest
 
 import hive_ingest as hi
-from hive_ingest.compaction import Compactor, compact, purge
+from hive_ingest.compaction import CompactionOutcome, Compactor, compact, purge
 from hive_ingest.compaction.worker_ids import is_of_this_process
 from hive_ingest.errors import ConfigurationError, InvalidTable, NoSuchObject
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
-from hive_ingest.model import CompactionInfo, CompactionState, TableName
+from hive_ingest.model import CompactionInfo, CompactionResponse, CompactionState, TableName
 from hive_ingest.testing import faults
 from tests.support.compactions import MAJOR, MINOR, Compacted
+from tests.support.fronts import Front
 from tests.unit.compaction.folders import tail_of
 
 pytestmark = pytest.mark.only_on(["sqlite", "postgres"], because="a real metastore has Hive's own queue")
@@ -128,6 +130,42 @@ def test_a_request_that_is_in_the_queue_already_is_not_made_twice(table: Compact
     (second,) = compact(table.client, table.name, kind="minor")
     assert (first.accepted, second.accepted, second.id) == (True, False, first.id)
     assert first.state is CompactionState.INITIATED
+
+
+def test_a_major_compaction_follows_a_minor_one_that_was_requested_before(table: Compacted) -> None:
+    table.inserts(1, 3)
+    table.delete(table.row_id(2))
+    table.request(MINOR)
+    (outcome,) = compact(table.client, table.name, kind="major", wait=True)
+    assert (outcome.accepted, outcome.type, outcome.state) == (True, MAJOR, CompactionState.READY_FOR_CLEANING)
+    assert "base_4_v" in table.short_folders()
+
+
+def test_a_compaction_that_had_begun_before_the_request_is_followed_by_another(table: Compacted) -> None:
+    table.inserts(1, 2)
+    table.request(MAJOR)
+    requested = threading.Event()
+
+    def request(*args: Any, **options: Any) -> CompactionResponse:
+        response: CompactionResponse = table.client.compact(*args, **options)
+        requested.set()
+        return response
+
+    with ThreadPoolExecutor(1) as threads:
+        futures: list[Future[list[CompactionOutcome]]] = []
+
+        def at(point: str) -> None:
+            if point == "after_merge" and not futures:
+                table.insert(3)
+                front: Any = Front(table.client, compact=request)
+                futures.append(threads.submit(compact, front, table.name, wait=True, timeout_seconds=60))
+                assert requested.wait(60)
+
+        with faults(observe=at):
+            assert table.work().made.folders[0].startswith("base_0000002")
+        ((outcome,),) = (future.result() for future in futures)
+    assert (outcome.accepted, outcome.id) == (True, 2)
+    assert "base_3_v" in table.short_folders()
 
 
 def test_an_unknown_kind_of_compaction_is_refused(ms: EmbeddedMetastoreClient, table: Compacted) -> None:

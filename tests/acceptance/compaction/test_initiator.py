@@ -284,7 +284,7 @@ def test_compact_table_with_multiple_base(table: Compacted) -> None:
     table.insert(2, overwrite=True)
     (found,) = initiate(table)
     assert requested(table) == [(None, MAJOR)]
-    assert found.decision.reason == "1 base is obsolete"
+    assert found.decision.reason == "1 obsolete base"
 
 
 def test_initiator_failure(table: Compacted) -> None:
@@ -294,6 +294,15 @@ def test_initiator_failure(table: Compacted) -> None:
     assert isinstance(found.error, MetastoreError)
     (info,) = table.history()
     assert (info.state, info.error_message) == (CompactionState.DID_NOT_INITIATE, "cannot be asked")
+
+
+def test_an_error_that_repeats_is_noted_once(table: Compacted, caplog: pytest.LogCaptureFixture) -> None:
+    table.inserts(1, 2)
+    for text in ("cannot be asked", "cannot be asked", "is down", "is down"):
+        (found,) = initiate(table, client=Front(table.client, get_valid_write_ids=failing(MetastoreError(text))))
+        assert str(found.error) == text
+    assert [info.error_message for info in table.history()] == ["is down", "cannot be asked"]
+    assert len(caplog.records) == 2
 
 
 def test_no_compact_for_insert_only(ms: EmbeddedMetastoreClient) -> None:
@@ -332,7 +341,8 @@ def test_nothing_is_requested_for_a_while_after_repeated_failures(table: Compact
         with faults(CrashPoint("after_merge")):
             assert table.work().state is CompactionState.FAILED
     (found,) = initiate(table)
-    assert found.decision.reason == "the last 2 compactions failed"
+    assert found.is_suspended
+    assert found.decision.reason.startswith("the last 2 compactions failed, so none is requested within 604800 s")
     assert table.history()[0].state is CompactionState.DID_NOT_INITIATE
     initiate(table)
     assert len(table.history()) == 3, "it is noted once"

@@ -63,6 +63,16 @@ def test_a_property_against_cleaning_is_reported(ms: EmbeddedMetastoreClient) ->
     assert any("NO_CLEANUP" in reason for reason in outcome.reasons)
 
 
+def test_files_of_a_transaction_that_was_just_aborted_are_reported(table: Compacted) -> None:
+    table.inserts(1, 3)
+    table.aborted_insert(4)
+    (outcome,) = purge(table.client, table.name, timeout_seconds=0.1)
+    assert outcome.left == ("delta_0000005_0000005_0000",)
+    assert "writers of aborted transactions may not know it yet" in outcome.reasons[0]
+    table.client.clock_offset_seconds = 2 * table.client.txn_timeout_seconds
+    assert purge(table.client, table.name, timeout_seconds=20)[0].left == ()
+
+
 def test_replaced_files_of_other_tables_keep_their_retention(ms: EmbeddedMetastoreClient) -> None:
     """Readers that planned their files in another process hold no transaction, only the cleaner's retention."""
     table, other = Compacted(ms), Compacted(ms, "other")
