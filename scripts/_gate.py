@@ -13,6 +13,7 @@ begins with the name of its stage then. What the gate leaves to the stages that 
     tests/interop/test_versus_java.py                    harness      it tests a benchmark
     tests/kafka/test_services.py                         harness      it tests the broker that tests/kafka stands on
     tests/kafka/test_kill.py: most of the steps          metastores   kafka kills at random steps too
+    most of the suites with their warehouse on HDFS      warehouses   storage has the store's own tests and a sample
 
 Every stage runs with a PATH that leads to Python, git, bash and coreutils alone and without JAVA_HOME: what it
 needs beyond these it has to bring, or the gate fails on every machine and not only on a bare one. (Bash is what
@@ -116,6 +117,17 @@ _KILLS_OF_KAFKA = tuple(
 )
 
 
+#: Of the suites that take any warehouse; the stage warehouses has all.
+_SUITES_ON_HDFS = (
+    *(
+        f"tests/crash/test_kill.py::test_killed_at_any_step_and_restarted_every_row_is_there_once[sqlite-{point}]"
+        for point in ("between_renames", "after_publish")
+    ),
+    "tests/acceptance/connection/test_overwrite.py",
+    "tests/acceptance/compaction/test_compact.py",
+)
+
+
 def _modules(folder: str, *, first: Sequence[str], without: Sequence[str]) -> list[str]:
     """The modules of tests in `folder`, in the order in which processes shall take them."""
     found = sorted(path.stem.removeprefix("test_") for path in (_ROOT / folder).glob("test_*.py"))
@@ -141,7 +153,7 @@ STAGES = (
     Stage(
         "storage",
         (_python("-m", "tests.services.fetch", "compiler", "hdfs"),),
-        runs=(("tests/storage",),),
+        runs=(("tests/storage",), (*_SUITES_ON_HDFS, "--warehouse=hdfs")),
         beside=True,
     ),
     Stage(
@@ -212,6 +224,24 @@ STAGES = (
                 *("tests/unit/reader", "tests/acceptance", "tests/crash", "tests/property"),
                 *("tests/spark", "tests/kafka"),
                 "--metastores=all",
+            ),
+        ),
+        gates=False,
+        on_disk=True,
+    ),
+    Stage(
+        "warehouses",
+        (
+            _python("-m", "tests.services.fetch"),
+            _python("-m", "tests.services.spark_versions"),
+            _python("-m", "tests.spark.class_archive"),
+        ),
+        runs=(
+            (
+                *(*_THREE_AT_A_TIME, "--dist=loadfile"),
+                *(f"tests/acceptance/{name}" for name in ("api", "compaction", "connection", "reader", "streaming")),
+                *("tests/crash", "tests/spark", "tests/kafka"),
+                "--warehouse=hdfs",
             ),
         ),
         gates=False,
