@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +19,7 @@ from hive_ingest.config import StreamingSettings
 from hive_ingest.delta.routing import GroupKey
 from hive_ingest.delta.row_buffer import one_batch
 from hive_ingest.model import Table, WriteId
-from hive_ingest.orc import AcidFile, AcidOrcWriter, join
+from hive_ingest.orc import AcidFile, AcidOrcWriter, InsertedRows, InsertEncoder, StripeOutput, join
 from hive_ingest.schema import arrow_schema
 from hive_ingest.storage import FileStore, Location, local_spill_folder
 from hive_ingest.transactions import StagedFile
@@ -28,6 +29,8 @@ DEFAULT_COMPRESSION = "ZSTD"
 #: The most rows that are encoded in one call. Their size is far below 2 GiB, where a
 #: column of text would overflow.
 _JOINED_ROWS, _JOINED_BYTES = 8192, 1 << 28
+#: The least that a thread encodes at commit, in bytes of rows in memory: each part becomes a stripe.
+_MIN_PART_BYTES = 1 << 20
 
 
 def compression_of(table: Table) -> str:
@@ -132,10 +135,21 @@ class DeltaWriter:
             writer.discard()
             raise
 
-    def finish(self, key: GroupKey, spills: Sequence[AcidFile], rest: Sequence[pa.RecordBatch]) -> StagedFile:
-        """One file from the spills of a group, in order, and the rows that were never spilled."""
+    def finish(
+        self,
+        key: GroupKey,
+        spills: Sequence[AcidFile],
+        rest: Sequence[pa.RecordBatch],
+        pool: ThreadPoolExecutor | None = None,
+    ) -> StagedFile:
+        """One file from the spills of a group, in order, and the rows that were never spilled.
+
+        With a pool, the rows of a group without spills are encoded in parts by several threads.
+        """
         if spills:
             file = self._join(key, [*spills, *self._tail(key, spills, rest)])
+        elif pool and len(parts := _parts(rest, self._settings.writer_threads)) > 1:
+            file = self._encode_parts(key, self._new_output(key), parts, pool)
         else:
             file = self.encode(key, self._new_output(key), rest, first_row_id=0, sync=self._settings.fsync)
         target = self._target
@@ -147,6 +161,29 @@ class DeltaWriter:
             rows=file.rows,
             size_bytes=file.size_bytes,
         )
+
+    def _encode_parts(
+        self, key: GroupKey, file: Location, parts: Sequence[Sequence[pa.RecordBatch]], pool: ThreadPoolExecutor
+    ) -> AcidFile:
+        """Write one complete ORC file, with a stripe for each part."""
+        target = self._target
+        encoder = InsertEncoder(
+            target.schema, compression=compression_of(target.table), stripe_bytes=self._settings.stripe_size_bytes
+        )
+        bucket = encode_bucket(key.bucket, target.statement_id)
+        encoded, first = [], 0
+        for part in parts:
+            ids = InsertedRows(target.write_id, bucket, first, sum(batch.num_rows for batch in part))
+            encoded.append(pool.submit(encoder.encode, part, ids, file.path))
+            first += ids.rows
+        try:
+            with StripeOutput(file.store, file.path, like=encoder.like, sync=self._settings.fsync) as output:
+                for future in encoded:
+                    future.result().append_to(output)
+                return output.close()
+        finally:
+            for future in encoded:
+                future.cancel()
 
     def _tail(self, key: GroupKey, spills: Sequence[AcidFile], rest: Sequence[pa.RecordBatch]) -> list[AcidFile]:
         if not any(batch.num_rows for batch in rest):
@@ -178,6 +215,27 @@ class DeltaWriter:
 
 def _file_name(key: GroupKey) -> str:
     return str(BucketFileName(key.bucket))
+
+
+def _parts(batches: Sequence[pa.RecordBatch], most: int) -> list[list[pa.RecordBatch]]:
+    """The rows in parts of about equal size, which is at least `_MIN_PART_BYTES`."""
+    rows = sum(batch.num_rows for batch in batches)
+    count = min(most, sum(batch.nbytes for batch in batches) // _MIN_PART_BYTES)
+    if count < 2:
+        return [list(batches)]
+    part_rows = -(-rows // count)
+    parts: list[list[pa.RecordBatch]] = [[]]
+    free = part_rows
+    for batch in batches:
+        at = 0
+        while at < batch.num_rows:
+            if not free:
+                parts.append([])
+                free = part_rows
+            taken = min(free, batch.num_rows - at)
+            parts[-1].append(batch.slice(at, taken))
+            at, free = at + taken, free - taken
+    return parts
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

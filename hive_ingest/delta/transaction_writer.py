@@ -208,7 +208,7 @@ class TransactionWriter:
         self._await_encoding(0)
         groups = self._buffer.take_all()
         if len(groups) <= 1:
-            files = [self._finish_group(group, runs) for group, runs in groups]
+            files = [self._finish_group(group, runs, self._pool()) for group, runs in groups]
         else:
             files = self._finish_in_threads(groups)
         self._close_shared()
@@ -222,9 +222,9 @@ class TransactionWriter:
             self._finishing = [pool.submit(self._finish_group, group, runs) for group, runs in groups]
             return [future.result() for future in self._finishing]
 
-    def _finish_group(self, group: Group, runs: list[Run]) -> StagedFile:
+    def _finish_group(self, group: Group, runs: list[Run], pool: ThreadPoolExecutor | None = None) -> StagedFile:
         spills = [future.result() for future in group.spills]
-        return self._delta.finish(group.key, spills, [*group.take_parts(), *slices(runs)])
+        return self._delta.finish(group.key, spills, [*group.take_parts(), *slices(runs)], pool)
 
     def discard(self) -> None:
         """Drop all rows and remove the hidden files. Idempotent.

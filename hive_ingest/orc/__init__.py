@@ -13,7 +13,9 @@ from hive_ingest.orc.columns import OrcColumn, OrcKind, check_timestamps, kinds_
 from hive_ingest.orc.delete_events import DeleteEvents, RowIds
 from hive_ingest.orc.delete_writer import DeleteEventWriter
 from hive_ingest.orc.file_writer import arrow_compression
+from hive_ingest.orc.insert_encoder import InsertEncoder
 from hive_ingest.orc.joined_files import FileGroup
+from hive_ingest.orc.key_columns import InsertedRows
 from hive_ingest.orc.merge import MergeOptions, merge_rows
 from hive_ingest.orc.merge_events import merge_delete_events, read_delete_events
 from hive_ingest.orc.merge_parts import RowPart, join_rows, split_rows
@@ -23,6 +25,7 @@ from hive_ingest.orc.open_ahead import open_ahead
 from hive_ingest.orc.original_rows import OriginalRows, count_rows
 from hive_ingest.orc.stripe_copy import join
 from hive_ingest.orc.stripe_encoder import StripeEncoder
+from hive_ingest.orc.stripe_output import StripeOutput
 from hive_ingest.orc.stripe_reader import StripeReader, StripeRows
 
 __all__ = [
@@ -42,6 +45,8 @@ __all__ = [
     "DeleteEvents",
     "FileGroup",
     "FileToRead",
+    "InsertEncoder",
+    "InsertedRows",
     "MergeOptions",
     "OrcColumn",
     "OrcKind",
@@ -50,6 +55,7 @@ __all__ = [
     "RowIds",
     "RowPart",
     "StripeEncoder",
+    "StripeOutput",
     "StripeReader",
     "StripeRows",
     "arrow_compression",

@@ -13,7 +13,7 @@ import pytest
 
 from hive_ingest.errors import CorruptFile, UnsupportedFeature
 from hive_ingest.model import WriteId
-from hive_ingest.orc import acid_writer, joined_files, merge_input
+from hive_ingest.orc import AcidOrcWriter, joined_files, key_columns, merge_input
 from hive_ingest.orc import merge as merge_module
 from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead
 from hive_ingest.orc.merge_runs import SmallFiles
@@ -64,7 +64,7 @@ def test_a_file_with_updates_among_many_small_ones_is_named(folder: Folder, upda
         folder.insert(write_id, [(write_id, "text")])
     path = folder.path / f"delta_{updated:07d}_{updated:07d}_0000" / "bucket_00000"
     path.unlink()
-    with acid_writer.AcidOrcWriter(
+    with AcidOrcWriter(
         STORE,
         str(path),
         schema=pa.schema([("id", pa.int32()), ("text", pa.string())]),
@@ -72,10 +72,10 @@ def test_a_file_with_updates_among_many_small_ones_is_named(folder: Folder, upda
         bucket_property=BUCKET,
         sync=False,
     ) as writer:
+        writer.write(pa.record_batch({"id": pa.array([1], pa.int32()), "text": ["updated"]}))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(acid_writer, "INSERT", 1)
-            writer.write(pa.record_batch({"id": pa.array([1], pa.int32()), "text": ["updated"]}))
-        writer.close()
+            patch.setattr(key_columns, "INSERT", 1)
+            writer.close()
     with pytest.raises(UnsupportedFeature, match=f"delta_{updated:07d}.*holds updates"):
         folder.compact("minor")
     assert folder.staged == []
