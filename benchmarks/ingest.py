@@ -2,6 +2,7 @@
 
     python benchmarks/ingest.py                    everything (about ten minutes)
     python benchmarks/ingest.py throughput         1M records a transaction: JSON, delimited, 50 partitions, one a call
+    python benchmarks/ingest.py transactions       JSON and delimited, 1,000 to 1M records a transaction
     python benchmarks/ingest.py commits            1,000-row commits a second, synced
     python benchmarks/ingest.py progress           what exactly once adds to a commit
 
@@ -14,7 +15,10 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import contextlib
+import functools
 import io
+import itertools
 import json
 import os
 import platform
@@ -25,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +53,8 @@ CASES = {
     "json_50_partitions": ("json", True, False, 0.8),
     "json_one_record_a_call": ("json", False, True, 0.5),
 }
+#: Rows of a transaction, of the whole run, and the ratio to reach.
+SIZES = ((1_000, 100_000, None), (10_000, 1_000_000, 0.8), (100_000, 1_000_000, 1.0), (1_000_000, 1_000_000, 1.0))
 
 
 # -- one run, in a process of its own ------------------------------------------------------------------
@@ -60,24 +66,24 @@ def user_schema() -> pa.Schema:
     return arrow_schema(columns_of(COLUMNS))
 
 
-def serial_limit(data: bytes, kind: str, folder: Path) -> tuple[float, int]:
-    """Seconds and files of parse, then write, one after the other."""
+def serial_limit(transactions: Sequence[bytes], kind: str, folder: Path) -> int:
+    """Parse, then write, one after the other; a file for each transaction. Returns the rows."""
     schema = user_schema()
-    start = time.perf_counter()
-    if kind == "json":
-        options = pyarrow.json.ParseOptions(explicit_schema=schema)
-        table = pyarrow.json.read_json(io.BytesIO(data), pyarrow.json.ReadOptions(use_threads=True), options)
-    else:
-        table = pyarrow.csv.read_csv(
-            io.BytesIO(data),
-            pyarrow.csv.ReadOptions(use_threads=True, column_names=schema.names),
-            pyarrow.csv.ParseOptions(quote_char=False),
-            pyarrow.csv.ConvertOptions(column_types=schema),
-        )
-    pyarrow.orc.write_table(table, str(folder / "limit.orc"), compression="zstd")
-    seconds = time.perf_counter() - start
-    assert table.num_rows == ROWS
-    return seconds, 1
+    rows = 0
+    for number, data in enumerate(transactions):
+        if kind == "json":
+            options = pyarrow.json.ParseOptions(explicit_schema=schema)
+            table = pyarrow.json.read_json(io.BytesIO(data), pyarrow.json.ReadOptions(use_threads=True), options)
+        else:
+            table = pyarrow.csv.read_csv(
+                io.BytesIO(data),
+                pyarrow.csv.ReadOptions(use_threads=True, column_names=schema.names),
+                pyarrow.csv.ParseOptions(quote_char=False),
+                pyarrow.csv.ConvertOptions(column_types=schema),
+            )
+        pyarrow.orc.write_table(table, str(folder / f"limit.{number}.orc"), compression="zstd")
+        rows += table.num_rows
+    return rows
 
 
 def connect(folder: Path, kind: str, partitioned: bool, **options: Any) -> Any:
@@ -92,29 +98,36 @@ def connect(folder: Path, kind: str, partitioned: bool, **options: Any) -> Any:
     return hi.StreamingConnection.connect(ms, database="bench", table="events", record_writer=writer, **options)
 
 
-def ours(data: bytes, kind: str, partitioned: bool, one_a_call: bool, folder: Path) -> tuple[float, int]:
-    """Seconds and files from the first call of begin to the end of commit, in one transaction."""
-    records: list[bytes]
-    if one_a_call:
-        records = data.splitlines()
-    else:
-        ends = range(0, len(data), BLOCK_BYTES)
-        cuts = [0, *(data.index(b"\n", end + BLOCK_BYTES - 1) + 1 for end in ends if end + BLOCK_BYTES < len(data))]
-        records = [data[a:b] for a, b in zip(cuts, [*cuts[1:], len(data)], strict=True)]
-    with connect(folder, kind, partitioned, settings={"fsync": False}) as conn:
-        start = time.perf_counter()
+def ours(transactions: Sequence[bytes], conn: Any, one_a_call: bool) -> int:
+    """Begin, write and commit each transaction. Returns the rows committed."""
+    for data in transactions:
+        records = data.splitlines() if one_a_call else list(cut(data, BLOCK_BYTES))
         conn.begin_transaction()
         write = conn.write
         for record in records:
             write(record)
         conn.commit_transaction()
-        seconds = time.perf_counter() - start
-        assert conn.stats.rows_committed == ROWS
-        return seconds, conn.stats.files_committed
+    return int(conn.stats.rows_committed)
 
 
-def run_child(case: str, side: str, source: Path) -> dict[str, Any]:
+def cut(data: bytes, size: int) -> Iterator[bytes]:
+    """Whole lines of about `size` bytes."""
+    at = 0
+    while at < len(data):
+        end = data.find(b"\n", at + size - 1) + 1 or len(data)
+        yield data[at:end]
+        at = end
+
+
+def cut_rows(data: bytes, rows: int) -> list[bytes]:
+    """The lines in parts of `rows`."""
+    lines = data.splitlines(keepends=True)
+    return [b"".join(lines[at : at + rows]) for at in range(0, len(lines), rows)]
+
+
+def run_child(case: str, side: str, source: Path, *, rows: int, per_transaction: int) -> dict[str, Any]:
     command = [sys.executable, __file__, "child", "--case", case, "--side", side, "--source", str(source)]
+    command += ["--rows", str(rows), "--rows-per-transaction", str(per_transaction)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")
@@ -122,46 +135,80 @@ def run_child(case: str, side: str, source: Path) -> dict[str, Any]:
     return found
 
 
-def child(case: str, side: str, source: Path) -> None:
+def child(case: str, side: str, source: Path, rows: int, per_transaction: int) -> None:
     kind, partitioned, one_a_call, _ = CASES[case]
-    data = source.read_bytes()
+    with source.open("rb") as file:
+        data = file.read() if rows == ROWS else b"".join(itertools.islice(file, rows))
+    transactions = [data] if per_transaction == rows else cut_rows(data, per_transaction)
     # Where pandas is installed, pyarrow loads it at the first call of pa.array: 0.6 s once a process, on either side.
     pa.array([0])
     folder = Path(tempfile.mkdtemp(prefix="hive-ingest-bench-", dir=source.parent))
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder)
         if side == "limit":
-            seconds, files = serial_limit(data, kind, folder)
+            run = functools.partial(serial_limit, transactions, kind, folder)
         else:
-            seconds, files = ours(data, kind, partitioned, one_a_call, folder)
-    finally:
-        shutil.rmtree(folder)
+            conn = stack.enter_context(connect(folder, kind, partitioned, settings={"fsync": False}))
+            run = functools.partial(ours, transactions, conn, one_a_call)
+        start, processor = time.perf_counter(), time.process_time()
+        assert run() == rows
+        seconds, processor = time.perf_counter() - start, time.process_time() - processor
+        files = len(transactions) if side == "limit" else conn.stats.files_committed
     rss_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"seconds": seconds, "files": files, "rss_mib": rss_mib, "input_mib": len(data) / 2**20}))
+    print(json.dumps({"seconds": seconds, "processor": processor, "files": files, "rss_mib": rss_mib}))
 
 
 # -- the cases -----------------------------------------------------------------------------------------
 
 
+def side_by_side(case: str, source: Path, rows: int, per_transaction: int) -> dict[str, list[dict[str, Any]]]:
+    """The results of both sides, which take turns."""
+    runs: dict[str, list[dict[str, Any]]] = {"ours": [], "limit": []}
+    for _ in range(RUNS):
+        for side, found in runs.items():
+            found.append(run_child(case, side, source, rows=rows, per_transaction=per_transaction))
+    return runs
+
+
+def median_of(runs: Sequence[dict[str, Any]], what: str) -> float:
+    return statistics.median(run[what] for run in runs)
+
+
+def report(label: str, runs: dict[str, list[dict[str, Any]]], rows: int, target: float | None) -> None:
+    ratios = [b["seconds"] / a["seconds"] for a, b in zip(runs["ours"], runs["limit"], strict=True)]
+    rate = [f"{rows / median_of(found, 'seconds'):,.0f}" for found in runs.values()]
+    processor = [f"{median_of(found, 'processor') / rows * 1e6:.2f}" for found in runs.values()]
+    to_reach = "-" if target is None else f"{target:.2f}"
+    rss = " / ".join(f"{median_of(found, 'rss_mib'):.0f}" for found in runs.values())
+    print(
+        f"{label:30} {rate[0]:>12} {rate[1]:>13} {statistics.median(ratios):6.2f} {to_reach:>8} "
+        f"{' / '.join(processor):>15} {rss:>13} {runs['ours'][0]['files']:6}",
+        flush=True,
+    )
+
+
+def heading(text: str) -> None:
+    print(f"\n{text}, median of {RUNS} runs; ratio = our rows/s to the serial limit's; processor time and RSS of both")
+    print(
+        f"{'case':30} {'ours rows/s':>12} {'limit rows/s':>13} {'ratio':>6} {'to reach':>8} {'processor us/row':>15} "
+        f"{'RSS MiB':>13} {'files':>6}"
+    )
+
+
 def throughput(cache: Path) -> None:
     inputs = dict(zip(("json", "csv"), make_input(cache, ROWS), strict=True))
-    print(f"\n{ROWS:,} records a transaction, median of {RUNS} runs; ratio = our rows/s to the serial limit's")
-    print(
-        f"{'case':26} {'ours rows/s':>12} {'limit rows/s':>13} {'ratio':>6} {'to reach':>8} "
-        f"{'RSS MiB':>16} {'files':>6}"
-    )
+    heading(f"{ROWS:,} records in one transaction")
     for case, (kind, _, _, target) in CASES.items():
-        runs: dict[str, list[dict[str, Any]]] = {"ours": [], "limit": []}
-        for _ in range(RUNS):
-            for side, found in runs.items():
-                found.append(run_child(case, side, inputs[kind]))
-        rate = {side: ROWS / statistics.median(r["seconds"] for r in found) for side, found in runs.items()}
-        ratios = [b["seconds"] / a["seconds"] for a, b in zip(runs["ours"], runs["limit"], strict=True)]
-        rss = " / ".join(f"{statistics.median(r['rss_mib'] for r in runs[side]):.0f}" for side in runs)
-        print(
-            f"{case:26} {rate['ours']:12,.0f} {rate['limit']:13,.0f} {statistics.median(ratios):6.2f} {target:8.2f} "
-            f"{rss:>16} {runs['ours'][0]['files']:6}",
-            flush=True,
-        )
+        report(case, side_by_side(case, inputs[kind], ROWS, ROWS), ROWS, target)
+
+
+def transactions(cache: Path) -> None:
+    inputs = dict(zip(("json", "csv"), make_input(cache, ROWS), strict=True))
+    heading("records by transaction")
+    for case, kind in (("json", "json"), ("delimited", "csv")):
+        for per_transaction, rows, target in SIZES:
+            runs = side_by_side(case, inputs[kind], rows, per_transaction)
+            report(f"{case}, {per_transaction:,} rows", runs, rows, target)
 
 
 def probe_fsync(folder: Path, times: int = 200) -> float:
@@ -237,21 +284,26 @@ def progress(cache: Path) -> None:
     in_folder(cache, measure)
 
 
+MEASURES = {"throughput": throughput, "transactions": transactions, "commits": commits, "progress": progress}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", default="all", choices=["all", "throughput", "commits", "progress", "child"])
+    parser.add_argument("what", nargs="?", default="all", choices=["all", *MEASURES, "child"])
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "hive-ingest-benchmarks")
     for name in ("--case", "--side"):
         parser.add_argument(name, help=argparse.SUPPRESS)
     parser.add_argument("--source", type=Path, help=argparse.SUPPRESS)
+    for name in ("--rows", "--rows-per-transaction"):
+        parser.add_argument(name, type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.what == "child":
-        child(arguments.case, arguments.side, arguments.source)
+        child(arguments.case, arguments.side, arguments.source, arguments.rows, arguments.rows_per_transaction)
         return
     print(
         f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, pyarrow {pa.__version__}"
     )
-    for name, measure in (("throughput", throughput), ("commits", commits), ("progress", progress)):
+    for name, measure in MEASURES.items():
         if arguments.what in ("all", name):
             measure(arguments.cache)
 

@@ -100,6 +100,8 @@ class Table:
     owner: str = ""
     id: int = 0
     create_time_seconds: int = 0
+    #: Of a real metastore; it keeps them when the table is changed.
+    serde_properties: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def is_partitioned(self) -> bool:

@@ -23,11 +23,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import os
 import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
@@ -43,6 +45,7 @@ _NOT_FROM_OUTSIDE = ("JAVA_HOME", "PYTHONDONTWRITEBYTECODE")
 _NO_TESTS = 5  # pytest's exit status when it collected nothing
 _NOTHING = (0, 1, "failed: no tests were found")
 _MEMORY = Path("/dev/shm")
+_GSSAPI = "libgssapi_krb5.so.2"
 _ROOM_BYTES = 6 << 30  # tests of Spark leave a quarter of a gigabyte, those of memory take more
 
 _COREUTILS = """
@@ -139,6 +142,12 @@ STAGES = (
         "storage",
         (_python("-m", "tests.services.fetch", "compiler", "hdfs"),),
         runs=(("tests/storage",),),
+        beside=True,
+    ),
+    Stage(
+        "kerberos",
+        (_python("-m", "tests.services.fetch", "compiler", "hdfs", "hive-3.1.3", "hive-4.0.1", "kdc", "metastore"),),
+        runs=(("tests/kerberos",),),
         beside=True,
     ),
     Stage(
@@ -383,8 +392,22 @@ def _bare_environment(folder: Path) -> dict[str, str]:
         if found := shutil.which(name):
             (folder / name).symlink_to(found)
     environment = {key: value for key, value in os.environ.items() if key not in _NOT_FROM_OUTSIDE}
+    if libraries := _kerberos_libraries(folder.with_name("kerberos")):
+        environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, (*libraries, os.environ.get("LD_LIBRARY_PATH"))))
     # Tests start hundreds of processes; compiling the modules again takes each of them more than a second.
     return {**environment, "PATH": str(folder), "PYTHONPYCACHEPREFIX": str(folder.with_name("pycache"))}
+
+
+def _kerberos_libraries(folder: Path) -> list[str]:
+    """Folders that hold Kerberos's library where the system has none: psycopg's wheel brings one, by another name."""
+    with contextlib.suppress(OSError):
+        ctypes.CDLL(_GSSAPI)
+        return []
+    for found in Path(sysconfig.get_path("platlib")).glob("psycopg_binary.libs/libgssapi_krb5-*.so.2*"):
+        folder.mkdir()
+        (folder / _GSSAPI).symlink_to(found)
+        return [str(folder), str(found.parent)]
+    return []
 
 
 def _summarise(results: Sequence[Result]) -> None:

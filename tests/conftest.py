@@ -14,10 +14,19 @@ import sqlalchemy as sa
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from tests.services.kinds import REAL, Address, embedded_timeout
 from tests.support.metastores import connect_in
+from tests.support.warehouses import STORES, warehouse_in, warehouses_on
 
 if TYPE_CHECKING:
+    from tests.acceptance.cli.shell import Shell
     from tests.services.metastore import RealMetastore, RealMetastores
     from tests.services.postgres import PostgresServer
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warehouses(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Where the warehouses of all tests lie."""
+    with warehouses_on(request.config.getoption("--warehouse"), tmp_path_factory.mktemp):
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -95,6 +104,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "with all, what the embedded ones leave out too",
     )
     parser.addoption(
+        "--warehouse",
+        choices=list(STORES),
+        default="local",
+        help="what the warehouses lie on, in the suites of connections, crashes, readers, compaction, Spark and Kafka",
+    )
+    parser.addoption(
         "--hive",
         choices=["3.1.3", "4.0.1"],
         help="only the tests of this version of Hive; those that name none belong to 4.0.1",
@@ -103,13 +118,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "only_on(kinds, because): promised by these kinds of metastores alone")
+    config.addinivalue_line("markers", "local_warehouse(because): about the local file system alone")
     config.addinivalue_line("markers", "one_embedded: of the embedded metastores SQLite alone, for the sake of time")
     config.addinivalue_line("markers", "on_both: on SQLite and PostgreSQL, in a module that is one_embedded otherwise")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     metastores, hive = config.getoption("--metastores"), config.getoption("--hive")
-    chosen = [item for item in items if _is_wanted(item, metastores) and hive in (None, _hive_of(item))]
+    is_local = config.getoption("--warehouse") == "local"
+    chosen = [
+        item
+        for item in items
+        if _is_wanted(item, metastores)
+        and hive in (None, _hive_of(item))
+        and (is_local or item.get_closest_marker("local_warehouse") is None)
+    ]
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = chosen
 
@@ -155,6 +178,18 @@ def metastore_uri(request: pytest.FixtureRequest, metastore_kind: str) -> str:
     """An empty metastore of each kind, one after the other."""
     uri: str = request.getfixturevalue(f"{metastore_kind}_uri")
     return uri
+
+
+@pytest.fixture
+def shell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], metastore_uri: str, tmp_path: Path
+) -> Shell:
+    """The command `hive-ingest`, with the metastore and the warehouse in its environment."""
+    from tests.acceptance.cli.shell import Shell
+
+    monkeypatch.setenv("HIVE_INGEST_METASTORE", metastore_uri)
+    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", warehouse_in(tmp_path))
+    return Shell(monkeypatch, capsys)
 
 
 @pytest.fixture

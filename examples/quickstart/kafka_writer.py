@@ -66,7 +66,7 @@ class _Reports:
 
     @property
     def _partitions(self) -> int:
-        return len(self._ingest.stats().partitions)
+        return len(self._ingest.stats.partitions)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from hive_ingest.acid.bucket_codec import MAX_BUCKET_ID, encode_bucket
 from hive_ingest.acid.bucketing import bucket_ids, check_bucket_type
 from hive_ingest.acid.directory import BEFORE_ALL_WRITE_IDS, AcidDirectory, ListedEntry, acid_directory
 from hive_ingest.acid.names import (
+    ACID_VERSION_FILE,
     BASE_METADATA_FILE,
     BaseName,
     BucketFileName,
@@ -22,6 +23,7 @@ from hive_ingest.acid.partition_values import EXACT_KINDS, normalised_text, padd
 from hive_ingest.acid.write_ids import RangeResponse, ValidTxnList, ValidWriteIdList
 
 __all__ = [
+    "ACID_VERSION_FILE",
     "BASE_METADATA_FILE",
     "BEFORE_ALL_WRITE_IDS",
     "EXACT_KINDS",

@@ -12,6 +12,7 @@ import typer
 from hive_ingest.cli.logs import say
 from hive_ingest.cli.metrics_server import MetricsHostOption, MetricsPortOption, served_metrics
 from hive_ingest.cli.options import MetastoreOption, TableArgument, WarehouseOption, connected, pairs
+from hive_ingest.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -178,7 +179,7 @@ def _run_once(compactor: Compactor) -> None:
     for cleaned in result.cleaned:
         place = f"{cleaned.info.table} {cleaned.info.partition_name or ''}".rstrip()
         if cleaned.state.text == "succeeded":
-            number = f"{len(cleaned.removed)} folders removed"
+            number = f"{counted(len(cleaned.removed), 'folder')} removed"
             typer.echo(f"cleaned {place}: {number}{': ' * bool(cleaned.message)}{cleaned.message}")
         else:
             typer.echo(f"{place} was not cleaned: {cleaned.message}")

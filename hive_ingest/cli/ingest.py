@@ -28,10 +28,13 @@ from hive_ingest.cli.record_options import (
     NullFormatOption,
     OnError,
     OnErrorOption,
+    TimestampFormatsOption,
+    TimezoneOption,
     UnknownFields,
     UnknownFieldsOption,
     writer_from_options,
 )
+from hive_ingest.plurals import counted
 
 if TYPE_CHECKING:
     from hive_ingest.streaming import IngestProgress, IngestResult
@@ -53,7 +56,12 @@ def ingest(
     context: typer.Context,
     table: TableArgument,
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE…", help="Files with one record per line.", show_default=False)
+        list[Path],
+        typer.Argument(
+            metavar="FILE…",
+            help="Files with one record per line, plain or compressed by gzip, zstd or bzip2; folders; patterns; -.",
+            show_default=False,
+        ),
     ],
     metastore: MetastoreOption,
     warehouse: WarehouseOption = None,
@@ -80,6 +88,8 @@ def ingest(
     escape: EscapeOption = None,
     columns: ColumnsOption = None,
     missing_fields: MissingFieldsOption = MissingFields.FAIL,
+    timestamp_formats: TimestampFormatsOption = None,
+    timezone: TimezoneOption = None,
     max_record_bytes: MaxRecordBytesOption = 16 << 20,
     maintenance: Annotated[
         MaintenanceMode,
@@ -137,7 +147,6 @@ def _progress_bar() -> Iterator[Callable[[IngestProgress], None]]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from hive_ingest.cli.failures import printable
-    from hive_ingest.cli.rows import counted
 
     console = Console(stderr=True)
     columns = (
@@ -160,8 +169,6 @@ def _progress_bar() -> Iterator[Callable[[IngestProgress], None]]:
 
 
 def _summary(result: IngestResult) -> str:
-    from hive_ingest.cli.rows import counted
-
     stats = result.stats
     if not stats.transactions_committed:
         return f"nothing to do, everything is committed already: {counted(len(result.positions), 'file')}"

@@ -36,11 +36,14 @@ from hive_ingest.cli.record_options import (
     NullFormatOption,
     OnError,
     OnErrorOption,
+    TimestampFormatsOption,
+    TimezoneOption,
     UnknownFields,
     UnknownFieldsOption,
     writer_from_options,
     writer_options,
 )
+from hive_ingest.plurals import counted
 
 if TYPE_CHECKING:
     from hive_ingest.streaming.kafka import KafkaIngest, KafkaIngestStats
@@ -190,6 +193,8 @@ def kafka(
     escape: EscapeOption = None,
     columns: ColumnsOption = None,
     missing_fields: MissingFieldsOption = MissingFields.FAIL,
+    timestamp_formats: TimestampFormatsOption = None,
+    timezone: TimezoneOption = None,
     max_record_bytes: MaxRecordBytesOption = 16 << 20,
     bad_records: BadRecordsOption = None,
     dead_letter_topic: Annotated[
@@ -229,21 +234,19 @@ def kafka(
         compacted = client if arguments["maintenance"] == "inline" else None
         with (
             served_metrics(metrics_port, metrics_host, limits, metastore=compacted) as metrics,
-            live_line(running.stats),
+            live_line(lambda: running.stats),
             _stopped_by_signals(running),
         ):
             if metrics is not None:
                 metrics.watch(running)
             running.run(until_end=until_end)
-    stats = running.stats()
+    stats = running.stats
     typer.echo(_summary(stats))
     if until_end and stats.bad_messages:
         raise typer.Exit(RECORDS_SKIPPED)
 
 
 def _summary(stats: KafkaIngestStats) -> str:
-    from hive_ingest.cli.rows import counted
-
     text = f"{counted(stats.rows, 'row')} in {counted(stats.commits, 'transaction')}"
     return text + f"; {counted(stats.bad_messages, 'bad message')} skipped" * bool(stats.bad_messages)
 

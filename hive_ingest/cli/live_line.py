@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hive_ingest.cli.logs import is_for_people
-from hive_ingest.cli.rows import counted
+from hive_ingest.plurals import counted
 
 if TYPE_CHECKING:
     from hive_ingest.streaming.kafka import KafkaIngestStats
@@ -24,7 +24,7 @@ def live_line(stats: Callable[[], KafkaIngestStats]) -> Iterator[None]:
     """Show the line on stderr until the block is left, if that is a terminal.
 
     Args:
-        stats: `KafkaIngest.stats`, which is called on a thread of the line.
+        stats: Returns `KafkaIngest.stats`; called on a thread of the line.
     """
     from rich.console import Console
     from rich.live import Live

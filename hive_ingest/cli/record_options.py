@@ -80,6 +80,25 @@ MissingFieldsOption = Annotated[
     MissingFields,
     typer.Option("--missing-fields", help="Delimited: a record with fewer fields is bad, or has nulls at its end."),
 ]
+TimestampFormatsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--timestamp-format",
+        metavar="FORMAT",
+        help="Accepted form of timestamps: hive, iso8601, date, rfc1123, seconds, millis, micros, nanos, or a pattern "
+        "such as dd/MM/yyyy. May be repeated.",
+        show_default=False,
+    ),
+]
+TimezoneOption = Annotated[
+    str | None,
+    typer.Option(
+        "--timezone",
+        metavar="ZONE",
+        help="With --timestamp-format: zone whose wall clock is stored for timestamps with an offset and numbers "
+        "since 1970. Default: UTC.",
+    ),
+]
 MaxRecordBytesOption = Annotated[
     int, typer.Option("--max-record-bytes", metavar="N", min=1, help="Size of the longest record.")
 ]
@@ -133,6 +152,8 @@ def writer_from_options(values: Mapping[str, Any]) -> RecordWriter:
     }
     if "field_delimiter" in options:
         options["field_delimiter"] = options["field_delimiter"].replace("\\t", "\t")
+    if "timestamp_formats" in options:
+        options["timestamp_formats"] = options["timestamp_formats"] or None
     if options.get("columns") is not None:
         options["columns"] = [name.strip() for name in options["columns"].split(",")]
     return new_record_writer(values["format"], options)

@@ -30,11 +30,6 @@ def write_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], output: Ou
         writers[output](columns, rows)
 
 
-def counted(number: int, thing: str) -> str:
-    """`"1 row"`, `"2,000 rows"`."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
 def _write_json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     for row in rows:
         print(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False))

@@ -46,6 +46,9 @@ def seek(
         list[int] | None,
         typer.Option("--partition", metavar="N", help="Only this partition; repeat it. Default: all.", min=0),
     ] = None,
+    new_topic: Annotated[
+        bool, typer.Option("--new-topic", help="Add a topic to a sink that has positions in other topics only.")
+    ] = False,
     kafka_options: KafkaOptionOption = None,
     lock_wait_seconds: Annotated[
         float,
@@ -71,6 +74,7 @@ def seek(
             to_timestamp=_time(to_timestamp) if to_timestamp is not None else None,
             sink=sink,
             partitions=partitions or None,
+            new_topic=new_topic,
             kafka_options=kafka_options_of(kafka_options),
             settings={"lock_wait_seconds": lock_wait_seconds},
         )
@@ -88,9 +92,11 @@ def _time(text: str) -> dt.datetime:
 
 
 def _report(results: Sequence[SeekResult]) -> Iterator[str]:
+    from hive_ingest.streaming.kafka.positions import source_name
+
     for each in results:
         before = "no position" if each.before is None else f"offset {each.before}"
-        yield f"{each.topic} [{each.partition}]: {before} -> offset {each.after}{_what_it_means(each)}"
+        yield f"{source_name(each.topic, each.partition)}: {before} -> offset {each.after}{_what_it_means(each)}"
 
 
 def _what_it_means(result: SeekResult) -> str:

@@ -45,7 +45,10 @@ def list_(
     warehouse: WarehouseOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List sinks, the table that each writes, and its latest commit: sources, transaction, time (UTC)."""
+    """List sinks, the table that each writes, how many sources it has, and its latest commit (time in UTC).
+
+    Reads the whole progress table of each sink.
+    """
     from hive_ingest.cli.rows import write_rows
     from hive_ingest.streaming.sinks import list_sinks
 
@@ -61,7 +64,7 @@ def _sink_row(sink: Sink) -> tuple[Any, ...]:
         sink.database,
         sink.name,
         str(sink.table) if sink.table else None,
-        len(sink.newest),
+        len(sink.sources),
         newest.txn_id if newest else None,
         _utc(newest.written_at) if newest else None,
     )

@@ -29,6 +29,7 @@ from hive_ingest.model import (
     TxnId,
     WriteId,
 )
+from hive_ingest.plurals import counted
 from hive_ingest.storage import Location
 from hive_ingest.transactions import remove_leftovers
 
@@ -241,7 +242,7 @@ class Cleaner:
         if failures:
             raise failures[0]
         if removed:
-            _log.info("removed %d folders and files of %s", len(removed), target)
+            _log.info("removed %s of %s", counted(len(removed), "folder or file", "folders and files"), target)
         reach("after_removals")
         return tuple(removed)
 

@@ -83,7 +83,7 @@ class JoinParts:
         return sum(part.size_bytes for part in self.parts)
 
     def run(self, merger: FileMerger, target: Location) -> StagedFile | None:
-        file = merger.join(self.parts, target)
+        file = merger.join(self.output, self.parts, target)
         return None if file is None else merger.staged(file, self.output, target)
 
 

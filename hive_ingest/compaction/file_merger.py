@@ -124,6 +124,7 @@ class FileMerger:
         Raises:
             CorruptFile, UnsupportedFeature, StreamingIOFailure: Nothing is left of the target.
         """
+        self._announce(output, target)
         return self._write_events(output, target) if output.is_delete_events else self._write_rows(output, target)
 
     def _write_rows(self, output: PlannedFile, target: Location) -> AcidFile | None:
@@ -188,8 +189,9 @@ class FileMerger:
             threads=context.settings.threads,
         )
 
-    def join(self, parts: Sequence[RowPart], target: Location) -> AcidFile | None:
+    def join(self, output: PlannedFile, parts: Sequence[RowPart], target: Location) -> AcidFile | None:
         """See `orc.join_rows`. Raises what `write` raises."""
+        self._announce(output, target)
         return join_rows(
             parts,
             target,
@@ -197,6 +199,9 @@ class FileMerger:
             executor=self._workers,
             threads=self._context.settings.threads,
         )
+
+    def _announce(self, output: PlannedFile, target: Location) -> None:
+        target.announce_rename(self._context.location / output.folder_name / output.file_name)
 
     def staged(self, file: AcidFile, output: PlannedFile, target: Location) -> StagedFile:
         """A finished file, for a publisher."""

@@ -38,6 +38,7 @@ from hive_ingest.model import (
     TxnId,
     TxnType,
 )
+from hive_ingest.plurals import counted
 from hive_ingest.storage import Location
 from hive_ingest.transactions import (
     Committer,
@@ -237,8 +238,8 @@ class CompactionJob:
         self._raise_if_stopped()
         if time.monotonic() > self._deadline:
             raise StreamingIOFailure(
-                f"the compaction took longer than {self._settings.timeout_seconds:g} s, after {progress.files_read} "
-                "files: raise the timeout, or compact more often"
+                f"the compaction took longer than {self._settings.timeout_seconds:g} s, after "
+                f"{counted(progress.files_read, 'file')}: raise the timeout, or compact more often"
             )
 
     def _raise_if_stopped(self) -> None:

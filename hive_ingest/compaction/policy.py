@@ -15,6 +15,7 @@ from hive_ingest.compaction.folder_state import FolderState
 from hive_ingest.config import MIB
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.model import CompactionType
+from hive_ingest.plurals import counted
 
 _THRESHOLD = "compactorthreshold."
 _DELTA_NUM = f"{_THRESHOLD}hive.compactor.delta.num.threshold"
@@ -119,7 +120,7 @@ class CompactionPolicy:
     def _by_size(self, state: FolderState, max_share: float) -> Decision | None:
         deltas, bases = state.delta_bytes, _obsolete_bases(state)
         if not deltas and bases:
-            return Decision(CompactionType.MAJOR, f"{bases} obsolete base{'s' * (bases > 1)}")
+            return Decision(CompactionType.MAJOR, counted(bases, "obsolete base"))
         if not state.base_bytes or state.delta_count < self.min_deltas:
             return None
         share = deltas / state.base_bytes
@@ -135,13 +136,13 @@ class CompactionPolicy:
         count = state.delta_count
         small = sum(folder.small_files(self.small_file_bytes) for folder in (*state.deltas, *state.delete_deltas))
         if count > max_deltas:
-            return Decision(kind, f"{count} deltas (> {max_deltas}){base}")
+            return Decision(kind, f"{counted(count, 'delta')} (> {max_deltas}){base}")
         if count > 1 and self.max_small_files is not None and small > self.max_small_files:
-            return Decision(kind, f"{small} small files in deltas (> {self.max_small_files}){base}")
+            return Decision(kind, f"{counted(small, 'small file')} in deltas (> {self.max_small_files}){base}")
         if count > 1 and self.max_age_seconds is not None and (seconds_since_last or 0) > self.max_age_seconds:
             return Decision(kind, f"{count} deltas have waited for {seconds_since_last:.0f} s{base}")
         return Decision(
-            None, f"{count} deltas of {state.delta_bytes} bytes beside {state.base_bytes}: below thresholds"
+            None, f"{counted(count, 'delta')} of {state.delta_bytes} bytes beside {state.base_bytes}: below thresholds"
         )
 
 

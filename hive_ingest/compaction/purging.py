@@ -145,8 +145,8 @@ class _Look:
                 yield f"open transactions may read them: {few} (hive-ingest show transactions names their owners)"
         if is_aborted:
             yield (
-                "writers of aborted transactions may not know it yet: what they left is removed a transaction timeout "
-                f"({self._client.txn_timeout_seconds:g} s) after their last heartbeat"
+                "writers of aborted transactions may not know it yet: what they left is removed one transaction "
+                f"timeout ({self._client.txn_timeout_seconds:g} s) after their last heartbeat"
             )
         if has_no_cleanup(target.table.properties) or has_no_cleanup(target.properties):
             yield "NO_CLEANUP=true is set: remove the property, then purge again"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from hive_ingest.delta import WriteCounts
 from hive_ingest.events import CommitUnknown, TransactionAborted, TransactionCommitted, report
 from hive_ingest.model import TableName, TxnId
+from hive_ingest.plurals import counted
 
 if TYPE_CHECKING:
     from hive_ingest.connection.context import ConnectionContext
@@ -89,11 +90,11 @@ def report_committed(
 ) -> None:
     """Log a commit, and report it to the listeners of `events`."""
     _log.info(
-        "transaction %d of %s is committed: %d rows in %d files, commit %.3f s",
+        "transaction %d of %s is committed: %s in %s, commit %.3f s",
         info.txn_id,
         info.table,
-        info.rows,
-        info.files,
+        counted(info.rows, "row"),
+        counted(info.files, "file"),
         commit_seconds,
         extra={
             **_fields(context, info.txn_id),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +18,16 @@ from hive_ingest.delta import DeltaTarget, DeltaWriter, TransactionWriter, Write
 from hive_ingest.errors import ConfigurationError, NoSuchTxn, StreamingError, StreamingIOFailure, TxnAborted
 from hive_ingest.model import CommitKeyValue, DataOperationType, Table, TableName, TxnId, WriteId
 from hive_ingest.record_writer import RecordWriter
-from hive_ingest.transactions import Committer, LockedTransaction, TableWrite, log_failure, new_staging, remove_staging
+from hive_ingest.storage import Location
+from hive_ingest.transactions import (
+    Committer,
+    LockedTransaction,
+    TableWrite,
+    log_failure,
+    new_staging,
+    remove_staging,
+    stage_version_files,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -59,13 +70,17 @@ class OpenTransaction:
         self._is_shared = False
         self._committer: Committer | None = None
         self._progress_writer: DeltaWriter | None = None
+        #: Hidden files that mark ACID folders; what is published leaves its list.
+        self._version_files: list[list[Location]] = []
+        self._staging = new_staging(table, self.txn_id, context.client.metastore_id)
         target = DeltaTarget(
             table,
             self.write_id,
-            new_staging(table, self.txn_id, context.client.metastore_id),
+            self._staging,
             static_values=self._static_values,
             is_overwrite=context.is_overwrite,
         )
+        self._folder_name = target.folder_name
         self._writer = TransactionWriter(record_writer, target, context.settings, context.pool, context.skipped.take)
         #: The writer's own method, for `StreamingConnection.write`.
         self.write = self._writer.write
@@ -170,10 +185,8 @@ class OpenTransaction:
         *,
         is_seek: bool,
     ) -> CommitInfo:
-        data = self._data_write(prepared)
-        self._context.skipped.before_commit(self.counts)
         rows = self._progress_rows(positions, is_seek)
-        writes = [data, *self._stage_progress(rows)]
+        writes = self._stage(prepared, rows)
         settings = self._context.settings
         self._committer = Committer(
             self._context.client,
@@ -188,7 +201,39 @@ class OpenTransaction:
         self._committer.commit_insert(extra_partitions=partitions, key_value=key_value, was_committed=decide)
         if progress is not None and rows:
             progress.committed(self._locked.write_ids[progress.table.name], rows)
-        return self._info(data)
+        return self._info(writes[0])
+
+    def _stage(self, prepared: Sequence[PreparedWrite], rows: dict[str, SourceProgress]) -> list[TableWrite]:
+        """Finish all files of the commit: the data table's, then the progress table's, if there are rows for it."""
+        if self._staging.store.closes_slowly:
+            return self._stage_at_once(prepared, rows)
+        data = self._data_write(prepared)
+        self._context.skipped.before_commit(self.counts)
+        return [data, *self._stage_progress(rows)]
+
+    def _stage_at_once(self, prepared: Sequence[PreparedWrite], rows: dict[str, SourceProgress]) -> list[TableWrite]:
+        """All files are closed at the same time, those that mark the ACID folders too."""
+        self._writer.parse_all()
+        with ThreadPoolExecutor(2, "hive-ingest-commit") as pool:
+            progress = pool.submit(self._stage_progress, rows)
+            versions = pool.submit(self._stage_versions, self._staging, self._count_folders(prepared))
+            data = self._data_write(prepared)
+            data.version_files = versions.result()
+            writes = [data, *progress.result()]
+        self._context.skipped.before_commit(self.counts)
+        return writes
+
+    def _count_folders(self, prepared: Sequence[PreparedWrite]) -> int:
+        """How many ACID folders the data table gets."""
+        own = {(partition, self._folder_name) for partition in self._writer.partitions}
+        return len(own.union((file.partition, file.folder_name) for write in prepared for file in write.files))
+
+    def _stage_versions(self, staging: Location, folders: int) -> list[Location]:
+        if not folders:
+            return []
+        files = stage_version_files(staging, folders, sync=self._context.settings.fsync)
+        self._version_files.append(files)
+        return files
 
     def _data_write(self, prepared: Sequence[PreparedWrite]) -> TableWrite:
         files = files_to_commit(self._as_shared(), self._writer.finish(), prepared)
@@ -226,8 +271,15 @@ class OpenTransaction:
             return []
         name = progress.table.name
         staging = new_staging(progress.table, self.txn_id, self._context.client.metastore_id)
-        file, self._progress_writer = progress.stage(self._locked.write_ids[name], staging, rows)
-        return [TableWrite(progress.table, self._locked.write_ids[name], [file], self._locked.may_be_overtaken(name))]
+        write_id = self._locked.write_ids[name]
+        with ThreadPoolExecutor(1, "hive-ingest-commit") as pool:
+            is_slow = staging.store.closes_slowly
+            versions = pool.submit(self._stage_versions, staging, 1) if is_slow else None
+            file, self._progress_writer = progress.stage(write_id, staging, rows)
+        write = TableWrite(progress.table, write_id, [file], self._locked.may_be_overtaken(name))
+        if versions is not None:
+            write.version_files = versions.result()
+        return [write]
 
     def _info(self, data: TableWrite) -> CommitInfo:
         return CommitInfo(
@@ -264,6 +316,8 @@ class OpenTransaction:
 
     def _remove_staging(self) -> None:
         log_failure(self._writer.discard, "removing hidden files")
+        for file in itertools.chain.from_iterable(self._version_files):
+            log_failure(file.delete_file, "removing a hidden file")
         if self._is_shared:
             metastore_id = self._context.client.metastore_id  # known since the first staging: no call
             log_failure(

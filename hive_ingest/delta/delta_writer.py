@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
 
-from hive_ingest.acid import BaseName, BucketFileName, DeltaName, encode_bucket
+from hive_ingest.acid import BaseName, BucketFileName, DeltaName, encode_bucket, partition_name
 from hive_ingest.config import StreamingSettings
 from hive_ingest.delta.routing import GroupKey
 from hive_ingest.delta.row_buffer import one_batch
 from hive_ingest.model import Table, WriteId
-from hive_ingest.orc import AcidFile, AcidOrcWriter, join
+from hive_ingest.orc import AcidFile, AcidOrcWriter, InsertedRows, InsertEncoder, StripeOutput, join
 from hive_ingest.schema import arrow_schema
-from hive_ingest.storage import FileStore, Location
+from hive_ingest.storage import FileStore, Location, local_spill_folder
 from hive_ingest.transactions import StagedFile
 
 #: The compression of a table without `orc.compress`. (Hive's own default is ZLIB; set it for Hive 3.1.)
@@ -28,6 +29,8 @@ DEFAULT_COMPRESSION = "ZSTD"
 #: The most rows that are encoded in one call. Their size is far below 2 GiB, where a
 #: column of text would overflow.
 _JOINED_ROWS, _JOINED_BYTES = 8192, 1 << 28
+#: The least that a thread encodes at commit, in bytes of rows in memory: each part becomes a stripe.
+_MIN_PART_BYTES = 1 << 20
 
 
 def compression_of(table: Table) -> str:
@@ -71,31 +74,51 @@ class DeltaWriter:
     def __init__(self, target: DeltaTarget, settings: StreamingSettings) -> None:
         self._target = target
         self._settings = settings
-        self._store, self._staging = target.staging.store, target.staging.path
+        self._staging = target.staging
         self._numbers = itertools.count()
-        self._paths: list[str] = []
+        self._files: list[Location] = []
+        self._has_folder = False
 
     @property
     def store(self) -> FileStore:
-        return self._store
+        """Of the finished files."""
+        return self._staging.store
 
-    def new_path(self, suffix: str) -> str:
-        """A new hidden name. The first call creates its folder."""
-        if not self._paths:
+    def new_spill(self, suffix: str) -> Location:
+        """A new name for rows that are read back: a hidden one, or one on a local disk if the table's store is slow."""
+        return self._new_file(local_spill_folder() if self.store.spills_locally else self._staging_folder(), suffix)
+
+    def _new_output(self, key: GroupKey) -> Location:
+        """A new hidden name for a file that is to be published."""
+        target = self._target
+        file = self._new_file(self._staging_folder(), ".orc")
+        partition = partition_name([each.name for each in target.table.partition_keys], key.partition)
+        folder = Location.of(target.table.location)
+        file.announce_rename((folder / partition if partition else folder) / target.folder_name / _file_name(key))
+        return file
+
+    def _staging_folder(self) -> Location:
+        """The first call creates it."""
+        folder = self._staging.parent
+        if not self._has_folder:
             # Not its parents: if the table's folder is missing, its file system is probably not mounted.
-            self._store.make_folder(self._staging.rpartition("/")[0], parents=False)
-        path = f"{self._staging}.{next(self._numbers)}{suffix}"
-        self._paths.append(path)
-        return path
+            folder.make_folder(parents=False)
+            self._has_folder = True
+        return folder
+
+    def _new_file(self, folder: Location, suffix: str) -> Location:
+        file = folder / f"{self._staging.name}.{next(self._numbers)}{suffix}"
+        self._files.append(file)
+        return file
 
     def encode(
-        self, key: GroupKey, path: str, batches: Iterable[pa.RecordBatch], *, first_row_id: int, sync: bool
+        self, key: GroupKey, file: Location, batches: Iterable[pa.RecordBatch], *, first_row_id: int, sync: bool
     ) -> AcidFile:
         """Write one complete ORC file with row ids from `first_row_id`. On any error the file is removed."""
         target = self._target
         writer = AcidOrcWriter(
-            self._store,
-            path,
+            file.store,
+            file.path,
             schema=target.schema,
             write_id=target.write_id,
             bucket_property=encode_bucket(key.bucket, target.statement_id),
@@ -112,46 +135,107 @@ class DeltaWriter:
             writer.discard()
             raise
 
-    def finish(self, key: GroupKey, spills: Sequence[AcidFile], rest: Sequence[pa.RecordBatch]) -> StagedFile:
-        """One file from the spills of a group, in order, and the rows that were never spilled."""
+    def finish(
+        self,
+        key: GroupKey,
+        spills: Sequence[AcidFile],
+        rest: Sequence[pa.RecordBatch],
+        pool: ThreadPoolExecutor | None = None,
+    ) -> StagedFile:
+        """One file from the spills of a group, in order, and the rows that were never spilled.
+
+        With a pool, the rows of a group without spills are encoded in parts by several threads.
+        """
         if spills:
             file = self._join(key, [*spills, *self._tail(key, spills, rest)])
+        elif pool and len(parts := _parts(rest, self._settings.writer_threads)) > 1:
+            file = self._encode_parts(key, self._new_output(key), parts, pool)
         else:
-            file = self.encode(key, self.new_path(".orc"), rest, first_row_id=0, sync=self._settings.fsync)
+            file = self.encode(key, self._new_output(key), rest, first_row_id=0, sync=self._settings.fsync)
         target = self._target
         return StagedFile(
             location=target.staging.parent / file.path.rpartition("/")[2],
             partition=key.partition,
             folder_name=target.folder_name,
-            file_name=str(BucketFileName(key.bucket)),
+            file_name=_file_name(key),
             rows=file.rows,
             size_bytes=file.size_bytes,
         )
+
+    def _encode_parts(
+        self, key: GroupKey, file: Location, parts: Sequence[Sequence[pa.RecordBatch]], pool: ThreadPoolExecutor
+    ) -> AcidFile:
+        """Write one complete ORC file, with a stripe for each part."""
+        target = self._target
+        encoder = InsertEncoder(
+            target.schema, compression=compression_of(target.table), stripe_bytes=self._settings.stripe_size_bytes
+        )
+        bucket = encode_bucket(key.bucket, target.statement_id)
+        encoded, first = [], 0
+        for part in parts:
+            ids = InsertedRows(target.write_id, bucket, first, sum(batch.num_rows for batch in part))
+            encoded.append(pool.submit(encoder.encode, part, ids, file.path))
+            first += ids.rows
+        try:
+            with StripeOutput(file.store, file.path, like=encoder.like, sync=self._settings.fsync) as output:
+                for future in encoded:
+                    future.result().append_to(output)
+                return output.close()
+        finally:
+            for future in encoded:
+                future.cancel()
 
     def _tail(self, key: GroupKey, spills: Sequence[AcidFile], rest: Sequence[pa.RecordBatch]) -> list[AcidFile]:
         if not any(batch.num_rows for batch in rest):
             return []
         first = sum(file.rows for file in spills)
-        return [self.encode(key, self.new_path(".orc"), rest, first_row_id=first, sync=False)]
+        return [self.encode(key, self.new_spill(".spill.orc"), rest, first_row_id=first, sync=False)]
 
     def _join(self, key: GroupKey, files: Sequence[AcidFile]) -> AcidFile:
+        spills = local_spill_folder().store if self.store.spills_locally else self.store
+        output = self._new_output(key)
         joined = join(
-            self._store,
+            spills,
             [file.path for file in files],
-            self.new_path(".orc"),
+            output,
             write_id=self._target.write_id,
             bucket_property=encode_bucket(key.bucket, self._target.statement_id),
             sync=self._settings.fsync,
         )
         for file in files:
-            self._store.delete_file(file.path)
+            spills.delete_file(file.path)
         return joined
 
     def discard(self) -> None:
         """Remove every file that still has its hidden name."""
-        for path in self._paths:
-            self._store.delete_file(path)
-        self._paths = []
+        for file in self._files:
+            file.delete_file()
+        self._files = []
+
+
+def _file_name(key: GroupKey) -> str:
+    return str(BucketFileName(key.bucket))
+
+
+def _parts(batches: Sequence[pa.RecordBatch], most: int) -> list[list[pa.RecordBatch]]:
+    """The rows in parts of about equal size, which is at least `_MIN_PART_BYTES`."""
+    rows = sum(batch.num_rows for batch in batches)
+    count = min(most, sum(batch.nbytes for batch in batches) // _MIN_PART_BYTES)
+    if count < 2:
+        return [list(batches)]
+    part_rows = -(-rows // count)
+    parts: list[list[pa.RecordBatch]] = [[]]
+    free = part_rows
+    for batch in batches:
+        at = 0
+        while at < batch.num_rows:
+            if not free:
+                parts.append([])
+                free = part_rows
+            taken = min(free, batch.num_rows - at)
+            parts[-1].append(batch.slice(at, taken))
+            at, free = at + taken, free - taken
+    return parts
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

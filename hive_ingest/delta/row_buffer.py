@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from hive_ingest.delta.routing import GroupKey, RoutedBatch
 from hive_ingest.orc import AcidFile
-from hive_ingest.storage import FileStore
+from hive_ingest.storage import Location
 
 #: Rows `start` to `start + length` of a batch. Sliced only when they are needed: a slice costs more memory
 #: than a few rows do.
@@ -47,9 +47,8 @@ class Group:
 class SharedSpill:
     """An Arrow IPC file with one record batch for each of many small groups."""
 
-    def __init__(self, store: FileStore, path: str, schema: pa.Schema) -> None:
-        self.path = path
-        self._store = store
+    def __init__(self, file: Location, schema: pa.Schema) -> None:
+        self._file = file
         self._lock = threading.Lock()
         self._reader: pa.ipc.RecordBatchFileReader | None = None
         self._source: pa.NativeFile | None = None
@@ -58,7 +57,7 @@ class SharedSpill:
     def write(self, groups: Sequence[tuple[Group, list[Run]]]) -> int:
         """Write all groups and record in each where its part is. Returns the file's size in bytes."""
         with (
-            self._store.create(self.path, sync=False) as file,
+            self._file.create(sync=False) as file,
             pa.PythonFile(file, mode="w") as sink,
             pa.BufferedOutputStream(sink, 1 << 20) as buffered,
             pa.ipc.new_file(buffered, self._schema) as writer,
@@ -73,7 +72,7 @@ class SharedSpill:
         """Read part `number`. Several threads may call this at once."""
         with self._lock:
             if self._reader is None:
-                self._source = self._store.open_input(self.path)
+                self._source = self._file.open_input()
                 self._reader = pa.ipc.open_file(self._source)
             return self._reader.get_batch(number)
 

@@ -9,6 +9,7 @@ The owner's thread keeps the order: batches enter the buffer in the order of the
 from __future__ import annotations
 
 import contextlib
+import contextvars
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -75,6 +76,11 @@ class TransactionWriter:
         self._partitions: set[PartitionValues] = set()
         self._shared: list[SharedSpill] = []
 
+    @property
+    def partitions(self) -> frozenset[PartitionValues]:
+        """What was parsed goes to these."""
+        return frozenset(self._partitions)
+
     # -- records in --------------------------------------------------------------------------------
 
     def write(self, records: object) -> None:
@@ -96,7 +102,9 @@ class TransactionWriter:
 
     def _submit(self, blocks: Iterable[Block]) -> None:
         for block in blocks:
-            self._parsing.append((block.nbytes, self._pool().submit(self._parse, block)))
+            # With the caller's context, which may have names for the records in logs.
+            parsed = self._pool().submit(contextvars.copy_context().run, self._parse, block)
+            self._parsing.append((block.nbytes, parsed))
             self._parsing_bytes += block.nbytes
             self._collect_ready()
 
@@ -164,8 +172,8 @@ class TransactionWriter:
             batches = [*group.take_parts(), *slices(runs)]
             rows, nbytes = sum(b.num_rows for b in batches), sum(b.nbytes for b in batches)
             self._await_encoding(max(0, self._settings.max_buffer_bytes - self._buffer.nbytes - nbytes))
-            path, first = self._delta.new_path(".spill.orc"), group.spilled_rows
-            future = self._pool().submit(self._delta.encode, group.key, path, batches, first_row_id=first, sync=False)
+            file, first = self._delta.new_spill(".spill.orc"), group.spilled_rows
+            future = self._pool().submit(self._delta.encode, group.key, file, batches, first_row_id=first, sync=False)
             group.spills.append(future)
             group.spilled_rows += rows
             self._encoding[future] = nbytes
@@ -174,7 +182,7 @@ class TransactionWriter:
 
     def _spill_together(self) -> None:
         groups = [(group, runs) for group, runs in self._buffer.take_all() if runs]
-        spill = SharedSpill(self._delta.store, self._delta.new_path(".spill.arrow"), self._schema)
+        spill = SharedSpill(self._delta.new_spill(".spill.arrow"), self._schema)
         self._shared.append(spill)
         spill.write(groups)
         self.counts.spills += 1
@@ -200,7 +208,7 @@ class TransactionWriter:
         self._await_encoding(0)
         groups = self._buffer.take_all()
         if len(groups) <= 1:
-            files = [self._finish_group(group, runs) for group, runs in groups]
+            files = [self._finish_group(group, runs, self._pool()) for group, runs in groups]
         else:
             files = self._finish_in_threads(groups)
         self._close_shared()
@@ -214,9 +222,9 @@ class TransactionWriter:
             self._finishing = [pool.submit(self._finish_group, group, runs) for group, runs in groups]
             return [future.result() for future in self._finishing]
 
-    def _finish_group(self, group: Group, runs: list[Run]) -> StagedFile:
+    def _finish_group(self, group: Group, runs: list[Run], pool: ThreadPoolExecutor | None = None) -> StagedFile:
         spills = [future.result() for future in group.spills]
-        return self._delta.finish(group.key, spills, [*group.take_parts(), *slices(runs)])
+        return self._delta.finish(group.key, spills, [*group.take_parts(), *slices(runs)], pool)
 
     def discard(self) -> None:
         """Drop all rows and remove the hidden files. Idempotent.

@@ -9,7 +9,8 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from hive_ingest.errors import AlreadyExists, ConfigurationError, InvalidOperation, StreamingError
+from hive_ingest.acid import check_bucket_type
+from hive_ingest.errors import AlreadyExists, ConfigurationError, InvalidOperation, StreamingError, UnsupportedFeature
 from hive_ingest.metastore_client.text_checks import check_text
 from hive_ingest.model import Column, Table, TableName, columns_of
 from hive_ingest.schema import arrow_type, is_widening, parse_type
@@ -64,6 +65,7 @@ def new_table(
     )
     check_length(new.name.table)
     check_table(new)
+    _check_bucket_types(new)
     return new
 
 
@@ -138,10 +140,20 @@ def _check_buckets(table: Table) -> None:
             f"{table.name}: bucket columns {list(table.bucket_columns)} with num_buckets={table.num_buckets}: "
             "give both, or neither"
         )
-    known = {column.name for column in table.columns}
-    missing = [name for name in (*table.bucket_columns, *table.sort_columns) if name not in known]
+    types = {column.name: column.type for column in table.columns}
+    missing = [name for name in (*table.bucket_columns, *table.sort_columns) if name not in types]
     if missing:
         raise InvalidOperation(f"{table.name}: bucket column {missing[0]!r} is not a column of the table")
+
+
+def _check_bucket_types(table: Table) -> None:
+    """Refuse a new table that could not be written to. Tables that Hive has bucketed by other types can be altered."""
+    types = {column.name: column.type for column in table.columns}
+    for name in table.bucket_columns:
+        try:
+            check_bucket_type(types[name])
+        except UnsupportedFeature as error:
+            raise UnsupportedFeature(f"{table.name}: column {name!r}: {error}") from error
 
 
 def check_existing(found: Table, wanted: Table) -> None:

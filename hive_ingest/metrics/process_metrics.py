@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 class HasKafkaStats(Protocol):
     """The part of `KafkaIngest` that metrics use."""
 
+    @property
     def stats(self) -> KafkaIngestStats: ...
 
 
@@ -165,7 +166,7 @@ class Metrics:
         errors: list[Problem] = []
         for ingest in watched:
             try:
-                found.append(ingest.stats())
+                found.append(ingest.stats)
             except Exception as error:  # noqa: BLE001 (a scrape shows what it can)
                 _log.warning("an ingest from Kafka gave no statistics", exc_info=True)
                 errors.append(Problem("kafka_stats", "kafka", f"no statistics: {error}"))

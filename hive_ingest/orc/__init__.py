@@ -2,12 +2,20 @@
 
 from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead
 from hive_ingest.orc.acid_schema import BUCKET, DELETE, INSERT, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
-from hive_ingest.orc.acid_writer import COMPRESSIONS, AcidFile, AcidOrcWriter, write_acid_version
+from hive_ingest.orc.acid_writer import (
+    ACID_VERSION_CONTENT,
+    COMPRESSIONS,
+    AcidFile,
+    AcidOrcWriter,
+    write_acid_version,
+)
 from hive_ingest.orc.columns import OrcColumn, OrcKind, check_timestamps, kinds_of, oldest_date
 from hive_ingest.orc.delete_events import DeleteEvents, RowIds
 from hive_ingest.orc.delete_writer import DeleteEventWriter
 from hive_ingest.orc.file_writer import arrow_compression
+from hive_ingest.orc.insert_encoder import InsertEncoder
 from hive_ingest.orc.joined_files import FileGroup
+from hive_ingest.orc.key_columns import InsertedRows
 from hive_ingest.orc.merge import MergeOptions, merge_rows
 from hive_ingest.orc.merge_events import merge_delete_events, read_delete_events
 from hive_ingest.orc.merge_parts import RowPart, join_rows, split_rows
@@ -17,9 +25,11 @@ from hive_ingest.orc.open_ahead import open_ahead
 from hive_ingest.orc.original_rows import OriginalRows, count_rows
 from hive_ingest.orc.stripe_copy import join
 from hive_ingest.orc.stripe_encoder import StripeEncoder
+from hive_ingest.orc.stripe_output import StripeOutput
 from hive_ingest.orc.stripe_reader import StripeReader, StripeRows
 
 __all__ = [
+    "ACID_VERSION_CONTENT",
     "BUCKET",
     "COMPRESSIONS",
     "DELETE",
@@ -35,6 +45,8 @@ __all__ = [
     "DeleteEvents",
     "FileGroup",
     "FileToRead",
+    "InsertEncoder",
+    "InsertedRows",
     "MergeOptions",
     "OrcColumn",
     "OrcKind",
@@ -43,6 +55,7 @@ __all__ = [
     "RowIds",
     "RowPart",
     "StripeEncoder",
+    "StripeOutput",
     "StripeReader",
     "StripeRows",
     "arrow_compression",

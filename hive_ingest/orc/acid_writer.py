@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
-from typing import Unpack
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self, Unpack
 
-import numpy as np
 import pyarrow as pa
 
+from hive_ingest.acid import ACID_VERSION_FILE
+from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.model import WriteId
-from hive_ingest.orc.acid_schema import INSERT, acid_user_metadata
-from hive_ingest.orc.file_writer import COMPRESSIONS, AcidFile, AcidFileWriter, FileOptions
+from hive_ingest.orc.file_writer import (
+    COMPRESSIONS,
+    DEFAULT_COMPRESSION,
+    DEFAULT_ROW_INDEX_STRIDE,
+    DEFAULT_STRIPE_SIZE_BYTES,
+    AcidFile,
+    FileOptions,
+)
+from hive_ingest.orc.insert_encoder import InsertEncoder
+from hive_ingest.orc.key_columns import InsertedRows
 from hive_ingest.orc.normalise import normalise
+from hive_ingest.orc.stripe_output import StripeOutput
 from hive_ingest.storage import FileStore
 
-__all__ = ["ACID_VERSION_FILE", "COMPRESSIONS", "AcidFile", "AcidOrcWriter", "write_acid_version"]
+__all__ = ["ACID_VERSION_CONTENT", "COMPRESSIONS", "AcidFile", "AcidOrcWriter", "write_acid_version"]
 
-ACID_VERSION_FILE = "_orc_acid_version"
+#: The content of `ACID_VERSION_FILE`.
+ACID_VERSION_CONTENT = b"2"
 
 
 def write_acid_version(store: FileStore, folders: Sequence[str], *, sync: bool = True) -> None:
     """Mark new delta folders as ACID version 2 (Hive: `AcidUtils.OrcAcidVersion`)."""
-    store.create_all([f"{folder}/{ACID_VERSION_FILE}" for folder in folders], b"2", sync=sync)
+    store.create_all([f"{folder}/{ACID_VERSION_FILE}" for folder in folders], ACID_VERSION_CONTENT, sync=sync)
 
 
-class AcidOrcWriter(AcidFileWriter):
-    """Writes inserted rows of one (write id, bucket property) with consecutive row ids."""
+class AcidOrcWriter:
+    """Writes inserted rows of one (write id, bucket property) with consecutive row ids.
+
+    The file is complete after `close`; any error removes it. One thread at a time; several writers may run at once.
+    Memory: the rows of one stripe, and the stripe.
+    """
 
     def __init__(
         self,
@@ -49,12 +65,26 @@ class AcidOrcWriter(AcidFileWriter):
             first_row_id: The row id of the first row.
             **options: Those of `AcidFileWriter`, whose errors are raised too.
         """
-        super().__init__(store, path, schema=schema, **options)
-        self._schema = schema
-        self._write_id = write_id
-        self._bucket_property = bucket_property
-        self._first_row_id = first_row_id
-        self._constants: list[pa.Array] = []
+        self._encoder = InsertEncoder(
+            schema,
+            compression=options.get("compression", DEFAULT_COMPRESSION),
+            stripe_bytes=options.get("stripe_size_bytes", DEFAULT_STRIPE_SIZE_BYTES),
+            row_index_stride=options.get("row_index_stride", DEFAULT_ROW_INDEX_STRIDE),
+        )
+        self._ids = InsertedRows(write_id, bucket_property, first_row_id, 0)
+        self._rows = self._encoded_rows = 0
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._output = StripeOutput(store, path, like=self._encoder.like, sync=options["sync"])
+
+    @property
+    def path(self) -> str:
+        return self._output.path
+
+    @property
+    def rows(self) -> int:
+        """Rows written so far."""
+        return self._rows
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows. Columns are matched by position and cast to the schema's types if that is lossless.
@@ -64,35 +94,56 @@ class AcidOrcWriter(AcidFileWriter):
             StreamingIOFailure: The file cannot be written, or is closed.
         """
         self._check_open()
-        if batch.num_rows:
-            self._append(batch.num_rows, lambda: self._wrapped(batch))
+        if not batch.num_rows:
+            return
+        with self._discarded_on_error():
+            self._waiting.append(pa.RecordBatch.from_struct_array(normalise(batch, self._encoder.schema)))
+            self._waiting_bytes += self._waiting[-1].nbytes
+            self._rows += batch.num_rows
+            if self._waiting_bytes >= self._encoder.stripe_bytes:
+                self._encode()
 
-    def _wrapped(self, batch: pa.RecordBatch) -> pa.Table:
-        rows = batch.num_rows
-        first = self._first_row_id + self._rows
-        operation, write_id, bucket = self._constant_columns(rows)
-        row_id = _array(np.arange(first, first + rows, dtype=np.int64), pa.int64())
-        row = normalise(batch, self._schema)
-        return pa.Table.from_arrays([operation, write_id, bucket, row_id, write_id, row], schema=self._acid_schema)
+    def close(self) -> AcidFile:
+        """Finish the file. Raises StreamingIOFailure."""
+        self._check_open()
+        with self._discarded_on_error():
+            self._encode()
+            return self._output.close()
 
-    def _constant_columns(self, rows: int) -> list[pa.Array]:
-        """operation, originalTransaction (and currentTransaction) and bucket; kept for the next batch."""
-        if not self._constants or len(self._constants[0]) < rows:
-            self._constants = [
-                _array(np.full(rows, INSERT, np.int32), pa.int32()),
-                _array(np.full(rows, self._write_id, np.int64), pa.int64()),
-                _array(np.full(rows, self._bucket_property, np.int32), pa.int32()),
-            ]
-        if len(self._constants[0]) == rows:
-            return self._constants
-        return [column.slice(0, rows) for column in self._constants]
+    def discard(self) -> None:
+        """Remove the file. Does nothing after `close` or `discard`."""
+        self._waiting = []
+        self._output.discard()
 
-    def _user_metadata(self, stripe_rows: Sequence[int]) -> dict[str, bytes]:
-        ends = itertools.accumulate(stripe_rows, initial=self._first_row_id)
-        keys = [(self._write_id, self._bucket_property, end - 1) for end in ends][1:]
-        return acid_user_metadata(keys, inserts=self.rows)
+    def __enter__(self) -> Self:
+        return self
 
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Discards the file unless it was closed."""
+        self._waiting = []
+        if exc is None:
+            self._output.discard()
+        else:
+            self._output.__exit__(exc_type, exc, traceback)
 
-def _array(values: np.ndarray, type_: pa.DataType) -> pa.Array:
-    """The values as they lie in memory; `pa.array` takes longer for a few rows than for copying them."""
-    return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
+    def _encode(self) -> None:
+        if self._waiting:
+            waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+            rows = sum(batch.num_rows for batch in waiting)
+            ids = self._ids.slice(self._encoded_rows, rows)
+            self._encoded_rows += rows
+            self._encoder.encode(waiting, ids, self.path).append_to(self._output)
+
+    def _check_open(self) -> None:
+        if self._output.closed:
+            raise StreamingIOFailure(f"cannot write {self.path!r}: it is closed; open another writer")
+
+    @contextmanager
+    def _discarded_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise

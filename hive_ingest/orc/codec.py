@@ -17,6 +17,8 @@ from hive_ingest.orc.protobuf import WireError, read_varint
 _HEADER_BYTES = 3
 #: A chunk's length has 23 bits, and Hive's readers refuse larger blocks.
 MAX_BLOCK_SIZE = 1 << 23
+#: A shorter block is stored: a compressor or decompressor takes longer to create than such a block to write.
+_MIN_COMPRESSED_BYTES = 1024
 
 
 class Codec(enum.IntEnum):
@@ -205,11 +207,20 @@ def _decompressed(decompress: Callable[[bytes, int], bytes], chunk: bytes, block
 
 
 def pack(content: bytes, codec: Codec, block_size: int) -> bytes:
-    """Encode a section. A chunk that compression does not shorten is stored uncompressed."""
+    """Encode a section."""
+    return b"".join(packed_chunks(content, codec, block_size))
+
+
+def packed_chunks(content: bytes, codec: Codec, block_size: int) -> list[bytes]:
+    """The chunks of a section or stream, each of one block with its header.
+
+    A block that is short, or that compression does not shorten, is stored uncompressed.
+    """
     if codec == Codec.NONE:
-        return content
+        return [content]
     blocks = (content[at : at + block_size] for at in range(0, len(content), block_size))
-    return b"".join(_chunk(block, _COMPRESSORS[codec](block)) for block in blocks)
+    compress = _COMPRESSORS[codec]
+    return [_chunk(block, compress(block) if len(block) >= _MIN_COMPRESSED_BYTES else block) for block in blocks]
 
 
 def store(content: bytes, codec: Codec, block_size: int) -> bytes:

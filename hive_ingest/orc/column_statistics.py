@@ -39,6 +39,8 @@ class _NotMergeableError(Exception):
 
 def merge_column_statistics(parts: Sequence[bytes]) -> bytes:
     """One `ColumnStatistics` message from several, in any order. Raises WireError."""
+    if len(parts) == 1:
+        return parts[0]
     messages = [_message(part) for part in parts]
     merged = int_field(_NUMBER_OF_VALUES, sum(_values(m) for m in messages))
     merged += _merged_typed([m for m in messages if _values(m)] or messages[:1])

@@ -108,13 +108,15 @@ def _fit(last: AcidFileReader, reader: AcidFileReader, previous: JoinableFile, f
     )
 
 
-def shares(files: Iterable[FileToRead]) -> Iterator[tuple[FileToRead, ...]]:
+def shares(files: Iterable[FileToRead], *, first: int = 1) -> Iterator[tuple[FileToRead, ...]]:
     """Files in shares for one thread each: a large one alone, small ones together.
 
-    The first shares have few files, for callers that stop early.
+    Args:
+        files: In the order of their rows.
+        first: The most files of the first share. Few, for callers that stop early; later shares have more.
     """
     share: list[FileToRead] = []
-    size, most = 0, 1
+    size, most = 0, first
     for file in files:
         if share and (not file.is_small or len(share) >= most or size + file.size_bytes > JOINED_BYTES):
             yield tuple(share)

@@ -32,6 +32,7 @@ from hive_ingest.orc.stripe_streams import (
     DATA,
     PRESENT,
     StreamKey,
+    StripeFooter,
     StripeStreams,
     encode_stripe_footer,
     packed_stripe_footer,
@@ -207,7 +208,10 @@ class _Join:
         postscript, codec, block_size = self._tail.postscript, *self._packing
         streams = {key: list(parts) for key, parts in self._streams()}
         lengths = {key: sum(map(len, parts)) for key, parts in streams.items()}
-        stripe_footer = store(encode_stripe_footer(lengths, self._files[0].stripes[0]), codec, block_size)
+        like = self._files[0].stripes[0]
+        infos = tuple((kind, column, length) for (column, kind), length in lengths.items())
+        message = encode_stripe_footer(StripeFooter(infos, like.encodings, like.time_zone))
+        stripe_footer = store(message, codec, block_size)
         rows = sum(stripe.rows for _, stripe in self._stripes)
         stripe = Stripe(len(MAGIC), 0, sum(lengths.values()), len(stripe_footer), rows)
         footer = replace(

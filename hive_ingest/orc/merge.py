@@ -3,7 +3,7 @@
 Stripes come one after the other where their keys do not overlap, which is nearly always so; those that overlap are
 brought into order together. A stripe that is large already, of which no row must go, is copied by its bytes; rows of
 all others are decoded, and encoded again in stripes of the size that was asked for. Decoding and encoding run on
-several threads, a few stripes ahead of what has been written.
+several threads, a few stripes ahead of what has been written. Many small files are opened there too (`merge_runs`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 
 import pyarrow as pa
 
@@ -22,8 +22,17 @@ from hive_ingest.orc.acid_schema import KeyRange
 from hive_ingest.orc.delete_events import DeleteEvents
 from hive_ingest.orc.file_writer import AcidFile
 from hive_ingest.orc.in_order import in_order
-from hive_ingest.orc.merge_input import InputStripe, MergeInput, RowSizes, closing
+from hive_ingest.orc.merge_input import InputStripe, MergeInput, RowSizes, closing, ordered_stripes
 from hive_ingest.orc.merge_rows import RowConversion, Rows, StripeDecoder
+from hive_ingest.orc.merge_runs import (
+    FileRun,
+    FileUnit,
+    SmallFiles,
+    check_write_ids,
+    equal_shares,
+    file_runs,
+    joinable_units,
+)
 from hive_ingest.orc.stripe_encoder import EncodedStripes, StripeEncoder
 from hive_ingest.orc.stripe_output import StripeOutput, WholeStripe, file_traits
 from hive_ingest.orc.stripe_reader import StripeReader
@@ -96,19 +105,31 @@ def merge_rows(
         UnsupportedFeature: A file holds what cannot be written.
         StreamingIOFailure: A file cannot be read or written.
     """
-    inputs = open_inputs(store, files, executor, threads)
-    stripes = ordered_stripes(inputs, keys)
+    sizes = RowSizes()
     decoder = StripeDecoder(options.encoder.schema, options.conversion, valid_write_ids, deletes)
+    small = SmallFiles(store, files, sizes, keys, options.stripe_bytes)
+    runs = file_runs(files, small.fits)
+    inputs = open_inputs(store, [f for run in runs if not run.is_small for f in run.files], executor, threads)
+    stripes = ordered_stripes(inputs, keys)
     alone = alone_stripes(stripes)
-    like = options.encoder.like if keys is not None else common_traits(stripes, alone, decoder, options)
+    like = options.encoder.like
+    if keys is None and not any(run.is_small for run in runs):
+        like = common_traits(stripes, alone, decoder, options)
     copied = copied_stripes(stripes, alone, like, options)
-    worker = _Worker(decoder, options.encoder, alone, target.path, check)
+    worker = _Worker(small, decoder, options.encoder, alone, target.path, check)
     with closing(inputs), StripeOutput(target.store, target.path, like=like, sync=options.sync) as output:
-        tasks = _tasks(stripes, alone, copied, options.stripe_bytes)
+        tasks = chain.from_iterable(
+            (_Task(units=share) for share in small.shares(run))
+            if run.is_small
+            else _tasks(_of_run(stripes, run), alone, copied, options.stripe_bytes)
+            for run in runs
+        )
         left = Counter(stripe.source for stripe in stripes)
         for task, result in in_order(executor, threads, worker.run, tasks):
             check()
             _append(task, result, output)
+            for file in task.small_files:
+                done(file)
             for stripe in task.stripes:
                 left[stripe.source] -= 1
                 if not left[stripe.source]:
@@ -116,12 +137,6 @@ def merge_rows(
                 if stripe.is_last:
                     done(stripe.source.file)
         return output.finish()
-
-
-def ordered_stripes(inputs: Sequence[MergeInput], keys: KeyRange | None = None) -> list[InputStripe]:
-    """The stripes that begin in a range, by their keys."""
-    found = (stripe for source in inputs for stripe in source.stripes if keys is None or keys.contains(stripe.low))
-    return sorted(found, key=lambda stripe: (stripe.low, stripe.high))
 
 
 def open_inputs(store: FileStore, files: Sequence[FileToRead], executor: Executor, threads: int) -> list[MergeInput]:
@@ -209,10 +224,20 @@ def copied_stripes(
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """Stripes that become one, on one thread; or one that is copied."""
+    """Stripes that become one, on one thread; or one that is copied; or units of small files that become one stripe."""
 
-    stripes: tuple[InputStripe, ...]
-    is_copied: bool
+    stripes: tuple[InputStripe, ...] = ()
+    is_copied: bool = False
+    units: tuple[FileUnit, ...] = ()
+
+    @property
+    def small_files(self) -> Iterator[FileToRead]:
+        return (file for unit in self.units for file in unit.files)
+
+
+def _of_run(stripes: Sequence[InputStripe], run: FileRun) -> list[InputStripe]:
+    paths = {file.path for file in run.files}
+    return [stripe for stripe in stripes if stripe.source.file.path in paths]
 
 
 def _tasks(
@@ -222,29 +247,18 @@ def _tasks(
         if is_copied:
             yield from (_Task((stripe,), is_copied=True) for stripe in run)
         else:
-            shares = equal_shares(list(run), alone, stripe_bytes, lambda stripe: stripe.estimated_bytes)
-            yield from (_Task(share, is_copied=False) for share in shares)
+            for share in stripe_shares(list(run), alone, stripe_bytes, lambda stripe: stripe.estimated_bytes):
+                yield _Task(share)
 
 
-def equal_shares(
+def stripe_shares(
     stripes: Sequence[InputStripe],
     alone: frozenset[InputStripe],
     share_bytes: int,
     size_of: Callable[[InputStripe], int],
 ) -> Iterator[tuple[InputStripe, ...]]:
-    """Shares of about the same size, up to about `share_bytes`; stripes that overlap stay together."""
-    total = sum(map(size_of, stripes))
-    share = total / max(1, -(-total // share_bytes))
-    group: list[InputStripe] = []
-    size = 0
-    for stripe in stripes:
-        can_end = group and (stripe in alone or group[-1] in alone)
-        if can_end and size + size_of(stripe) / 2 > share:
-            yield tuple(group)
-            group, size = [], 0
-        group.append(stripe)
-        size += size_of(stripe)
-    yield tuple(group)
+    """See `equal_shares`; stripes that overlap stay together."""
+    return equal_shares(stripes, share_bytes, size_of, lambda last, stripe: stripe in alone or last in alone)
 
 
 class _Worker:
@@ -252,12 +266,14 @@ class _Worker:
 
     def __init__(
         self,
+        small: SmallFiles,
         decoder: StripeDecoder,
         encoder: StripeEncoder,
         alone: frozenset[InputStripe],
         path: str,
         check: Callable[[], None],
     ) -> None:
+        self._small = small
         self._decoder = decoder
         self._encoder = encoder
         self._alone = alone
@@ -269,14 +285,20 @@ class _Worker:
             self._check()
             copied = self._decoder.copy(task.stripes[0])
             return copied if isinstance(copied, WholeStripe) else self._encoder.encode([copied], self._path)
-        return self._encoder.encode(self._rows(task), self._path)
+        rows = self._small_rows(task.units) if task.units else self._rows(task.stripes, self._alone)
+        return self._encoder.encode(rows, self._path)
 
-    def _rows(self, task: _Task) -> Iterator[Rows]:
+    def _small_rows(self, units: Sequence[FileUnit]) -> Iterator[Rows]:
+        for group in joinable_units(units):
+            stripes = self._small.stripes(group)
+            yield from self._rows(stripes, alone_stripes(stripes))
+            check_write_ids(stripes)
+
+    def _rows(self, stripes: Sequence[InputStripe], alone: frozenset[InputStripe]) -> Iterator[Rows]:
         """Of all stripes, in order."""
         pending: Rows | None = None
-        for is_alone, run in groupby(task.stripes, self._alone.__contains__):
-            stripes = list(run)
-            for first, rows in self._decoder.decode(stripes, together=is_alone):
+        for is_alone, run in groupby(stripes, alone.__contains__):
+            for first, rows in self._decoder.decode(list(run), together=is_alone):
                 self._check()
                 if pending is not None:
                     ready, pending = pending.split(first.low)

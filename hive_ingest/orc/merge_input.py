@@ -22,6 +22,7 @@ from hive_ingest.orc.acid_schema import (
     ORIGINAL_WRITE_ID,
     ROW_ID,
     Key,
+    KeyRange,
     orc_column_id,
     parse_key_index,
 )
@@ -199,6 +200,12 @@ class InputStripe:
                 f"stripe {self.number} of {self.source.file.path!r} holds rows from {first} to {last}, but its key "
                 f"index or its statistics say {self.low} to {self.high}: restore the file from a copy"
             )
+
+
+def ordered_stripes(inputs: Sequence[MergeInput], keys: KeyRange | None = None) -> list[InputStripe]:
+    """The stripes that begin in a range, by their keys."""
+    found = (stripe for source in inputs for stripe in source.stripes if keys is None or keys.contains(stripe.low))
+    return sorted(found, key=lambda stripe: (stripe.low, stripe.high))
 
 
 def stripes_of(source: MergeInput, reader: AcidFileReader, sizes: RowSizes) -> list[InputStripe]:

@@ -24,11 +24,10 @@ from hive_ingest.orc.merge import (
     alone_stripes,
     common_traits,
     copied_stripes,
-    equal_shares,
     open_inputs,
-    ordered_stripes,
+    stripe_shares,
 )
-from hive_ingest.orc.merge_input import InputStripe, MergeInput, closing
+from hive_ingest.orc.merge_input import InputStripe, MergeInput, closing, ordered_stripes
 from hive_ingest.orc.merge_rows import StripeDecoder
 from hive_ingest.orc.stripe_output import StripeOutput, WholeStripe, file_traits
 from hive_ingest.storage import Location
@@ -129,7 +128,7 @@ def _groups(
         if is_copied:
             yield True, tuple(run)
         else:
-            for share in equal_shares(list(run), alone, part_bytes, lambda stripe: stripe.file_bytes):
+            for share in stripe_shares(list(run), alone, part_bytes, lambda stripe: stripe.file_bytes):
                 yield False, share
 
 

@@ -15,7 +15,7 @@ from hive_ingest.acid import ValidWriteIdList
 from hive_ingest.errors import SerializationError, StreamingError, UnsupportedFeature
 from hive_ingest.orc.acid_schema import INSERT, OPERATION, ROW, WRITE_ID, Key, acid_schema
 from hive_ingest.orc.delete_events import DeleteEvents, RowIds
-from hive_ingest.orc.joined_files import FileGroup, grouped, shares
+from hive_ingest.orc.joined_files import JOINED_FILES, FileGroup, grouped, shares
 from hive_ingest.orc.merge_input import KEY_COLUMNS, InputStripe
 from hive_ingest.orc.normalise import is_safe, normalise
 from hive_ingest.orc.stripe_output import WholeStripe
@@ -126,7 +126,7 @@ class StripeDecoder:
 
     def _small_files(self, stripes: Sequence[InputStripe]) -> Iterator[tuple[InputStripe, Rows]]:
         by_path = {stripe.source.file.path: stripe for stripe in stripes}
-        for share in shares([stripe.source.file for stripe in stripes]):
+        for share in shares([stripe.source.file for stripe in stripes], first=JOINED_FILES):
             with ExitStack() as stack:
                 readers = [stack.enter_context(by_path[file.path].source.reader()) for file in share]
                 for group in grouped(readers):

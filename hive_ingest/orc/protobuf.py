@@ -13,6 +13,7 @@ from typing import NamedTuple
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
 _MAX_VARINT_BYTES = 10
+_BYTES_OF = tuple(bytes([number]) for number in range(0x80))
 _UINT64 = 0xFFFFFFFFFFFFFFFF
 
 
@@ -130,6 +131,8 @@ def packed_varints(field: Field) -> list[int]:
 
 
 def varint(number: int) -> bytes:
+    if 0 <= number < len(_BYTES_OF):  # as most are
+        return _BYTES_OF[number]
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

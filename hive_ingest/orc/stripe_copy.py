@@ -39,7 +39,7 @@ from hive_ingest.orc.tail import (
     encode_footer,
     read_tail,
 )
-from hive_ingest.storage import FileStore
+from hive_ingest.storage import FileStore, Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,29 +54,29 @@ class _Source:
 def join(
     store: FileStore,
     sources: Sequence[str],
-    target: str,
+    target: Location,
     *,
     write_id: WriteId,
     bucket_property: int,
     sync: bool,
 ) -> AcidFile:
-    """Join files that `AcidOrcWriter` wrote, in the order of their row ids, into the new file `target`.
+    """Join files of a store that `AcidOrcWriter` wrote, in the order of their row ids, into the new file `target`.
 
     The sources are kept. Raises IncompatibleStripes (what differs, and in which file), CorruptFile, StreamingIOFailure;
     then no target exists.
     """
     if not sources:
-        raise IncompatibleStripes(f"there is nothing to join into {target!r}: name at least one file")
+        raise IncompatibleStripes(f"there is nothing to join into {str(target)!r}: name at least one file")
     with ExitStack() as stack:
         opened = [_open(stack, store, path) for path in sources]
         _check_equal(opened)
         _check_rows(opened, write_id, bucket_property)
-        with store.create(target, sync=sync) as out:
+        with target.create(sync=sync) as out:
             content = ChecksummedOutput(out)
             stripes = _copy_stripes(opened, content)
             out.write(_written_tail(opened, stripes, content, write_id, bucket_property))
     rows = tuple(stripe.rows for stripe in stripes)
-    return AcidFile(target, sum(rows), out.tell(), rows)
+    return AcidFile(target.path, sum(rows), out.tell(), rows)
 
 
 def _open(stack: ExitStack, store: FileStore, path: str) -> _Source:

@@ -105,6 +105,10 @@ class StripeOutput:
         """Bytes written so far."""
         return self._out.tell()
 
+    @property
+    def closed(self) -> bool:
+        return self._out.closed
+
     def append(self, content: pa.NativeFile, whole: WholeStripe) -> None:
         """Copy a stripe; `content` is the file it lies in. Raises CorruptFile, StreamingIOFailure."""
         if not self._stripes:
@@ -120,11 +124,21 @@ class StripeOutput:
         if not self._stripes:
             self._out.discard()
             return None
+        return self.close()
+
+    def close(self) -> AcidFile:
+        """Write the tail, also of a file without rows."""
+        if not self._stripes:
+            self._content.write(MAGIC)
         rows = tuple(stripe.rows for stripe in self._stripes)
         tail = self._tail(sum(rows))
         self._out.write(tail)
         self._out.close()
         return AcidFile(self.path, sum(rows), self._out.tell(), rows)
+
+    def discard(self) -> None:
+        """Remove the file. Does nothing after `close` or `discard`."""
+        self._out.discard()
 
     def _tail(self, rows: int) -> bytes:
         """Writes the stripe statistics, and returns what follows them."""
@@ -151,7 +165,8 @@ class StripeOutput:
 
     def _file_statistics(self) -> tuple[bytes, ...]:
         try:
-            return merged_statistics(self._statistics, len(self._like.footer.types))
+            types, like = self._like.footer.types, self._like.footer.statistics
+            return merged_statistics(self._statistics, len(types)) if self._statistics else like
         except WireError as error:
             raise corrupt_statistics(self.path, error) from error
 

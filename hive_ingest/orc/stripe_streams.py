@@ -1,9 +1,8 @@
-"""The positions of a stripe's streams in its file, from the stripe's footer (orc_proto.proto of Apache ORC)."""
+"""The footer of a stripe, and the positions of its streams in the file (orc_proto.proto of Apache ORC)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,8 +10,8 @@ from hive_ingest.orc.protobuf import WireError, as_bytes, bytes_field, int_field
 from hive_ingest.orc.tail import Stripe
 
 #: ORC's `Stream.Kind`.
-PRESENT, DATA = 0, 1
-_INDEXES = frozenset({6, 7, 8})
+PRESENT, DATA, ROW_INDEX = 0, 1, 6
+INDEXES = frozenset({6, 7, 8})
 #: Field numbers of `StripeFooter` and of `Stream`.
 _STREAM, _ENCODING, _TIME_ZONE = 1, 2, 3
 _KIND, _COLUMN, _LENGTH = 1, 2, 3
@@ -21,6 +20,21 @@ _USUAL_STREAMS = re.compile(rb"\n(.)\x08([\x00-\x7f])\x10([\x00-\x7f])\x18([\x80
 
 #: The column of a stream, and its kind.
 StreamKey = tuple[int, int]
+#: Kind, column and length in bytes of a stream.
+StreamInfo = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StripeFooter:
+    """A `StripeFooter` message.
+
+    `streams` are in the order of their bytes. `encodings` are encoded `ColumnEncoding` messages, one for each column,
+    `time_zone` is that of the writer.
+    """
+
+    streams: tuple[StreamInfo, ...]
+    encodings: tuple[bytes, ...]
+    time_zone: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,34 +56,40 @@ def packed_stripe_footer(data: memoryview, stripe: Stripe) -> bytes:
     return bytes(data[end - stripe.footer_length : end])
 
 
-def stripe_streams(message: bytes, stripe: Stripe) -> StripeStreams:
+def parse_stripe_footer(message: bytes) -> StripeFooter:
     """Parse the footer of a stripe, after decompression. Raises WireError."""
-    found, rest = _usual_streams(message)
+    streams, rest = _usual_streams(message)
     encodings: list[bytes] = []
     time_zone = b""
     for number, value, _, _ in _fields(rest):
         if number == _STREAM:
-            found.append(_stream(as_bytes(number, value)))
+            streams.append(_stream(as_bytes(number, value)))
         elif number == _ENCODING:
             encodings.append(as_bytes(number, value))
         elif number == _TIME_ZONE:
             time_zone = as_bytes(number, value)
         else:
             raise WireError(f"a stripe has a field {number} that is not known here")
+    return StripeFooter(tuple(streams), tuple(encodings), time_zone)
+
+
+def stripe_streams(message: bytes, stripe: Stripe) -> StripeStreams:
+    """The streams of data that the footer of a stripe, after decompression, describes. Raises WireError."""
+    footer = parse_stripe_footer(message)
     streams: dict[StreamKey, tuple[int, int]] = {}
     at = stripe.offset
-    for kind, column, length in found:
-        if kind not in _INDEXES:
+    for kind, column, length in footer.streams:
+        if kind not in INDEXES:
             streams[column, kind] = at, at + length
         at += length
     if at != stripe.offset + stripe.index_length + stripe.data_length:
         raise WireError("its streams are not as long as the stripe")
-    if len(streams) != sum(kind not in _INDEXES for kind, _, _ in found):
+    if len(streams) != sum(kind not in INDEXES for kind, _, _ in footer.streams):
         raise WireError("a column has two streams of one kind")
-    return StripeStreams(stripe.rows, streams, tuple(encodings), time_zone)
+    return StripeStreams(stripe.rows, streams, footer.encodings, footer.time_zone)
 
 
-def _usual_streams(message: bytes) -> tuple[list[tuple[int, int, int]], bytes]:
+def _usual_streams(message: bytes) -> tuple[list[StreamInfo], bytes]:
     """The first streams, if they are written as usual, and what comes after them.
 
     A stripe has tens of streams: parsing each as a message of its own takes three times as long.
@@ -90,17 +110,17 @@ def _fields(message: bytes) -> list[tuple[int, int | bytes, int, int]]:
     return scan_fields(message)
 
 
-def encode_stripe_footer(lengths: Mapping[StreamKey, int], like: StripeStreams) -> bytes:
-    """The footer of a stripe with streams of these lengths, in their order."""
+def encode_stripe_footer(footer: StripeFooter) -> bytes:
+    """Encode the message, uncompressed."""
     parts = [
         bytes_field(_STREAM, int_field(_KIND, kind) + int_field(_COLUMN, column) + int_field(_LENGTH, length))
-        for (column, kind), length in lengths.items()
+        for kind, column, length in footer.streams
     ]
-    parts += [bytes_field(_ENCODING, encoding) for encoding in like.encodings]
-    return b"".join(parts) + (bytes_field(_TIME_ZONE, like.time_zone) if like.time_zone else b"")
+    parts += [bytes_field(_ENCODING, encoding) for encoding in footer.encodings]
+    return b"".join(parts) + (bytes_field(_TIME_ZONE, footer.time_zone) if footer.time_zone else b"")
 
 
-def _stream(message: bytes) -> tuple[int, int, int]:
+def _stream(message: bytes) -> StreamInfo:
     """Kind, column and length."""
     fields = int_fields(message)
     if fields.keys() - {_KIND, _COLUMN, _LENGTH}:

@@ -17,6 +17,7 @@ import pyarrow.types as pat
 
 from hive_ingest.record_writer import strict_arrays
 from hive_ingest.record_writer.bad_records import BadValue, Doubt
+from hive_ingest.record_writer.time_zones import TimeZone, time_zone
 from hive_ingest.schema import HiveType
 
 #: Makes an array of the table's type. Raises Doubt if a value does not fit.
@@ -38,6 +39,7 @@ _ACCEPTED: Final[dict[str, tuple[Callable[[pa.DataType], bool], ...]]] = {
     "date": (pat.is_date,),
     "timestamp": (pat.is_timestamp,),
 }
+_UNITS_A_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _LISTS: Final = (pat.is_list, pat.is_large_list, pat.is_fixed_size_list, pat.is_list_view, pat.is_large_list_view)
 
 
@@ -82,8 +84,12 @@ class Casts:
                 f"Arrow's {source} has a time zone, Hive's timestamp has none: set zoned_timestamps='local' "
                 "for the local time, or cast it to UTC without a zone"
             )
+        try:
+            zone = time_zone(source.tz)
+        except ValueError as error:
+            raise BadValue(f"the time zone of Arrow's {source}: {error}") from error
         inner = _simple(type_)
-        return lambda array: inner(pc.local_timestamp(array))
+        return lambda array: inner(_wall_clocks(array, zone))
 
     def _nested(self, source: pa.DataType, type_: HiveType, path: str) -> Cast:
         if type_.kind == "array" and any(is_list(source) for is_list in _LISTS):
@@ -164,6 +170,13 @@ def _places(fields: list[pa.Field]) -> dict[str, int]:
 
 def _refused(source: pa.DataType, type_: HiveType) -> BadValue:
     return BadValue(f"Arrow's {source} cannot be converted to {type_} unambiguously: cast it first")
+
+
+def _wall_clocks(array: pa.Array, zone: TimeZone) -> pa.Array:
+    instants = pc.fill_null(array.view(pa.int64()), 0).to_numpy()
+    walls = zone.wall_clocks(instants, _UNITS_A_SECOND[array.type.unit])
+    mask = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    return pa.array(walls, pa.int64(), mask=mask).view(pa.timestamp(array.type.unit))
 
 
 def _simple(type_: HiveType) -> Cast:

@@ -99,6 +99,12 @@ class AvroWriter(RecordListWriter):
         self._plans: dict[int, _Plan | BadValue] = {}
         super().__init__(on_error=on_error)
 
+    def check(self) -> None:
+        """Have the source of the schemas check that it can be reached, if it has a method `check`."""
+        check = getattr(self._schemas, "check", None)
+        if check is not None:
+            check()
+
     def bind(self, schema: RecordSchema) -> None:
         """Prepare for a table's schema.
 

@@ -116,12 +116,21 @@ class DelimitedBlocks:
     def _batch(self, table: pa.Table, numbers_as_text: bool) -> pa.RecordBatch:
         read = set(table.column_names)
         arrays = [
-            _from_wire(_single_chunk(table[name]), type_, numbers_as_text)
+            self._from_wire(_single_chunk(table[name]), type_, numbers_as_text)
             if name in read
             else pa.nulls(table.num_rows, type_.arrow)
             for name, type_ in self._columns
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _from_wire(self, array: pa.Array, type_: HiveType, numbers_as_text: bool) -> pa.Array:
+        if type_.kind in ("boolean", "string"):
+            return array
+        if type_.kind not in _NUMBERS:
+            return strict_arrays.from_text(array, type_, self._format.timestamps)
+        if numbers_as_text:
+            return strict_arrays.numbers_from_text(array, type_)
+        return strict_arrays.numbers(array, type_)
 
 
 def _plain_lines(text: bytes) -> bytes:
@@ -166,16 +175,6 @@ def _wire_type(type_: HiveType, numbers_as_text: bool) -> pa.DataType:
     if type_.kind not in _NUMBERS or numbers_as_text:
         return pa.string()
     return pa.float64() if type_.kind == "float" else type_.arrow
-
-
-def _from_wire(array: pa.Array, type_: HiveType, numbers_as_text: bool) -> pa.Array:
-    if type_.kind in ("boolean", "string"):
-        return array
-    if type_.kind not in _NUMBERS:
-        return strict_arrays.from_text(array, type_)
-    if numbers_as_text:
-        return strict_arrays.numbers_from_text(array, type_)
-    return strict_arrays.numbers(array, type_)
 
 
 def _single_chunk(column: Any) -> pa.Array:

@@ -9,7 +9,9 @@ from typing import Any, Final
 
 from hive_ingest.record_writer import values
 from hive_ingest.record_writer.bad_records import BadValue
+from hive_ingest.record_writer.timestamp_formats import STRICT_TIMESTAMPS, TimestampFormats
 from hive_ingest.record_writer.typed_columns import TypedColumn
+from hive_ingest.schema import HiveType
 
 #: Types whose text is unescaped; others are read as is (Hive: LazyString, LazyHiveChar, LazyHiveVarchar).
 _ESCAPED_KINDS: Final = ("string", "char", "varchar")
@@ -25,6 +27,7 @@ class DelimitedFormat:
     escape: bytes = b""
     #: Whether missing fields at the end are null and additional ones are ignored, as in Hive.
     is_lenient: bool = False
+    timestamps: TimestampFormats = STRICT_TIMESTAMPS
 
 
 class DelimitedRecords:
@@ -35,7 +38,7 @@ class DelimitedRecords:
         places = {name: place for place, (name, _) in enumerate(columns)}
         self._format = format_
         self._width = len(columns)
-        self._fields = [(name, places[name], _reader(types[name].kind, types[name], format_.escape)) for name in order]
+        self._fields = [(name, places[name], _reader(types[name], format_)) for name in order]
         self._split = _splitter(format_)
 
     def row(self, record: bytes) -> tuple[Any, ...]:
@@ -54,9 +57,10 @@ class DelimitedRecords:
         return tuple(row)
 
 
-def _reader(kind: str, type_: Any, escape: bytes) -> Callable[[bytes], object]:
-    convert = values.from_text(type_)
-    if not escape or kind not in _ESCAPED_KINDS:
+def _reader(type_: HiveType, format_: DelimitedFormat) -> Callable[[bytes], object]:
+    convert = values.from_text(type_, format_.timestamps.nanos)
+    escape = format_.escape
+    if not escape or type_.kind not in _ESCAPED_KINDS:
         return lambda text: convert(_decoded(text))
     escaped = re.compile(re.escape(escape) + b"(.)", re.DOTALL)
     return lambda text: convert(_decoded(escaped.sub(lambda found: _LETTERS.get(found[1], found[1]), text)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from hive_ingest.errors import ConfigurationError, StreamingConnectionError, UnsupportedFeature
@@ -17,6 +18,7 @@ from hive_ingest.record_writer.text_blocks import (
     TextBlock,
     TextRecordWriter,
 )
+from hive_ingest.record_writer.timestamp_formats import TimestampOptions
 from hive_ingest.record_writer.typed_columns import TypedColumn, not_bound, typed_columns
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 
@@ -38,6 +40,10 @@ class StrictDelimitedInputWriter(TextRecordWriter):
             table's columns, then its partition columns.
         missing_fields: "fail" (a line must have exactly these fields) or "null" (as in Hive: fields missing at the
             end are null, additional ones are ignored).
+        timestamp_formats: The formats of timestamps (docs/records.md lists them), in the order in which they are
+            tried. Default: the table's property `timestamp.formats`, else only `yyyy-mm-dd hh:mm:ss[.fffffffff]`.
+        timezone: The zone whose wall clock a timestamp with an offset, or a number since 1970, becomes, such as
+            "Europe/Berlin". Default: UTC.
         on_error: "fail" (a bad record fails the transaction) or "skip" (it is skipped and counted).
         block_bytes: Size of the text that is parsed in one call.
         max_record_bytes: Size of the longest record. A longer one fails the transaction, also with on_error="skip".
@@ -55,6 +61,8 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         escape: str | None = None,
         columns: Sequence[str] | None = None,
         missing_fields: MissingFields = "fail",
+        timestamp_formats: Sequence[str] | None = None,
+        timezone: str | None = None,
         on_error: OnError = "fail",
         block_bytes: int = DEFAULT_BLOCK_BYTES,
         max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
@@ -65,6 +73,7 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         self._format = DelimitedFormat(
             field_delimiter.encode(), null_format.encode(), (escape or "").encode(), missing_fields == "null"
         )
+        self._timestamps = TimestampOptions(timestamp_formats, timezone)
         self._order = None if columns is None else [name.lower() for name in columns]
         self._bad_records = BadRecords(on_error)
         self._schema: RecordSchema | None = None
@@ -81,6 +90,7 @@ class StrictDelimitedInputWriter(TextRecordWriter):
             StreamingConnectionError: `columns` names a column that the table does not have, or one twice, or leaves
                 out a partition key.
             UnsupportedFeature: A column has a nested type.
+            ConfigurationError: The table's property `timestamp.formats` is not valid.
         """
         columns = typed_columns(schema.all_columns)
         order = self._field_order(columns)
@@ -96,8 +106,9 @@ class StrictDelimitedInputWriter(TextRecordWriter):
                     f"column {name!r}: {types[name]} cannot be read from delimited text; "
                     "use StrictJsonWriter or ArrowWriter"
                 )
-        self._records = DelimitedRecords(columns, order, self._format)
-        self._blocks = DelimitedBlocks(columns, order, self._format, schema.arrow)
+        format_ = replace(self._format, timestamps=self._timestamps.for_schema(schema))
+        self._records = DelimitedRecords(columns, order, format_)
+        self._blocks = DelimitedBlocks(columns, order, format_, schema.arrow)
         self._matched = frozenset(order)
         self._arrow_schema = schema.arrow
         self._schema = schema

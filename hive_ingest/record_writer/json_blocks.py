@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.json as pa_json
 
 from hive_ingest.record_writer.bad_records import Doubt
-from hive_ingest.record_writer.json_records import BinaryFormat, UnknownFields
-from hive_ingest.record_writer.json_shapes import Shape, UnknownGuard, UnknownKey, sample_shape
-from hive_ingest.record_writer.json_wire import can_be_read, from_wire, wire_fields
+from hive_ingest.record_writer.json_records import JsonForms, UnknownFields
+from hive_ingest.record_writer.json_shapes import OtherShape, Shape, UnknownGuard, sample_shape
+from hive_ingest.record_writer.json_wire import WireShape, can_be_read, from_wire, wire_fields
 from hive_ingest.record_writer.text_blocks import CARRIAGE_RETURN, NEWLINE, TextBlock
 from hive_ingest.schema import HiveType
 
@@ -29,6 +29,8 @@ MIN_RECORDS: Final = 32
 #: Records of a block that are sampled for the spelling of keys.
 SAMPLE_RECORDS: Final = 32
 _MAX_BLOCK_BYTES: Final = (1 << 31) - 2
+#: What the reader says about a key that it does not know, a number in place of a string, and the reverse.
+_OTHER_SHAPE: Final = ("unexpected field", "changed from string to number", "is not a valid decimal")
 _OPENING, _CLOSING = ord("{"), ord("}")
 
 
@@ -45,12 +47,12 @@ class JsonBlocks:
     """Parses blocks for one schema. Several threads may use it: its only state is the last shape that matched."""
 
     def __init__(
-        self, columns: list[tuple[str, HiveType]], schema: pa.Schema, unknown: UnknownFields, binary: BinaryFormat
+        self, columns: list[tuple[str, HiveType]], schema: pa.Schema, unknown: UnknownFields, forms: JsonForms
     ) -> None:
         self._columns = columns
         self._schema = schema
         self._may_skip_unknown = unknown == "ignore"
-        self._binary_format = binary
+        self._forms = forms
         #: False if some type is unknown to Arrow's reader.
         self.is_possible = all(can_be_read(type_) for _, type_ in columns)
         self._shape = Shape()
@@ -70,7 +72,7 @@ class JsonBlocks:
         for shape in self._shapes(block):
             try:
                 parsed = self._read(block, shape)
-            except UnknownKey:
+            except OtherShape:
                 continue
             self._shape = shape
             return parsed
@@ -94,7 +96,7 @@ class JsonBlocks:
         if table.num_rows != block.records:
             raise Doubt("rows and records differ")
         arrays = [
-            from_wire(_single_chunk(column), type_, self._binary_format)
+            from_wire(_single_chunk(column), type_, self._forms)
             for column, (_, type_) in zip(table.columns, self._columns, strict=True)
         ]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -102,7 +104,8 @@ class JsonBlocks:
         return ParsedBlock(batch, self._matched(batch, block.lines, shape), unknown)
 
     def _read_lines(self, lines: bytes, shape: Shape) -> pa.Table:
-        fields = wire_fields(self._columns, (), shape.spelling)
+        wire = WireShape(shape.spelling, shape.numbers, self._forms.timestamps.number_type)
+        fields = wire_fields(self._columns, (), wire)
         try:
             return pa_json.read_json(
                 pa.BufferReader(lines),
@@ -116,8 +119,8 @@ class JsonBlocks:
             )
         except pa.ArrowException as error:
             # The text only decides whether a second attempt is worthwhile, never the result.
-            if "unexpected field" in str(error):
-                raise UnknownKey(str(error)) from error
+            if any(words in str(error) for words in _OTHER_SHAPE):
+                raise OtherShape(str(error)) from error
             raise Doubt(str(error)) from error
 
     def _matched(self, batch: pa.RecordBatch, lines: bytes, shape: Shape) -> frozenset[str]:

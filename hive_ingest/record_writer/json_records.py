@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NoReturn
 
 from hive_ingest.record_writer import values
 from hive_ingest.record_writer.bad_records import BadValue, shown
+from hive_ingest.record_writer.timestamp_formats import STRICT_TIMESTAMPS, TimestampFormats
 from hive_ingest.schema import HiveType
 
 BinaryFormat = Literal["base64", "rawstring"]
@@ -23,6 +24,14 @@ JsonConverter = Callable[[Any], Any]
 #: Keys whose spelling a struct remembers; further ones are looked up each time.
 _MAX_SPELLINGS: Final = 10_000
 _ABSENT: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class JsonForms:
+    """The forms of values that JSON has no type for."""
+
+    binary_format: BinaryFormat = "base64"
+    timestamps: TimestampFormats = STRICT_TIMESTAMPS
 
 
 class NumberText(str):
@@ -77,6 +86,9 @@ class SeenKeys:
     unknown: set[str] = field(default_factory=set)
 
 
+_STRICT: Final = JsonForms()
+
+
 class JsonRecords:
     """Converts the records of one block and collects the keys seen. Threads share nothing: each block has its own."""
 
@@ -85,12 +97,12 @@ class JsonRecords:
         columns: list[tuple[str, HiveType]],
         *,
         unknown_fields: UnknownFields = "ignore",
-        binary_format: BinaryFormat = "base64",
+        forms: JsonForms = _STRICT,
         required: frozenset[str] = frozenset(),
     ) -> None:
         """`required` are the columns whose key must be there; its value may be null."""
         self._unknown_fields = unknown_fields
-        self._binary_format = binary_format
+        self._forms = forms
         self._row = _Struct(columns, self, required=required)
         self.seen = SeenKeys()
 
@@ -118,7 +130,7 @@ class JsonRecords:
         if type_.kind == "array":
             return _array(self.converter(type_.children[0][1], path))
         if type_.kind == "map":
-            key = values.from_text(type_.children[0][1])
+            key = values.from_text(type_.children[0][1], self._forms.timestamps.nanos)
             return _map(key, self.converter(type_.children[1][1], path))
         if type_.kind == "boolean":
             return _boolean
@@ -128,9 +140,11 @@ class JsonRecords:
             return _number(values.floating(type_.kind), type_.kind)
         if type_.kind == "decimal":
             return _decimal(values.decimal_number(*type_.parameters), str(type_))
-        if type_.kind == "binary" and self._binary_format == "rawstring":
+        if type_.kind == "binary" and self._forms.binary_format == "rawstring":
             return _string(str.encode, "binary")
-        return _string(values.from_text(type_), str(type_))
+        if type_.kind == "timestamp":
+            return _timestamp(self._forms.timestamps)
+        return _string(values.from_text(type_, self._forms.timestamps.nanos), str(type_))
 
 
 class _Struct:
@@ -236,6 +250,15 @@ def _string(convert_text: Callable[[str], object], kind: str) -> JsonConverter:
         if type(value) is not str:
             raise BadValue(f"{_described(value)}, {kind} requires a JSON string")
         return convert_text(value if value.isascii() else _utf8(value))
+
+    return convert
+
+
+def _timestamp(formats: TimestampFormats) -> JsonConverter:
+    from_string = _string(formats.nanos, "timestamp")
+
+    def convert(value: Any) -> object:
+        return formats.number_nanos(value) if type(value) is NumberText else from_string(value)
 
     return convert
 

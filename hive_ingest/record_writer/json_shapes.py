@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hive_ingest.record_writer.bad_records import BadValue, Doubt
-from hive_ingest.record_writer.json_records import decode
+from hive_ingest.record_writer.json_records import NumberText, decode
 from hive_ingest.record_writer.json_wire import Path
 from hive_ingest.schema import HiveType
 
@@ -36,6 +36,8 @@ class Shape:
     spelling: Mapping[Path, str] = field(default_factory=dict)
     #: Whether fields that match no column are skipped, rather than an error.
     skips_unknown: bool = False
+    #: The timestamps that are numbers.
+    numbers: frozenset[Path] = frozenset()
 
     def key(self, path: Path) -> str:
         return self.spelling.get(path, path[-1])
@@ -53,17 +55,19 @@ def sample_shape(records: Iterable[bytes], fields: Any) -> tuple[Shape, frozense
             spellings.collect(decode(record), fields, ())
     except BadValue as bad:
         raise Doubt(str(bad)) from bad
-    return Shape(spellings.spelling, bool(spellings.unknown)), frozenset(spellings.unknown)
+    shape = Shape(spellings.spelling, bool(spellings.unknown), frozenset(spellings.numbers))
+    return shape, frozenset(spellings.unknown)
 
 
-class UnknownKey(Doubt):
-    """The block has a key that the shape does not have: another shape may fit."""
+class OtherShape(Doubt):
+    """The block has a key that the shape does not have, or numbers for strings: another shape may fit."""
 
 
 class _Spellings:
     def __init__(self) -> None:
         self.spelling: dict[Path, str] = {}
         self.unknown: set[str] = set()
+        self.numbers: set[Path] = set()
 
     def collect(self, value: Any, fields: Any, path: Path) -> None:
         """Record every key of an object that should hold `fields`. Ignore values of other kinds."""
@@ -85,6 +89,8 @@ class _Spellings:
         elif type_.kind == "array" and type(value) is list:
             for item in value:
                 self._collect_inside(item, type_.children[0][1], path)
+        elif type_.kind == "timestamp" and type(value) is NumberText:
+            self.numbers.add(path)
 
 
 class UnknownGuard:
@@ -108,7 +114,7 @@ class UnknownGuard:
                 word = _unescaped(word)
             key = word.decode("utf-8", "replace")
             if self._keys.get(key.lower(), key) != key:
-                raise UnknownKey("another spelling of a column")
+                raise OtherShape("another spelling of a column")
 
 
 def _paths(fields: Any, above: Path) -> Iterable[Path]:

@@ -7,7 +7,7 @@ import decimal
 import json
 import logging
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ import pyarrow as pa
 from hive_ingest.errors import SerializationError, UnsupportedFeature
 from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
 from hive_ingest.record_writer.json_blocks import JsonBlocks
-from hive_ingest.record_writer.json_records import BinaryFormat, JsonRecords, UnknownFields
+from hive_ingest.record_writer.json_records import BinaryFormat, JsonForms, JsonRecords, UnknownFields
 from hive_ingest.record_writer.options import MissingPartitionKeys, check_choice
 from hive_ingest.record_writer.record_by_record import parse_halving, parse_records
 from hive_ingest.record_writer.static_keys import StaticKeys
@@ -25,6 +25,7 @@ from hive_ingest.record_writer.text_blocks import (
     TextBlock,
     TextRecordWriter,
 )
+from hive_ingest.record_writer.timestamp_formats import TimestampOptions
 from hive_ingest.record_writer.typed_columns import not_bound, typed_columns
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 from hive_ingest.schema import HiveType
@@ -50,6 +51,10 @@ class StrictJsonWriter(TextRecordWriter):
         missing_partition_keys: "fail" (a record without the key of a partition column is bad; null is the default
             partition) or "null" (such a record goes to the default partition, as in Hive).
         binary_format: "base64" or "rawstring", as the SerDe property `json.binary.format`.
+        timestamp_formats: The formats of timestamps (docs/records.md lists them), in the order in which they are
+            tried. Default: the table's property `timestamp.formats`, else only `yyyy-mm-dd hh:mm:ss[.fffffffff]`.
+        timezone: The zone whose wall clock a timestamp with an offset, or a number since 1970, becomes, such as
+            "Europe/Berlin". Default: UTC.
         line_delimiter: The ASCII character between records.
         block_bytes: Size of the text that is parsed in one call.
         max_record_bytes: Size of the longest record. A longer one fails the transaction, also with on_error="skip".
@@ -68,6 +73,8 @@ class StrictJsonWriter(TextRecordWriter):
         unknown_fields: UnknownFields = "ignore",
         missing_partition_keys: MissingPartitionKeys = "fail",
         binary_format: BinaryFormat = "base64",
+        timestamp_formats: Sequence[str] | None = None,
+        timezone: str | None = None,
         line_delimiter: str = "\n",
         block_bytes: int = DEFAULT_BLOCK_BYTES,
         max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
@@ -80,6 +87,7 @@ class StrictJsonWriter(TextRecordWriter):
         self._unknown_fields = unknown_fields
         self._requires_keys = missing_partition_keys == "fail"
         self._binary_format = binary_format
+        self._timestamps = TimestampOptions(timestamp_formats, timezone)
         self._named: set[str] = set()
         self._schema: RecordSchema | None = None
 
@@ -94,6 +102,7 @@ class StrictJsonWriter(TextRecordWriter):
         Raises:
             StreamingConnectionError: The names of two columns differ only in case.
             UnsupportedFeature: A map has keys that are not primitive.
+            ConfigurationError: The table's property `timestamp.formats` is not valid.
         """
         columns = typed_columns(schema.all_columns)
         for name, type_ in columns:
@@ -104,7 +113,8 @@ class StrictJsonWriter(TextRecordWriter):
             self._required = frozenset(c.name for c in schema.partition_columns) if self._requires_keys else frozenset()
             self._arrow_schema = schema.arrow
             parsed = pa.schema([*schema.arrow, *self._static.fields])
-            self._blocks = JsonBlocks(self._columns, parsed, self._unknown_fields, self._binary_format)
+            self._forms = JsonForms(self._binary_format, self._timestamps.for_schema(schema))
+            self._blocks = JsonBlocks(self._columns, parsed, self._unknown_fields, self._forms)
             self._schema = schema
 
     def parse(self, block: Any) -> Parsed:
@@ -151,7 +161,7 @@ class StrictJsonWriter(TextRecordWriter):
         records = JsonRecords(
             self._columns,
             unknown_fields=self._unknown_fields,
-            binary_format=self._binary_format,
+            forms=self._forms,
             required=self._required,
         )
 

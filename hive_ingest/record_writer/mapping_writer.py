@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +30,8 @@ class MappingWriter(RecordListWriter):
         on_error: "fail" (a bad record fails the transaction) or "skip" (it is skipped and counted).
         unknown_fields: "ignore" (logged once for each field) or "fail" (the record is bad).
         missing_partition_keys: "fail" (a record without the key of a partition column is bad) or "null".
+        timestamp_formats: As for `StrictJsonWriter`.
+        timezone: As for `StrictJsonWriter`.
         block_records: Records that are converted in one call.
         copy_records: As for `RecordListWriter`.
 
@@ -44,13 +46,19 @@ class MappingWriter(RecordListWriter):
         on_error: OnError = "fail",
         unknown_fields: UnknownFields = "ignore",
         missing_partition_keys: MissingPartitionKeys = "fail",
+        timestamp_formats: Sequence[str] | None = None,
+        timezone: str | None = None,
         block_records: int = 10_000,
         copy_records: bool = True,
     ) -> None:
         super().__init__(on_error=on_error, block_records=block_records, copy_records=copy_records)
         self._to_mapping = to_mapping
         self._json = StrictJsonWriter(
-            on_error=on_error, unknown_fields=unknown_fields, missing_partition_keys=missing_partition_keys
+            on_error=on_error,
+            unknown_fields=unknown_fields,
+            missing_partition_keys=missing_partition_keys,
+            timestamp_formats=timestamp_formats,
+            timezone=timezone,
         )
 
     def bind(self, schema: RecordSchema) -> None:

@@ -12,10 +12,10 @@ import pyarrow.types as pat
 from hive_ingest.orc import unwritable_values
 from hive_ingest.record_writer import values
 from hive_ingest.record_writer.bad_records import BadValue, Doubt
+from hive_ingest.record_writer.timestamp_formats import TimestampFormats
 from hive_ingest.schema import HiveType
 
 INTEGERS: Final = tuple(values.INTEGER_BITS)
-_PATTERNS: Final = {"date": values.DATE, "timestamp": values.TIMESTAMP}
 
 
 def _all(mask: pa.Array, what: str) -> None:
@@ -42,13 +42,15 @@ def in_precision(array: pa.Array, type_: HiveType) -> pa.Array:
     return array
 
 
-def from_text(array: pa.Array, type_: HiveType) -> pa.Array:
+def from_text(array: pa.Array, type_: HiveType, timestamps: TimestampFormats) -> pa.Array:
     """Strings as a char, varchar, binary, date or timestamp."""
     if type_.kind in ("char", "varchar"):
         return characters(array, type_)
     if type_.kind == "binary":
         return _base64(array)
-    _match(array, _PATTERNS[type_.kind])
+    if type_.kind == "timestamp" and not timestamps.is_strict:
+        return readable_by_hive(timestamps.array(array))
+    _match(array, values.DATE if type_.kind == "date" else values.TIMESTAMP)
     return readable_by_hive(_cast(array, type_.arrow))
 
 

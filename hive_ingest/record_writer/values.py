@@ -36,7 +36,6 @@ BASE64: Final = r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 _integer = re.compile(r"([+-]?)0*([0-9]+)").fullmatch
 _float = re.compile(FLOAT).fullmatch
 _date = re.compile(DATE).fullmatch
-_timestamp = re.compile(TIMESTAMP).fullmatch
 _base64 = re.compile(BASE64).fullmatch
 #: Java's names, as Hive writes them to text; no other spelling is accepted.
 _NON_FINITE: Final = {
@@ -138,18 +137,20 @@ def date(text: str) -> int:
         raise BadValue(f"{shown(text)} is not a date: {error}") from error
 
 
-def timestamp(text: str) -> int:
-    """`yyyy-mm-dd hh:mm:ss[.fffffffff]`, or with a T in between, without a zone, as nanoseconds since 1970.
-
-    No fraction before 1970: Hive could not read it from ORC files (see `orc.normalise`).
-    """
-    if not _timestamp(text):
-        raise BadValue(f"{shown(text)} is not a timestamp of the form yyyy-mm-dd hh:mm:ss[.fffffffff], without a zone")
+def clock_nanos(text: str) -> int:
+    """A text of the form of `TIMESTAMP` as nanoseconds since 1970, of any year. Raises BadValue for no such date."""
     try:
         seconds = dt.datetime.fromisoformat(text[:19]) - _EPOCH
     except ValueError as error:
         raise BadValue(f"{shown(text)} is not a timestamp: {error}") from error
-    nanos = (seconds.days * 86_400 + seconds.seconds) * 10**9 + int(text[20:].ljust(9, "0"))
+    return (seconds.days * 86_400 + seconds.seconds) * 10**9 + int(text[20:].ljust(9, "0"))
+
+
+def held_nanos(nanos: int, text: str) -> int:
+    """`nanos`, read from `text`, if a timestamp can hold them.
+
+    No fraction before 1970: Hive could not read it from ORC files (see `orc.normalise`).
+    """
     if not _MIN_NANOS <= nanos <= _MAX_NANOS:
         raise BadValue(
             f"{shown(text)} is out of range for a timestamp (1677-09-21 00:12:44 to 2262-04-11 23:47:16.854775807)"
@@ -180,8 +181,13 @@ def characters(kind: str, length: int) -> Converter:
     return convert
 
 
-def from_text(type_: HiveType) -> Converter:
-    """The converter of a field of delimited text, or of a key of a JSON map, to a primitive type."""
+def from_text(type_: HiveType, timestamp: Converter) -> Converter:
+    """The converter of a field of delimited text, or of a key of a JSON map, to a primitive type.
+
+    Args:
+        type_: The type.
+        timestamp: The converter of timestamps (see `TimestampFormats`).
+    """
     kind = type_.kind
     if kind in INTEGER_BITS:
         return integer(kind)

@@ -16,9 +16,10 @@ Any object with the five methods of `RecordWriter` can be used as well.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -26,25 +27,32 @@ from hive_ingest.model import Column, Table
 from hive_ingest.record_writer.bad_records import BadRecord
 from hive_ingest.schema import arrow_schema
 
+#: Hive's property of tables and SerDes: the formats of timestamps in text.
+TIMESTAMP_FORMATS_PROPERTY: Final = "timestamp.formats"
+
 
 @dataclass(frozen=True, slots=True)
 class RecordSchema:
     """The columns of a row: the data columns, then the dynamic partition columns, in table order.
 
     `static_values` are the static partition keys and the text of each one's value. They are no columns of a row, but a
-    record whose field of that name has another value is bad.
+    record whose field of that name has another value is bad. `timestamp_formats` are those of the table's property
+    `timestamp.formats`.
     """
 
     columns: tuple[Column, ...]
     partition_columns: tuple[Column, ...] = ()
     static_values: tuple[tuple[Column, str], ...] = ()
+    timestamp_formats: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, table: Table, static_values: Sequence[str] = ()) -> RecordSchema:
         """The schema of a table's records, for values of its leading partition keys."""
         count = len(static_values)
         static = zip(table.partition_keys[:count], static_values, strict=True)
-        return cls(table.columns, table.partition_keys[count:], tuple(static))
+        # As in Hive, a property of the table takes precedence over one of its SerDe.
+        formats = {**table.serde_properties, **table.properties}.get(TIMESTAMP_FORMATS_PROPERTY, "")
+        return cls(table.columns, table.partition_keys[count:], tuple(static), _split_property(formats))
 
     @property
     def all_columns(self) -> tuple[Column, ...]:
@@ -54,6 +62,12 @@ class RecordSchema:
     def arrow(self) -> pa.Schema:
         """The schema of the batches that `parse` must return: nullable fields with the types of `schema.arrow_type`."""
         return arrow_schema(self.all_columns)
+
+
+def _split_property(text: str) -> tuple[str, ...]:
+    """A list of words with commas in between; one that is part of a word has a backslash before it."""
+    words = re.split(r"(?<!\\),", text) if text else ()
+    return tuple(re.sub(r"\\(.)", r"\1", word) for word in words)
 
 
 class Block(Protocol):

@@ -1,8 +1,7 @@
 """Other file systems, through `pyarrow.fs`.
 
-Tested only on pyarrow's local file system. Object
-stores (s3a, abfs, gs) can be listed and read. They have no atomic rename, so publishing a transaction there
-could show half of it: writing is refused.
+Tested only on pyarrow's local file system. Object stores (abfs, gs) can be listed and read. They have no atomic
+rename, so publishing a transaction there could show half of it: writing is refused.
 """
 
 from __future__ import annotations
@@ -67,6 +66,7 @@ class ArrowStore(FileStore):
     """Paths are those of the pyarrow file system (`bucket/key` on an object store)."""
 
     has_folders = False
+    can_rename_folders = False
 
     def __init__(self, open_filesystem: Callable[[], pafs.FileSystem]) -> None:
         """
@@ -156,5 +156,5 @@ class ArrowStore(FileStore):
         if kind not in _WITH_ATOMIC_RENAME:
             raise UnsupportedFeature(
                 f"cannot {action} {path!r}: {kind} has no atomic rename, so a reader could see half a transaction; "
-                "keep the table on a local file system or on HDFS (reading and listing work)"
+                "keep the table on a local file system, on HDFS or on S3 (reading and listing work)"
             )

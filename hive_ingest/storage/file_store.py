@@ -125,12 +125,20 @@ class FileStore(ABC):
     """One file system. All methods are safe from several threads, and raise StreamingIOFailure.
 
     Attributes:
-        parallel_files: How many files are finished at a time, for file systems where finishing one takes long.
-        has_folders: Whether the file system has folders, which can be renamed. An object store has only names.
+        parallel_files: How many files are finished, renamed or created at a time, for file systems where each takes
+            long.
+        has_folders: Whether folders can be made. Not in a store that is only read.
+        can_rename_folders: Whether a folder can be renamed in one step. Not in an object store.
+        spills_locally: Whether spills belong on a local disk, because writing here takes long.
+        closes_slowly: Whether closing takes so long, however small the file, that all files of a transaction are to be
+            closed at the same time.
     """
 
     parallel_files: int = 1
     has_folders: bool = True
+    can_rename_folders: bool = True
+    spills_locally: bool = False
+    closes_slowly: bool = False
 
     @abstractmethod
     def create(self, path: str, *, sync: bool) -> OutputFile:
@@ -146,6 +154,13 @@ class FileStore(ABC):
     @abstractmethod
     def rename(self, source: str, target: str) -> None:
         """Give `source` its new name in one step. Raises PathExists; the existing target stays as it is."""
+
+    def announce_rename(self, path: str, target: str) -> None:  # noqa: B027 (file systems need not know)
+        """Announce the name that the file to be created next at `path` is going to be given by `rename`.
+
+        An object store then uploads it under that name, so that the rename copies nothing; until then the file cannot
+        be read. File systems ignore it.
+        """
 
     def require_atomic_rename(self, action: str, path: str) -> None:  # noqa: B027 (most stores have one)
         """Raises UnsupportedFeature for a store on which a reader could see half of what is published."""

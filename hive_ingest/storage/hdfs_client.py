@@ -175,8 +175,24 @@ def hdfs_failure(action: str, path: str, error: Exception) -> StreamingIOFailure
         return PathNotFound(f"cannot {action} {path!r}: no such file or folder ({text})")
     remote = _REMOTE.match(str(error))
     if remote is None:
-        return StreamingIOFailure(f"cannot {action} {path!r}: {text}")
+        return StreamingIOFailure(f"cannot {action} {path!r}: {_kerberos_failure(str(error)) or text}")
     why = remote[2].partition("\\n")[0]
     remedy = _REMEDIES.get(remote[1])
     kind = PathExists if remote[1] == "AlreadyBeingCreatedException" else StreamingIOFailure
     return kind(f"cannot {action} {path!r}: {remedy} ({why})" if remedy else f"cannot {action} {path!r}: {why}")
+
+
+def _kerberos_failure(text: str) -> str | None:
+    """What is wrong, and what to do about it, if it is about Kerberos."""
+    if text.startswith("GSSAPIError("):
+        quoted = text.partition(', "')[2].rpartition('"')[0]
+        return (
+            f"Kerberos authentication failed: {quoted or text}. Get a ticket with kinit, or name a keytab in "
+            "KRB5_CLIENT_KTNAME"
+        )
+    if "Failed to load libgssapi_krb" in text:
+        return (
+            "Kerberos needs the system library libgssapi_krb5.so.2: install it with 'apt-get install libgssapi-krb5-2' "
+            "or 'dnf install krb5-libs'"
+        )
+    return None

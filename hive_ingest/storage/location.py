@@ -1,6 +1,7 @@
 """Locations, as Hive writes them, and the file systems that hold them.
 
-The local file system and HDFS have stores of their own; object stores go through `pyarrow.fs` (see `arrow_store`).
+The local file system, HDFS and S3 have stores of their own; other object stores go through `pyarrow.fs` (see
+`arrow_store`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from hive_ingest.storage.arrow_store import ArrowStore
 from hive_ingest.storage.file_store import FileEntry, FileStore, OutputFile, io_errors
 from hive_ingest.storage.hdfs_store import HdfsStore
 from hive_ingest.storage.local_store import LocalStore
+from hive_ingest.storage.s3_store import S3Store
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*|)", re.DOTALL)
 #: Schemes as Hadoop names them, and as pyarrow does.
@@ -154,6 +156,11 @@ class Location:
             raise UnsupportedFeature(f"cannot rename {self} to {target}: they are on different file systems")
         self.store.rename(self.path, target.path)
 
+    def announce_rename(self, target: Location) -> None:
+        """As `FileStore.announce_rename`, before this file is created."""
+        if self.store is target.store:
+            self.store.announce_rename(self.path, target.path)
+
     def list(self, *, recursive: bool = False, missing_ok: bool = False) -> list[FileEntry]:
         """What lies in the folder. Raises PathNotFound for a missing one, unless `missing_ok`."""
         return self.store.list(self.path, recursive=recursive, missing_ok=missing_ok)
@@ -183,7 +190,7 @@ def _store(scheme: str, authority: str) -> tuple[FileStore, str]:
     if scheme in _HDFS:
         return HdfsStore(uri), ""
     if scheme == "s3":
-        return ArrowStore(lambda: _open(uri)[0]), authority
+        return S3Store(authority), ""
     filesystem, root = _open(uri)
     return ArrowStore(lambda: filesystem), root
 

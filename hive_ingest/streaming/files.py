@@ -27,8 +27,10 @@ from hive_ingest.connection import (
 from hive_ingest.errors import ConfigurationError, SerializationError, StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
-from hive_ingest.record_writer import BadRecord, RecordWriter
+from hive_ingest.plurals import counted
+from hive_ingest.record_writer import BadRecord, RecordWriter, named_records
 from hive_ingest.streaming.bad_record_file import BadRecordFile
+from hive_ingest.streaming.file_patterns import matching_files
 from hive_ingest.streaming.line_file import MAX_LINE_BYTES, FilePosition, LineFile, Lines
 
 _log = logging.getLogger(__name__)
@@ -40,7 +42,10 @@ MAX_FILES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class IngestProgress:
-    """Reported at the start of a run and after each commit. Bytes and records include those of earlier runs."""
+    """Reported at the start of a run and after each commit. Bytes and records include those of earlier runs.
+
+    Bytes are those of the files as they are stored; of a compressed one, about as many as were read.
+    """
 
     bytes_committed: int
     bytes_total: int
@@ -83,6 +88,10 @@ def ingest_files(
 ) -> IngestResult:
     """Commit every line of `paths` as a record of `table`, once, however often this is called.
 
+    A path may be a file, a folder, which stands for the files in it, or a pattern such as `logs/*.json.gz`. Files that
+    are compressed by gzip, zstd or bzip2 are recognised by their first bytes. `-` is the standard input, whose name is
+    `stdin`; from it, as from any pipe, the text must come again from its beginning when a run is repeated.
+
     A file is identified by its *name*, without the folder, and by a fingerprint of its committed part: it may be moved,
     and it may grow by whole lines, which a later call commits. A last line without a newline is a record. Two files of
     the same name, or more than MAX_FILES, are an error; so is a file that was truncated, edited or replaced by another
@@ -112,6 +121,7 @@ def ingest_files(
     started = time.monotonic()
     spans = _Spans()
     with (
+        _closed(files.values()),
         _located(bad_records, spans) as located,
         maintained(metastore, maintenance, compaction_policy) as keeper,
         StreamingConnection.connect(
@@ -134,10 +144,19 @@ def ingest_files(
         return IngestResult(connection.stats, ingestion.positions, finished_before, seconds=time.monotonic() - started)
 
 
+@contextmanager
+def _closed(files: Iterable[LineFile]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for file in files:
+            file.close()
+
+
 def _by_name(paths: Iterable[str | os.PathLike[str]], max_line_bytes: int) -> dict[str, LineFile]:
     files: dict[str, LineFile] = {}
-    for path in paths:
-        file = LineFile(os.fspath(path), max_line_bytes=max_line_bytes)
+    for path in matching_files(paths):
+        file = LineFile(path, max_line_bytes=max_line_bytes)
         if file.name in files:
             raise ConfigurationError(
                 f"{files[file.name].location!r} and {file.location!r} have the same name, which identifies a file: "
@@ -186,9 +205,10 @@ class _Spans:
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Add the file and the line to a SerializationError."""
+        """Name records by their file and line, in a SerializationError and in logs."""
         try:
-            yield
+            with named_records(self._name):
+                yield
         except SerializationError as error:
             if error.record is None:
                 raise
@@ -201,6 +221,10 @@ class _Spans:
             return type(error)(f"{file!r}, line {line}: {why}", record=record)
         why = why.removeprefix(f"record {record} (at byte {error.byte_offset}): ")
         return type(error)(f"{file!r}, line {line} (at byte {offset}): {why}", record=record, byte_offset=offset)
+
+    def _name(self, record: int) -> str:
+        file, line, _ = self.place(record, None)
+        return f"line {line} of {file!r}"
 
     def place(self, record: int, byte_offset: int | None) -> tuple[str, int, int | None]:
         """The file, line and byte of a record, by its number and byte in the transaction."""
@@ -283,7 +307,7 @@ class _Ingestion:
                 self.positions[name] = position
 
     def _is_finished(self, name: str) -> bool:
-        return self.positions[name].offset >= self._files[name].size_bytes
+        return self._files[name].ends_at(self.positions[name].offset)
 
     def _next_file(self) -> str | None:
         return next((name for name in self._files if not self._is_finished(name)), None)
@@ -299,7 +323,7 @@ class _Ingestion:
         self.positions = after
         skipped = self._connection.stats.records_skipped - skipped
         if skipped:
-            _log.warning("bad records skipped: %d; record 0 is %s", skipped, spans.start)
+            _log.warning("%s skipped in the transaction from %s on", counted(skipped, "bad record"), spans.start)
 
     def _write(self, spans: _Spans) -> dict[str, FilePosition]:
         """Write as many lines as a transaction takes. Returns the position in every file after them.
@@ -332,7 +356,7 @@ class _Ingestion:
             return
         self._on_progress(
             IngestProgress(
-                bytes_committed=sum(position.offset for position in self.positions.values()),
+                bytes_committed=sum(self._files[name].stored_bytes(at.offset) for name, at in self.positions.items()),
                 bytes_total=sum(file.size_bytes for file in self._files.values()),
                 records_committed=sum(position.records for position in self.positions.values()),
                 transactions_committed=self._connection.stats.transactions_committed,

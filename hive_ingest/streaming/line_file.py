@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
-import pyarrow as pa
 
 from hive_ingest.errors import SinkConflict, StreamingIOFailure
-from hive_ingest.storage import Location, io_errors
+from hive_ingest.plurals import counted
+from hive_ingest.storage import Location
+from hive_ingest.streaming.texts import STDIN, text_of
 
 _NEWLINE = 0x0A
-#: Bytes at the start of a file, and before an offset, that make up its fingerprint.
-_FINGERPRINT_BYTES = 4096
 _BLOCK_BYTES = 1 << 20
 #: Longest line that is read into memory.
 MAX_LINE_BYTES = 256 << 20
@@ -26,8 +23,8 @@ MAX_LINE_BYTES = 256 << 20
 class FilePosition:
     """How far a file has been committed: the position of its source.
 
-    `offset` is the byte after the last whole record, `records` the number of records before it (including skipped
-    ones), `fingerprint` a digest of some of the bytes before it.
+    `offset` is the byte after the last whole record, in the uncompressed text, `records` the number of records before
+    it (including skipped ones), `fingerprint` a digest of some of the bytes before it.
     """
 
     offset: int = 0
@@ -58,9 +55,9 @@ class Lines:
 
 
 class LineFile:
-    """A file of lines at a path or location, identified by its name without the folder.
+    """A file of lines at a path or location, plain or compressed, identified by its name without the folder.
 
-    `size_bytes` is the present size. Raises StreamingIOFailure if the file cannot be opened.
+    `size_bytes` is the present size, as it is stored. Raises StreamingIOFailure if the file cannot be opened.
 
     Args:
         max_line_bytes: Longest line that is read into memory.
@@ -69,29 +66,42 @@ class LineFile:
     def __init__(self, location: str, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self.location = location
         self._max_line_bytes = max_line_bytes
-        self._file = Location.of(location)
-        self.name = self._file.name
-        with self._open() as file:
-            self.size_bytes: int = file.size()
+        file = Location.of(location)
+        self.name = "stdin" if location == STDIN else file.name
+        self._text = text_of(file, location)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._text.size_bytes
+
+    def stored_bytes(self, offset: int) -> int:
+        """About how much of the stored file comes before an offset."""
+        return self._text.stored_bytes(offset)
+
+    def close(self) -> None:
+        """Close what is open of a compressed file or a pipe."""
+        self._text.close()
+
+    def ends_at(self, offset: int) -> bool:
+        """Whether no line follows the byte `offset`."""
+        return self._text.ends_at(offset)
 
     def lines(self, offset: int, most: int) -> Iterator[Lines]:
         """At most `most` lines from byte `offset` on, where a line starts, in blocks of about 1 MiB.
 
         Raises StreamingIOFailure for a line longer than `max_line_bytes`.
         """
-        with self._open() as file:
-            file.seek(offset)
-            for lines in self._whole_lines(file, offset):
-                if lines.count >= most:
-                    yield _first(lines, most)
-                    return
-                yield lines
-                most -= lines.count
+        for lines in self._whole_lines(offset):
+            if lines.count >= most:
+                yield _first(lines, most)
+                return
+            yield lines
+            most -= lines.count
 
-    def _whole_lines(self, file: pa.NativeFile, offset: int) -> Iterator[Lines]:
+    def _whole_lines(self, offset: int) -> Iterator[Lines]:
         pieces: list[bytes] = []  # start of the line that has not ended yet
         line_start = offset
-        while block := file.read(_BLOCK_BYTES):
+        for block in self._text.blocks(offset, _BLOCK_BYTES):
             end = block.rfind(b"\n") + 1
             if end:
                 text = b"".join([*pieces, block[:end]])
@@ -116,40 +126,29 @@ class LineFile:
 
     def position(self, offset: int, records: int) -> FilePosition:
         """A position with the fingerprint of the present file."""
-        with self._open() as file:
-            return FilePosition(offset, records, _fingerprint(file, offset))
+        found = self._text.fingerprint(offset) if offset else ("", b"")
+        if found is None:
+            raise StreamingIOFailure(f"{self.location!r} became shorter while it was read: do not change it")
+        return FilePosition(offset, records, found[0])
 
     def check(self, position: FilePosition) -> None:
         """Raises SinkConflict unless this is the file of `position`, unchanged or with lines appended."""
-        with self._open() as file:
-            size = file.size()
-            if size < position.offset:
-                self._conflict(position, f"now it has only {size} bytes: it was truncated or replaced")
-            if _fingerprint(file, position.offset) != position.fingerprint:
-                self._conflict(position, "they are different now: it was replaced or edited")
-            if size > position.offset > 0 and file.read_at(1, position.offset - 1) != b"\n":
-                self._conflict(position, "its last line, which had no newline then, has been continued")
+        if not position.offset:
+            return
+        found = self._text.fingerprint(position.offset)
+        if found is None:
+            self._conflict(position, "now it has fewer: it was truncated or replaced")
+        if found[0] != position.fingerprint:
+            self._conflict(position, "they are different now: it was replaced or edited")
+        if found[1] != b"\n" and not self.ends_at(position.offset):
+            self._conflict(position, "its last line, which had no newline then, has been continued")
 
-    def _conflict(self, position: FilePosition, why: str) -> None:
+    def _conflict(self, position: FilePosition, why: str) -> NoReturn:
         raise SinkConflict(
-            f"{self.location!r}: the first {position.offset} bytes ({position.records} records) of a file named "
-            f"{self.name!r} are committed already, but {why}. Give another file another name; to load it again under "
-            "this one, use another sink name"
+            f"{self.location!r}: the first {counted(position.offset, 'byte')} ({counted(position.records, 'record')}) "
+            f"of a file named {self.name!r} are committed already, but {why}. Give another file another "
+            "name; to load it again under this one, use another sink name"
         )
-
-    @contextmanager
-    def _open(self) -> Iterator[pa.NativeFile]:
-        with io_errors("read", self.location), self._file.open_input() as file:
-            yield file
-
-
-def _fingerprint(file: pa.NativeFile, offset: int) -> str:
-    if not offset:
-        return ""
-    length = min(offset, _FINGERPRINT_BYTES)
-    digest = hashlib.sha256(file.read_at(length, 0))
-    digest.update(file.read_at(length, offset - length))
-    return digest.hexdigest()[:32]
 
 
 def _first(lines: Lines, count: int) -> Lines:

@@ -7,6 +7,7 @@ of all sources reads the whole progress table, which has a file for each commit 
 from __future__ import annotations
 
 import heapq
+import itertools
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,15 +41,19 @@ _Entry: TypeAlias = tuple[int, int, SourceProgress]
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """A sink and its newest commit, which has a row for each source of its writer; none when nothing was committed.
+    """A sink, its sources and its newest commit.
 
-    `table` is None if that table no longer exists, or if nothing was committed.
+    Attributes:
+        table: None if that table no longer exists, or if nothing was committed.
+        newest: The newest commit: a row for each source of its writer. Empty if nothing was committed.
+        sources: The names of all sources that have progress, also those of other writers.
     """
 
     database: str
     name: str
     table: TableName | None
     newest: tuple[SourceProgress, ...]
+    sources: frozenset[str]
 
     @property
     def progress_table(self) -> TableName:
@@ -56,7 +61,7 @@ class Sink:
 
 
 def list_sinks(client: MetastoreClient, database: str) -> list[Sink]:
-    """The sinks of a database, by name. Opens only the newest file of each. Raises NoSuchObject."""
+    """The sinks of a database, by name. Reads their whole progress tables. Raises NoSuchObject."""
     client.get_database(database)
     found = [client.get_table(TableName(database, name)) for name in client.get_tables(database, f"*{_SUFFIX}")]
     progress_tables = [table for table in found if _is_progress_table(table)]
@@ -69,15 +74,12 @@ def list_sinks(client: MetastoreClient, database: str) -> list[Sink]:
 
 def _sink(client: MetastoreClient, table: Table, tables: Mapping[int, TableName]) -> Sink:
     with _newest_first(client, table.name) as batches:
-        newest = _newest_commit(batches)
-    name = table.name.table.removesuffix(_SUFFIX)
-    return Sink(table.name.database, name, tables.get(newest[0].table_id) if newest else None, newest)
-
-
-def _newest_commit(batches: Iterator[list[SourceProgress]]) -> tuple[SourceProgress, ...]:
-    rows = next(batches, [])
-    last = max((row.txn_id for row in rows), default=None)
-    return tuple(row for row in rows if row.txn_id == last)
+        first = next(batches, [])
+        sources = {row.source for rows in itertools.chain([first], batches) for row in rows}
+    last = max((row.txn_id for row in first), default=None)
+    newest = tuple(row for row in first if row.txn_id == last)
+    written = tables.get(newest[0].table_id) if newest else None
+    return Sink(table.name.database, table.name.table.removesuffix(_SUFFIX), written, newest, frozenset(sources))
 
 
 def latest_progress(client: MetastoreClient, progress_table: str | TableName) -> dict[str, SourceProgress]:

@@ -11,6 +11,7 @@ from hive_ingest.transactions.read_transaction import ReadTransaction
 from hive_ingest.transactions.reaper import Guard
 from hive_ingest.transactions.registered_folders import list_registered
 from hive_ingest.transactions.repair import (
+    WriteIdReport,
     check_write_ids,
     refuse_unknown_compactions,
     refuse_unknown_write_ids,
@@ -26,6 +27,7 @@ from hive_ingest.transactions.staging import (
     remove_attempts,
     remove_leftovers,
     remove_staging,
+    stage_version_files,
 )
 from hive_ingest.transactions.table_write import TableWrite
 
@@ -42,6 +44,7 @@ __all__ = [
     "StagedFile",
     "TableWrite",
     "TransactionOpener",
+    "WriteIdReport",
     "check_write_ids",
     "describe_locks",
     "hidden_copies",
@@ -58,4 +61,5 @@ __all__ = [
     "remove_leftovers",
     "remove_staging",
     "repair_write_ids",
+    "stage_version_files",
 ]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hive_ingest.errors import LockTimeout
 from hive_ingest.metastore_client import describe_lock
 from hive_ingest.model import LockInfo, TableName
+from hive_ingest.plurals import counted
 
 
 def lock_timeout(
@@ -31,7 +32,7 @@ def begin_limit_reached(
 
 
 def times_begun_again(times: int) -> str:
-    return f"it was begun again {times} {'time' if times == 1 else 'times'}"
+    return f"it was begun again {counted(times, 'time')}"
 
 
 def describe_locks(locks: Sequence[LockInfo]) -> str:

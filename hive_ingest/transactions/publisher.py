@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import TypeVar
 
+from hive_ingest.acid import ACID_VERSION_FILE
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure
 from hive_ingest.faults import reach
 from hive_ingest.metastore_client import MetastoreClient
@@ -15,6 +18,8 @@ from hive_ingest.storage import FileStore, Location, copy_file
 from hive_ingest.transactions.registered_folders import missing_folder
 from hive_ingest.transactions.staging import StagedFile, remove_leftovers, staging_folder
 from hive_ingest.transactions.table_write import TableWrite
+
+T = TypeVar("T")
 
 
 class Publisher:
@@ -75,29 +80,35 @@ class Publisher:
         """Create the ACID folders and rename every file into its folder.
 
         Args:
-            check: Called before each step. Raises if the transaction may have timed out.
+            check: Called before each step, by several threads at once for a store with parallel renames. Raises if the
+                transaction may have timed out.
 
         Raises:
             PathExists: An ACID folder exists already.
             StreamingIOFailure: The file system refused.
         """
-        renamed = 0
         for write in self._writes:
             check()
             self._make_new_partition_folders(write)
             folders = write.acid_folders()
-            self._make_acid_folders(folders)
-            for file in write.files:
-                check()
-                if renamed:
-                    reach("between_renames")
-                self._rename(file, write.folder_of(file) / file.file_name)
-                renamed += 1
+            self._make_acid_folders(folders, write.version_files)
+            self._rename_files(write, check)
             if self._fsync:
                 self._sync(write, folders)
         reach("after_publish")
         check()
         self._look_at_new_partitions()
+
+    def _rename_files(self, write: TableWrite, check: Callable[[], None]) -> None:
+        first = next((file for each in self._writes for file in each.files), None)
+
+        def rename(file: StagedFile) -> None:
+            check()
+            if file is not first:
+                reach("between_renames")
+            self._rename(file, write.folder_of(file) / file.file_name)
+
+        _for_each(write.files, rename, max((file.location.store.parallel_files for file in write.files), default=1))
 
     def _rename(self, file: StagedFile, target: Location) -> None:
         try:
@@ -130,17 +141,31 @@ class Publisher:
                         "another writer adds the same partition: write the transaction again"
                     )
 
-    def _make_acid_folders(self, folders: Sequence[Location]) -> None:
-        for folder in folders:
-            try:
-                folder.make_folder(exist_ok=False, parents=False)
-            except PathExists as error:
-                raise _belongs_to_another(folder) from error
-            except PathNotFound as error:
-                raise missing_folder(str(folder.parent)) from error
-            self._made.append(folder)
-        for store, paths in _by_store(folders).items():
+    def _make_acid_folders(self, folders: Sequence[Location], version_files: list[Location]) -> None:
+        _for_each(folders, self._make_acid_folder, max((each.store.parallel_files for each in folders), default=1))
+        unmarked = self._rename_version_files(folders, version_files)
+        for store, paths in _by_store(unmarked).items():
             write_acid_version(store, paths, sync=self._fsync)
+
+    def _rename_version_files(self, folders: Sequence[Location], files: list[Location]) -> list[Location]:
+        """Give each file its name in one of the folders. Returns the folders that got none."""
+        if not files:
+            return [*folders]
+        reachable = [folder for folder in folders if files[0].can_rename_to(folder)]
+        pairs = list(zip(files, reachable, strict=False))
+        _for_each(pairs, lambda pair: pair[0].rename(pair[1] / ACID_VERSION_FILE), files[0].store.parallel_files)
+        del files[: len(pairs)]
+        marked = {folder for _, folder in pairs}
+        return [folder for folder in folders if folder not in marked]
+
+    def _make_acid_folder(self, folder: Location) -> None:
+        try:
+            folder.make_folder(exist_ok=False, parents=False)
+        except PathExists as error:
+            raise _belongs_to_another(folder) from error
+        except PathNotFound as error:
+            raise missing_folder(str(folder.parent)) from error
+        self._made.append(folder)
 
     def _sync(self, write: TableWrite, folders: Sequence[Location]) -> None:
         parents = [folder.parent for folder in folders]
@@ -159,6 +184,26 @@ class Publisher:
         while self._copies:
             self._copies[-1].delete_file()
             self._copies.pop()
+
+
+def _for_each(items: Sequence[T], function: Callable[[T], None], threads: int) -> None:
+    """Call the function for each, so many at a time.
+
+    The first error is raised once none runs any more: what they do must not go on while it is withdrawn.
+    """
+    if threads == 1 or len(items) < 2:
+        for item in items:
+            function(item)
+        return
+    with ThreadPoolExecutor(min(threads, len(items)), "hive-ingest-publish") as pool:
+        futures = [pool.submit(function, item) for item in items]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
 
 
 def _folders_between(partition: Location, table: Location) -> list[Location]:

@@ -1,6 +1,6 @@
 """Hidden names for files that are not published yet.
 
-    <table location>/.hive_ingest/<txn>_<metastore>_<writer uuid>.<n>.orc, .spill.orc or .spill.arrow
+    <table location>/.hive_ingest/<txn>_<metastore>_<writer uuid>.<n>.orc, .spill.orc, .spill.arrow or .version
 
 They lie on the table's own file system, so that publishing is a rename, and all in one folder, because creating and
 removing a folder costs more than a small file. The files of a killed writer are removed by the next writer on the
@@ -22,6 +22,8 @@ from hive_ingest.acid import partition_name
 from hive_ingest.errors import StreamingError
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table, TxnId, TxnState, TxnType
+from hive_ingest.orc import ACID_VERSION_CONTENT
+from hive_ingest.plurals import counted
 from hive_ingest.storage import FileEntry, Location
 
 _log = logging.getLogger(__name__)
@@ -30,7 +32,7 @@ STAGING_FOLDER = ".hive_ingest"
 _METASTORE_DIGITS = 8
 _WRITER_DIGITS = 32
 _NAME = re.compile(
-    rf"(?P<txn>[1-9][0-9]*)_(?P<metastore>[0-9a-f]{{{_METASTORE_DIGITS}}})_[0-9a-f]{{{_WRITER_DIGITS}}}\.[0-9]+(\.spill)?\.(orc|arrow)"
+    rf"(?P<txn>[1-9][0-9]*)_(?P<metastore>[0-9a-f]{{{_METASTORE_DIGITS}}})_[0-9a-f]{{{_WRITER_DIGITS}}}\.[0-9]+((\.spill)?\.(orc|arrow)|\.version)"
 )
 
 
@@ -72,6 +74,23 @@ def new_staging(table: Table, txn_id: TxnId, metastore_id: str) -> Location:
 def new_attempt(staging: Location) -> Location:
     """Another prefix for the same transaction: of a task that may run more than once, also at the same time."""
     return staging.parent / f"{_without_writer(staging.name)}{uuid.uuid4().hex}"
+
+
+def stage_version_files(staging: Location, folders: int, *, sync: bool) -> list[Location]:
+    """Write the files that mark ACID folders as such under hidden names, one for each of so many folders.
+
+    Only for a store where closing takes long: the publisher renames them, instead of writing them after the data.
+    Raises StreamingIOFailure.
+    """
+    staging.parent.make_folder(parents=False)
+    files = [staging.parent / f"{staging.name}.{number}.version" for number in range(folders)]
+    try:
+        staging.store.create_all([file.path for file in files], ACID_VERSION_CONTENT, sync=sync)
+    except BaseException:
+        for file in files:
+            file.delete_file()
+        raise
+    return files
 
 
 def remove_attempts(staging: Location, keep: Collection[Location]) -> None:
@@ -123,7 +142,7 @@ def _remove_leftovers(client: MetastoreClient, location: Location) -> list[str]:
             location.store.delete_file(path)
             removed.append(path)
     if removed:
-        _log.info("removed %d hidden files of ended transactions from %s", len(removed), location)
+        _log.info("removed %s of ended transactions from %s", counted(len(removed), "hidden file"), location)
     return removed
 
 

@@ -24,6 +24,9 @@ class TableWrite:
             write ids too.
         partitions_created: Names of the partitions that this transaction added to the catalog.
         partition_locations: The location of each partition written; that of an unpartitioned table under "".
+        version_files: Files that mark an ACID folder, written beforehand under hidden names; see
+            `stage_version_files`. Those that were published are taken out. Folders beyond these get one when they are
+            published.
     """
 
     table: Table
@@ -35,6 +38,7 @@ class TableWrite:
     extra_folders: Sequence[Location] = ()
     partitions_created: list[str] = field(default_factory=list)
     partition_locations: Mapping[str, Location] = field(default_factory=dict)
+    version_files: list[Location] = field(default_factory=list)
     #: Names by partition values: each is needed several times in a commit.
     _names: dict[tuple[str | None, ...], str] = field(default_factory=dict, repr=False)
 

@@ -21,6 +21,7 @@ from hive_ingest.testing import CrashPoint
 from tests.services.kinds import Address
 from tests.support.rows import ids
 from tests.support.tables import table_folder
+from tests.support.warehouses import warehouse_in
 
 CHILD = Path(__file__).with_name("child.py")
 ROWS = 900
@@ -29,8 +30,8 @@ TXN_TIMEOUT_SECONDS = 5.0
 
 
 @pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
-    return tmp_path / "warehouse"
+def warehouse(tmp_path: Path) -> str:
+    return warehouse_in(tmp_path)
 
 
 @pytest.fixture
@@ -39,21 +40,21 @@ def address(metastore_timing_out: Callable[[float], Address]) -> Address:
 
 
 @pytest.fixture
-def ms(address: Address, warehouse: Path) -> Iterator[MetastoreClient]:
+def ms(address: Address, warehouse: str) -> Iterator[MetastoreClient]:
     with connect_metastore(address.uri, warehouse=warehouse, **address.options, create=True) as client:
         client.create_database("crash")
         client.create_table(TABLE, columns={"id": "int", "text": "string"}, partition_keys={"part": "string"})
         yield client
 
 
-def start(address: Address, warehouse: Path, crash: CrashPoint | None = None) -> subprocess.Popen[str]:
+def start(address: Address, warehouse: str, crash: CrashPoint | None = None) -> subprocess.Popen[str]:
     environ = os.environ | (crash.to_environment() if crash else {})
     place = (address.uri, json.dumps(address.options), str(warehouse))
     command = [sys.executable, str(CHILD), *place, TABLE, str(ROWS)]
     return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def run(address: Address, warehouse: Path, crash: CrashPoint | None = None) -> tuple[int, list[int], str]:
+def run(address: Address, warehouse: str, crash: CrashPoint | None = None) -> tuple[int, list[int], str]:
     """Exit code, the positions that it reported as committed, and its error output."""
     child = start(address, warehouse, crash)
     out, err = child.communicate(timeout=120)
@@ -72,7 +73,7 @@ def wait_until_timed_out(client: MetastoreClient) -> None:
 
 @pytest.mark.parametrize("point", FAULT_POINTS)
 def test_killed_at_any_step_and_restarted_every_row_is_there_once(
-    ms: MetastoreClient, address: Address, warehouse: Path, point: str
+    ms: MetastoreClient, address: Address, warehouse: str, point: str
 ) -> None:
     # The second transaction, where there is one: the first has left its traces then.
     occurrence = {"lock_waiting": 1, "after_spill": 5, "between_renames": 4}.get(point, 2)
@@ -89,7 +90,7 @@ def test_killed_at_any_step_and_restarted_every_row_is_there_once(
 @pytest.mark.one_embedded
 @pytest.mark.parametrize("point", FAULT_POINTS)
 def test_an_error_at_any_step_leaves_all_or_nothing_and_the_restart_completes_it(
-    ms: MetastoreClient, address: Address, warehouse: Path, point: str
+    ms: MetastoreClient, address: Address, warehouse: str, point: str
 ) -> None:
     occurrence = {"lock_waiting": 1, "after_spill": 5, "between_renames": 4}.get(point, 2)
     code, _, err = run(address, warehouse, CrashPoint(point, occurrence))
@@ -104,7 +105,7 @@ def test_an_error_at_any_step_leaves_all_or_nothing_and_the_restart_completes_it
 
 
 def test_a_restart_does_not_wait_for_the_dead_owners_timeout(
-    ms: MetastoreClient, address: Address, warehouse: Path
+    ms: MetastoreClient, address: Address, warehouse: str
 ) -> None:
     code, _, err = run(address, warehouse, CrashPoint("after_publish", 1, signal.SIGKILL))
     assert code == -signal.SIGKILL, err
@@ -125,7 +126,7 @@ def test_a_restart_does_not_wait_for_the_dead_owners_timeout(
 
 
 def test_a_writer_stopped_between_two_renames_past_its_timeout_publishes_nothing(
-    ms: MetastoreClient, address: Address, warehouse: Path
+    ms: MetastoreClient, address: Address, warehouse: str
 ) -> None:
     child = start(address, warehouse, CrashPoint("between_renames", 1, signal.SIGSTOP))
     _, status = os.waitpid(child.pid, os.WUNTRACED)

@@ -20,6 +20,7 @@ from hive_ingest.testing import CrashPoint
 from tests.kafka.topics import Producer
 from tests.services.kafka import KafkaBroker
 from tests.services.kinds import Address
+from tests.support.warehouses import warehouse_in
 
 SCRIPT = Path(__file__).with_name("instance.py")
 TABLE = "web.events"
@@ -60,7 +61,7 @@ class Landing:
         given = {
             "metastore": self.address.uri,
             "metastore_options": dict(self.address.options),
-            "warehouse": str(self.folder / "warehouse"),
+            "warehouse": warehouse_in(self.folder),
             "servers": self.broker.bootstrap_servers,
             "group": f"group-{self.topic}",
             "routes": {self.topic: TABLE},
@@ -158,7 +159,7 @@ def landing_in(
     folder: Path, broker: KafkaBroker, address: Address, *, partitions: int = 1, **options: Any
 ) -> Iterator[Landing]:
     """A landing with an empty metastore at `address`."""
-    with hi.connect_metastore(address.uri, warehouse=folder / "warehouse", **address.options, create=True) as client:
+    with hi.connect_metastore(address.uri, warehouse=warehouse_in(folder), **address.options, create=True) as client:
         landing = Landing(broker, client, address, folder, partitions=partitions, options=options)
         try:
             yield landing

@@ -22,7 +22,7 @@ from tests.services.kafka import KafkaBroker
 from tests.support.waiting import wait_until
 
 #: The other suites here run on every metastore.
-pytestmark = pytest.mark.one_embedded
+pytestmark = [pytest.mark.one_embedded, pytest.mark.usefixtures("client")]
 ROOT = Path(__file__).parents[2]
 
 
@@ -32,19 +32,6 @@ def client(metastore: MetastoreClient) -> MetastoreClient:
     for table in ("events", "clicks"):
         metastore.create_table(f"web.{table}", columns={"id": "int", "place": "bigint"})
     return metastore
-
-
-@pytest.fixture
-def shell(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    client: MetastoreClient,
-    metastore_uri: str,
-    tmp_path: Path,
-) -> Shell:
-    monkeypatch.setenv("HIVE_INGEST_METASTORE", metastore_uri)
-    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "warehouse"))
-    return Shell(monkeypatch, capsys)
 
 
 def produce(broker: KafkaBroker, topic: str, values: Sequence[bytes]) -> None:
@@ -124,7 +111,9 @@ def test_an_error_names_the_options_or_the_keys_of_the_file(
         topic = "{topic}"
         table = "web.events"
     """)
-    assert "or set on_error='skip'" in shell("kafka", "--config", config, "--until-end").err
+    failed = shell("kafka", "--config", config, "--until-end").err
+    assert "or set on_error='skip'" in failed
+    assert f"(in the route of topic {topic!r} to web.events)" in failed
     assert "or set --on-error skip" in shell(*from_kafka(kafka_broker, topic), "--until-end").err
 
 
@@ -192,7 +181,7 @@ def test_seek_to_a_time_continues_with_the_first_message_from_then_on(
     producer.close()
     where = ("web.events", "--bootstrap-servers", kafka_broker.bootstrap_servers, "--topic", topic)
     done = shell.done("sinks", "seek", *where, "--to-timestamp", "2025-01-01T01:00:07+01:00")
-    assert f"{topic} [0]: no position -> offset 7" in done.out
+    assert f"{topic}-0: no position -> offset 7" in done.out
     shell.done(*from_kafka(kafka_broker, topic), "--until-end")
     assert ids(client) == [7, 8, 9]
 
@@ -212,6 +201,20 @@ def test_seek_refuses_what_the_topic_does_not_have(
         outcome = shell("sinks", "seek", "web.events", *servers, *options)
         assert outcome.code == 1
         assert message in outcome.err
+
+
+def test_seek_adds_a_topic_to_a_sink_only_when_asked(
+    kafka_broker: KafkaBroker, client: MetastoreClient, shell: Shell
+) -> None:
+    """A mistyped topic that exists would get positions that no ingest reads."""
+    topic, other = kafka_broker.new_topic(), kafka_broker.new_topic()
+    where = ("sinks", "seek", "web.events", "--bootstrap-servers", kafka_broker.bootstrap_servers, "--to-offset", "0")
+    shell.done(*where, "--topic", topic)
+    outcome = shell(*where, "--topic", other)
+    assert outcome.code == 1
+    assert f"has no position in topic {other!r}; it has positions in {topic!r}" in outcome.err
+    assert "--new-topic" in outcome.err
+    assert f"{other}-0: no position -> offset 0" in shell.done(*where, "--topic", other, "--new-topic").out
 
 
 def test_seek_is_refused_while_the_sink_is_in_use(

@@ -14,6 +14,7 @@ import pytest
 from kafka import KafkaProducer
 
 import hive_ingest as hi
+from hive_ingest.errors import SchemaRegistryUnavailable
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.record_writer import AvroWriter, RecordWriter
 from hive_ingest.streaming.kafka import (
@@ -95,7 +96,7 @@ def test_metadata_tombstones_and_dead_letters_of_a_topic(
             bad_records=letters,
         )
         application.run(until_end=True)
-        assert application.stats().bad_messages == 2
+        assert application.stats.bad_messages == 2
     at = rows(ms)[0]["at"]
     assert str(at) == "2023-11-14 22:13:20"
     empty = {"part": 0, "at": at, "k": None, "h": []}
@@ -163,7 +164,15 @@ class Forwarder(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None: ...
 
 
-def test_a_registry_that_is_down_is_waited_for_and_makes_no_message_bad(
+def test_a_registry_that_never_answers_fails_the_start(kafka_broker: KafkaBroker, ms: MetastoreClient) -> None:
+    ms.create_table("web.events", columns={"id": "int", "pos": "bigint"})
+    topic, url = kafka_broker.new_topic(), f"http://127.0.0.1:{free_port()}"
+    with pytest.raises(SchemaRegistryUnavailable, match=f"{url}: .*Check the URL") as caught:
+        ingest(ms, kafka_broker, topic, AvroWriter(SchemaRegistry(url))).run(until_end=True)
+    assert caught.value.__notes__ == [f"in the route of topic {topic!r} to web.events"]
+
+
+def test_a_registry_that_goes_down_is_waited_for_and_makes_no_message_bad(
     kafka_broker: KafkaBroker,
     registry: Registry,
     ms: MetastoreClient,
@@ -176,14 +185,17 @@ def test_a_registry_that_is_down_is_waited_for_and_makes_no_message_bad(
     known = registry.register(f"{topic}-value", schema)
     produce(kafka_broker, topic, *({"value": encoded(schema, {"id": i}, known)} for i in range(3)))
     port = free_port()
-    writer = AvroWriter(SchemaRegistry(f"http://127.0.0.1:{port}"), on_error="skip")
+    schemas = SchemaRegistry(f"http://127.0.0.1:{port}")
+    monkeypatch.setattr(schemas, "check", lambda: None)  # it was there at the start
+    writer = AvroWriter(schemas, on_error="skip")
     application = ingest(ms, kafka_broker, topic, writer, columns=MessageColumns(offset="pos"), max_bad_records=0)
+    caplog.set_level("DEBUG", "hive_ingest.streaming.kafka.route_writer")
     running = threading.Thread(target=application.run, kwargs={"until_end": True})
     running.start()
     monkeypatch.setattr(Forwarder, "target", registry.url, raising=False)
     try:
-        # It does not come up before its absence has been noticed.
-        while running.is_alive() and "SchemaRegistryUnavailable" not in caplog.text:
+        # It does not come up before its absence has been noticed twice.
+        while running.is_alive() and caplog.text.count("SchemaRegistryUnavailable") < 2:
             running.join(0.05)
         with ThreadingHTTPServer(("127.0.0.1", port), Forwarder) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -193,3 +205,5 @@ def test_a_registry_that_is_down_is_waited_for_and_makes_no_message_bad(
         application.stop()
         running.join()
     assert [row["id"] for row in rows(ms)] == [0, 1, 2]
+    logged = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [text.split(": ")[1].split(" ")[0] for text in logged if topic in text] == ["the", "written"], "once each"

@@ -16,6 +16,7 @@ from tests.services.kafka import KafkaBroker
 from tests.services.spark_versions import LOWEST
 from tests.spark.driver import Driver
 from tests.spark.installation import Installation
+from tests.support.warehouses import warehouse_in
 
 MESSAGES = 50
 
@@ -30,7 +31,7 @@ def test_each_message_is_one_row_after_a_driver_that_died_before_spark_knew_of_i
 ) -> None:
     topic = kafka_broker.new_topic(partitions=2)
     sent = produce(kafka_broker, topic, MESSAGES, partitions=2)
-    warehouse = str(tmp_path / "warehouse")
+    warehouse = warehouse_in(tmp_path)
     with hi.connect_metastore(metastore_uri, warehouse=warehouse, create=True) as client:
         client.create_database("web")
         columns = {"msg": "string", "offset": "bigint"}

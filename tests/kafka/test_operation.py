@@ -24,6 +24,7 @@ from tests.kafka.test_command import from_kafka, numbers, produce
 from tests.services.kafka import KafkaBroker
 from tests.support.tables import create_table
 from tests.support.waiting import wait_until
+from tests.support.warehouses import warehouse_in
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,7 +56,7 @@ def test_the_metrics_show_lag_positions_and_commits_and_the_log_is_json(
     topic = kafka_broker.new_topic(partitions=2)
     produce(kafka_broker, topic, [*numbers(0, 30), b"not JSON"])
     options = ["--max-seconds", "1", "--on-error", "skip", "--metrics-port", "0", "--max-commit-age-seconds", "300"]
-    options += ["--metastore", metastore_uri, "--warehouse", str(tmp_path / "warehouse")]
+    options += ["--metastore", metastore_uri, "--warehouse", warehouse_in(tmp_path)]
     command = [sys.executable, "-m", "hive_ingest.cli", "--log-format", "json", *from_kafka(kafka_broker, topic)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen([*command, *options], env=environment, stderr=subprocess.PIPE, text=True) as process:
@@ -95,7 +96,7 @@ def test_a_terminal_shows_the_line_of_the_ingest(
     topic = kafka_broker.new_topic()
     produce(kafka_broker, topic, numbers(0, 20))
     command = [sys.executable, "-m", "hive_ingest.cli", *from_kafka(kafka_broker, topic), "--until-end"]
-    command += ["--metastore", metastore_uri, "--warehouse", str(tmp_path / "warehouse")]
+    command += ["--metastore", metastore_uri, "--warehouse", warehouse_in(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "150"}
     own, terminal = pty.openpty()
     process = subprocess.Popen(command, env=environment, stderr=terminal)
@@ -131,7 +132,7 @@ def test_the_lag_is_known_before_the_first_commit(kafka_broker: KafkaBroker, met
     )
 
     def offsets() -> list[tuple[int | None, int | None]]:
-        return [(each.position, each.lag) for each in ingest.stats().partitions]
+        return [(each.position, each.lag) for each in ingest.stats.partitions]
 
     running = threading.Thread(target=ingest.run)
     running.start()

@@ -189,7 +189,7 @@ def test_five_hundred_partitions_are_read_by_one_instance(kafka_broker: KafkaBro
     seconds: list[float | None] = []
 
     def on_commit(info: CommitInfo) -> None:
-        seconds.append(running.stats().routes[0].last_commit_seconds)
+        seconds.append(running.stats.routes[0].last_commit_seconds)
 
     running = ingest(ms, kafka_broker, topic, max_rows=500, on_commit=on_commit)
     running.run(until_end=True)

@@ -117,7 +117,7 @@ def test_two_ingests_cannot_share_a_record_writer(kafka_broker: KafkaBroker, ms:
     topic = kafka_broker.new_topic()
     routes = [route(topic)]
     with Running(ingest(ms, kafka_broker, topic, routes=routes)) as running:
-        wait_until(lambda: running.ingest.stats().is_running)
+        wait_until(lambda: running.ingest.stats.is_running)
         with pytest.raises(hi.ConfigurationError, match="serves another KafkaIngest"):
             ingest(ms.clone(), kafka_broker, topic, routes=routes).run()
     assert running.error is None

@@ -158,7 +158,7 @@ def test_messages_wait_in_bounded_memory_while_a_commit_takes_long_and_the_group
             """Longer than the group waits for a poll."""
             if not queued:
                 ended.wait(4.0)
-            queued.append(running.stats().queue_bytes)
+            queued.append(running.stats.queue_bytes)
 
         running = in_process(
             landing,
@@ -176,7 +176,7 @@ def test_messages_wait_in_bounded_memory_while_a_commit_takes_long_and_the_group
         running.run(until_end=True)
         landing.check()
     assert max(queued) <= 100_000 + 50 * 1_000
-    assert running.stats().rebalances <= 2, "the group expelled it"
+    assert running.stats.rebalances <= 2, "the group expelled it"
 
 
 @pytest.mark.one_embedded

@@ -6,7 +6,7 @@ import contextlib
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -29,10 +29,13 @@ class HdfsFailed(Exception):
 class Hdfs:
     """A running HDFS; its files lie in `folder`. It ends with this process, however that ends.
 
-    With `is_ha`, two NameNodes serve the name service `warehouse`, of which the first is active.
+    With `is_ha`, two NameNodes serve the name service `warehouse`, of which the first is active. `java_options` and
+    `more_classes` are added to its command.
     """
 
-    def __init__(self, folder: Path, *, is_ha: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, is_ha: bool = False, java_options: Sequence[str] = (), more_classes: Sequence[Path] = ()
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.ports = [free_port() for _ in range(2 if is_ha else 1)]
@@ -40,7 +43,8 @@ class Hdfs:
         jars = fetch("hdfs")
         classes = compiled("hdfs", java_files(_SOURCES), jars)
         command = [
-            *(str(java()), *_OPTIONS, *_LOGGING, "-cp", f"{classes}:{class_path(jars)}"),
+            *(str(java()), *_OPTIONS, *_LOGGING, *java_options),
+            *("-cp", ":".join(map(str, (*more_classes, classes, class_path(jars))))),
             *("hiveingest.services.Hdfs", str(folder / "data"), *map(str, self.ports)),
         ]
         with self._log.open("wb") as log:
@@ -84,6 +88,10 @@ class Hdfs:
 
     def set_permission(self, path: str, octal: str) -> None:
         self._obey(f"permission {path} {octal}")
+
+    def write_tokens(self, file: Path, principal: str, keytab: Path) -> None:
+        """Write delegation tokens of that principal to a file, as Hadoop does for the containers of an application."""
+        self._obey(f"tokens {file} {principal} {keytab}")
 
     def fail_over(self, to: int) -> None:
         """Make the NameNode of that index active, and the other one a standby."""

@@ -7,7 +7,7 @@ import itertools
 import shutil
 import socket
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -97,7 +97,8 @@ class _Distribution:
 class RealMetastore(Server):
     """Hive Metastore `version` ("3.1.3" or "4.0.1") on a database of its own; `home` holds its warehouse and its log.
 
-    `properties` are settings of `metastore-site.xml` beyond those that it needs to run. It listens on 127.0.0.1, on
+    `properties` are settings of `metastore-site.xml` beyond those that it needs to run; a `core-site.xml` in `home` is
+    read too; `java_options` and `classes` are added to its command. It listens on 127.0.0.1, on
     the same port after a restart.
     """
 
@@ -109,6 +110,8 @@ class RealMetastore(Server):
         database: str,
         *,
         properties: Mapping[str, str] | None = None,
+        java_options: Sequence[str] = (),
+        classes: Sequence[Path] = (),
         is_new: bool = True,
     ) -> None:
         self.version = version
@@ -117,6 +120,7 @@ class RealMetastore(Server):
         self.port = free_port()
         self._postgres, self._database = postgres, database
         self._distribution = _distribution(version)
+        self._java_options, self._classes = java_options, classes
         self._log_numbers = itertools.count(1)
         home.mkdir(parents=True, exist_ok=True)
         self._configure({**_settings(version, self, postgres.port, database), **(properties or {})})
@@ -198,7 +202,8 @@ class RealMetastore(Server):
             *(str(java()), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *opened),
             f"-Dlog4j2.configurationFile={self.home}/metastore-log4j2.properties",
             f"-Djava.io.tmpdir={self.home}",
-            *("-cp", f"{self.home}:{self._distribution.class_path}"),
+            *self._java_options,
+            *("-cp", ":".join(map(str, (self.home, *self._classes, self._distribution.class_path)))),
             *("org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(self.port)),
         ]
 

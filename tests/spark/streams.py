@@ -17,6 +17,7 @@ from hive_ingest.streaming.spark import BatchStats, HiveSink
 from tests.spark.driver import Driver
 from tests.spark.installation import Installation
 from tests.spark.numbers import Input, Tables, assert_once
+from tests.support.warehouses import warehouse_in
 
 SCRIPT = Path(__file__).with_name("stream_job.py")
 
@@ -43,7 +44,7 @@ class Streams:
         self.input = Input(folder / "input", rows_per_file)
         self._uri = uri
         self._options = metastore_options
-        self.client = hi.connect_metastore(self._uri, warehouse=folder / "warehouse", **metastore_options, create=True)
+        self.client = hi.connect_metastore(self._uri, warehouse=warehouse_in(folder), **metastore_options, create=True)
         self.tables = Tables(self.client)
         self.streams: list[Stream] = []
         self._jobs = 0
@@ -78,7 +79,7 @@ class Streams:
         path = self.folder / f"job-{self._jobs}.json"
         job = {
             "metastore": self._uri,
-            "warehouse": str(self.folder / "warehouse"),
+            "warehouse": warehouse_in(self.folder),
             "metastore_options": self._options,
             "resume_file": str(self.resume_file),
             "conf": dict(conf or {}),

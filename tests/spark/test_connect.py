@@ -14,6 +14,7 @@ from tests.spark.driver import Driver
 from tests.spark.installation import Installation
 from tests.support.rows import ids
 from tests.support.tables import table_folder
+from tests.support.warehouses import warehouse_in
 
 pytestmark = pytest.mark.one_embedded
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.one_embedded
 def test_a_connect_session_writes_batches_and_streams_and_compacts(
     install_spark: Callable[..., Installation], start_driver: Callable[..., Driver], metastore_uri: str, tmp_path: Path
 ) -> None:
-    warehouse = str(tmp_path / "warehouse")
+    warehouse = warehouse_in(tmp_path)
     with hi.connect_metastore(metastore_uri, warehouse=warehouse, create=True) as client:
         client.create_database("web")
         buckets = {"partition_keys": {"part": "int"}, "bucket_columns": ["id"], "num_buckets": 2}

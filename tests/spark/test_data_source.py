@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import shutil
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +17,9 @@ import hive_ingest as hi
 from hive_ingest.connection import StreamingConnection
 from hive_ingest.model import CompactionState
 from tests.spark.warehouse import Warehouse
+from tests.support.store_path import remove_tree
 from tests.support.tables import folder_of
+from tests.support.warehouses import warehouse_in
 
 pytestmark = pytest.mark.one_embedded
 
@@ -28,7 +29,7 @@ KEYS = {"day": "date"}
 
 @pytest.fixture
 def warehouse(metastore_uri: str, tmp_path: Path) -> Iterator[Warehouse]:
-    found = Warehouse(metastore_uri, tmp_path / "warehouse")
+    found = Warehouse(metastore_uri, warehouse_in(tmp_path))
     yield found
     found.close()
 
@@ -157,7 +158,7 @@ def test_a_commit_that_fails_leaves_nothing(warehouse: Warehouse, spark: SparkSe
 def test_only_the_columns_and_rows_that_are_asked_for_are_read(
     warehouse: Warehouse, spark: SparkSession, days: Path
 ) -> None:
-    shutil.rmtree(days / "day=2024-01-03")
+    remove_tree(days / "day=2024-01-03")
     read = warehouse.read(spark, "web.days", schema="DAY date, id bigint", where="day <= '2024-01-02' and id < 10")
     assert read.columns == ["DAY", "id"]
     expected = [(dt.date(2024, 1, 1 + id % 3), id) for id in range(10) if id % 3 < 2]
@@ -173,7 +174,7 @@ def test_a_data_frame_is_one_snapshot(warehouse: Warehouse, spark: SparkSession,
 
 
 def test_filters_of_the_query_are_pushed_when_asked_for(warehouse: Warehouse, spark: SparkSession, days: Path) -> None:
-    shutil.rmtree(days / "day=2024-01-03")
+    remove_tree(days / "day=2024-01-03")
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     read = warehouse.read(spark, "web.days", push_filters=True)
     assert ids(read.where("day < '2024-01-03' and id % 2 = 0")) == [id for id in range(0, 30, 2) if id % 3 < 2]

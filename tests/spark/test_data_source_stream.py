@@ -17,6 +17,7 @@ from tests.services.spark_versions import LOWEST
 from tests.spark.driver import Driver
 from tests.spark.installation import Installation
 from tests.spark.warehouse import Warehouse, register
+from tests.support.warehouses import warehouse_in
 
 pytestmark = pytest.mark.one_embedded
 
@@ -27,7 +28,7 @@ SCRIPT = Path(__file__).with_name("data_source_query.py")
 @pytest.fixture
 def warehouse(metastore_uri: str, tmp_path: Path) -> Iterator[Warehouse]:
     """With the empty table web.numbers."""
-    found = Warehouse(metastore_uri, tmp_path / "warehouse")
+    found = Warehouse(metastore_uri, warehouse_in(tmp_path))
     found.client.create_table("web.numbers", columns={"id": "bigint"})
     yield found
     found.close()

@@ -20,6 +20,7 @@ from hive_ingest.model import CompactionState, TxnState
 from hive_ingest.streaming.spark import write_dataframe
 from tests.spark.numbers import LAYOUTS, Tables, assert_once, numbered
 from tests.support.metastores import connect_in
+from tests.support.warehouses import warehouse_in
 
 pytestmark = pytest.mark.one_embedded
 
@@ -126,9 +127,7 @@ def open_txns(client: MetastoreClient) -> list[str]:
 
 def test_the_metastore_may_be_a_uri(spark: SparkSession, metastore_uri: str, tables: Tables, tmp_path: Path) -> None:
     table = tables.create("t")
-    info = write_dataframe(
-        numbered(spark, 0, 30), table, metastore=metastore_uri, warehouse=str(tmp_path / "warehouse")
-    )
+    info = write_dataframe(numbered(spark, 0, 30), table, metastore=metastore_uri, warehouse=warehouse_in(tmp_path))
     assert isinstance(info, CommitInfo)
     assert_once(tables.ids(table), list(range(30)))
 

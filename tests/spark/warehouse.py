@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
@@ -25,7 +24,7 @@ def register(spark: SparkSession) -> None:
 class Warehouse:
     """In `folder`, with the database `web`. `client` is closed with `close`."""
 
-    def __init__(self, metastore_uri: str, folder: Path) -> None:
+    def __init__(self, metastore_uri: str, folder: str) -> None:
         self._place = {"metastore": metastore_uri, "warehouse": str(folder)}
         self.client = hi.connect_metastore(metastore_uri, warehouse=folder, create=True)
         self.client.create_database("web", if_not_exists=True)

@@ -10,8 +10,9 @@ import pytest
 
 from hive_ingest.storage import Location
 from tests.services.hdfs import Hdfs
+from tests.services.s3 import S3Service, running_s3
 
-_KINDS = ("local", "hdfs")
+_KINDS = ("local", "hdfs", "s3")
 _numbers = itertools.count(1)
 
 
@@ -30,11 +31,35 @@ def hdfs_root(hdfs: Hdfs) -> Location:
     return root
 
 
+@pytest.fixture(scope="session")
+def s3_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Service]:
+    """Started when the first test requests it. Each test has a bucket of its own."""
+    with running_s3(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
+@pytest.fixture
+def s3(s3_service: S3Service, monkeypatch: pytest.MonkeyPatch) -> S3Service:
+    """The service, to which locations of S3 lead during the test."""
+    for name, value in s3_service.environment.items():
+        monkeypatch.setenv(name, value)
+    return s3_service
+
+
+@pytest.fixture
+def s3_root(s3: S3Service) -> Location:
+    """A new folder on S3."""
+    root = Location.of(f"s3a://{s3.new_bucket()}/tests/{next(_numbers)}")
+    root.make_folder()
+    return root
+
+
 @pytest.fixture(params=_KINDS)
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
     """A new folder on each kind."""
     made: dict[str, Callable[[], Location]] = {
         "local": lambda: Location.of(str(tmp_path)),
         "hdfs": lambda: request.getfixturevalue("hdfs_root"),
+        "s3": lambda: request.getfixturevalue("s3_root"),
     }
     return made[request.param]()

@@ -65,5 +65,6 @@ def write_acid_file(path, ids, *, rows, operation=0, current=None, **options):
         }
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    orc.write_table(table, path, **options)
+    with path.open("wb") as file:
+        orc.write_table(table, file, **options)
     return path

@@ -130,7 +130,8 @@ class Compacted:
         """A file without the ACID columns, as a table has it that was made transactional later."""
         path = self.place(part) / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        orc.write_table(pa.table({"id": pa.array(ids, pa.int32()), "text": [f"row {i}" for i in ids]}), str(path))
+        with path.open("wb") as file:
+            orc.write_table(pa.table({"id": pa.array(ids, pa.int32()), "text": [f"row {i}" for i in ids]}), file)
 
     # -- what compaction does ----------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from hive_ingest.streaming.kafka import KafkaIngestStats, KafkaPartitionStats, K
 
 
 class Ingest:
-    """Stands for a `KafkaIngest` where only `stats()` counts. Each attribute may be changed."""
+    """Stands for a `KafkaIngest` where only `stats` counts. Each attribute may be changed."""
 
     def __init__(self, **values: Any) -> None:
         self.partitions = [
@@ -28,6 +28,7 @@ class Ingest:
             **values,
         }
 
+    @property
     def stats(self) -> KafkaIngestStats:
         return KafkaIngestStats(partitions=tuple(self.partitions), routes=(self.route,), **self.values)
 

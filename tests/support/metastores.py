@@ -7,6 +7,7 @@ from typing import Any
 
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient, HousekeepingResult
+from tests.support.warehouses import warehouse_in
 
 
 def sqlite_uri(folder: Path) -> str:
@@ -15,7 +16,7 @@ def sqlite_uri(folder: Path) -> str:
 
 
 def connect_in(folder: Path, uri: str | None = None, **options: Any) -> MetastoreClient:
-    """Connect to a metastore, made if there is none, with its warehouse in `folder`.
+    """Connect to a metastore, made if there is none, with the warehouse of `folder`.
 
     Args:
         folder: Usually the test's `tmp_path`.
@@ -23,7 +24,7 @@ def connect_in(folder: Path, uri: str | None = None, **options: Any) -> Metastor
         options: As `connect_metastore` takes them.
     """
     options.setdefault("create", True)
-    return connect_metastore(uri or sqlite_uri(folder), warehouse=folder / "warehouse", **options)
+    return connect_metastore(uri or sqlite_uri(folder), warehouse=warehouse_in(folder), **options)
 
 
 def housekeeping(client: EmbeddedMetastoreClient) -> HousekeepingResult:

@@ -11,6 +11,7 @@ from typing import Any
 
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table, TableName
+from tests.support.warehouses import store_path
 
 DATABASE = "web"
 
@@ -36,12 +37,12 @@ def create_table(
 
 
 def folder_of(table: Table) -> Path:
-    """The folder of a table on the local file system."""
-    return Path(table.location.removeprefix("file:"))
+    """The folder of a table, as `store_path` has it."""
+    return store_path(table.location)
 
 
 def table_folder(client: MetastoreClient, table: str | TableName = "t") -> Path:
-    """The folder of the table with this name on the local file system."""
+    """The folder of the table with this name."""
     return folder_of(client.get_table(full_name(table)))
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -127,17 +125,6 @@ def test_hive_site_xml_configures_the_connection(
     with connect_metastore("thrift://") as client:
         assert client.uri == real_metastore.uri
         assert client.get_databases() == ["default"]
-
-
-def test_kerberos_without_its_package_says_what_to_install(real_metastore: RealMetastore) -> None:
-    code = (
-        "import sys; sys.modules['gssapi'] = None\n"
-        "from hive_ingest import connect_metastore\n"
-        f"connect_metastore({real_metastore.uri!r}, authentication='kerberos')\n"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "hive_ingest.errors.ConfigurationError" in run.stderr
-    assert "pip install 'hive-ingest[kerberos]'" in run.stderr
 
 
 def test_an_unknown_option_is_reported() -> None:

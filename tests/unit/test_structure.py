@@ -12,6 +12,7 @@ FRONTS = {
     "compaction",
     "connection",
     "delta",
+    "kerberos",
     "metastore_client",
     "metrics",
     "orc",

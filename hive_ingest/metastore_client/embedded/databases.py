@@ -17,6 +17,7 @@ from hive_ingest.metastore_client.embedded.tables import drop_table_in
 from hive_ingest.metastore_client.locations import normal_location
 from hive_ingest.metastore_client.table_checks import database_name
 from hive_ingest.model import DEFAULT_DATABASE, Database, LockId, TableName
+from hive_ingest.plurals import counted
 
 _GET = "SELECT DB_NAME, DB_LOCATION_URI, DB_COMMENT, DB_PARAMS FROM DBS WHERE DB_NAME = :database"
 _NAMES = "SELECT DB_NAME FROM DBS ORDER BY DB_NAME"
@@ -107,7 +108,7 @@ def _drop(session: Session, name: str, cascade: bool, if_exists: bool, lock_id: 
     tables = [row[0] for row in session.rows(_TABLES_OF, database=name)]
     if tables and not cascade:
         raise InvalidOperation(
-            f"database {name!r} still has {len(tables)} tables, such as {tables[0]!r}: "
+            f"database {name!r} still has {counted(len(tables), 'table')}, such as {tables[0]!r}: "
             "drop them first, or pass cascade=True"
         )
     for table in tables:

@@ -70,7 +70,7 @@ def plan_removal(
     session: Session, location: str, name: TableName, next_write_id: int, *, partition: str | None = None
 ) -> None:
     """Plan the removal of the folder of a dropped table or partition."""
-    if not Location.of(location).store.has_folders:
+    if not Location.of(location).store.can_rename_folders:
         _log.warning("%s lies at %s, which cannot be removed from here: remove it by hand", name, location)
         return
     about = {"database": name.database, "table": name.table, "partition": partition}

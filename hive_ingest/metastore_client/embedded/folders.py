@@ -1,6 +1,6 @@
 """Folders of databases, tables and partitions: made, moved, and put out of sight.
 
-An object store has no folders: nothing is made there, and nothing can be moved.
+Object stores cannot move a folder, and where this library only reads, it makes none either.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def rename_folder(source: Location, target: Location) -> None:
 def require_free(location: str, what: str) -> None:
     """Raises InvalidOperation unless a folder can be renamed to `location`: it is missing, or empty."""
     folder = Location.of(location)
-    if folder.store.has_folders and not folder.store.is_free(folder.path):
+    if folder.store.can_rename_folders and not folder.store.is_free(folder.path):
         raise InvalidOperation(f"{what} cannot get the folder {location}, which is not empty: remove it, or its name")
 
 
@@ -92,7 +92,7 @@ def require_movable(source: str, target: str) -> None:
         UnsupportedFeature: It lies on an object store, or they lie on different file systems.
     """
     old, new = Location.of(source), Location.of(target)
-    if not old.store.has_folders or old.store is not new.store:
+    if not old.store.can_rename_folders or old.store is not new.store:
         raise UnsupportedFeature(
             f"{source} cannot be renamed to {target} from here: create a new table and copy the rows"
         )

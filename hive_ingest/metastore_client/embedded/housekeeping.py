@@ -21,6 +21,7 @@ from hive_ingest.metastore_client.embedded.context import TIMED_OUT, Context
 from hive_ingest.metastore_client.embedded.sessions import Row, Session
 from hive_ingest.metastore_client.embedded.transactions import release
 from hive_ingest.model import TxnId
+from hive_ingest.plurals import counted
 
 _log = logging.getLogger(__name__)
 
@@ -159,6 +160,20 @@ class HousekeepingResult:
     revoked_compactions: int = 0
     purged_compactions: int = 0
 
+    def as_text(self) -> str:
+        """The counts that are not 0, for the log."""
+        counts = (
+            (len(self.timed_out_txns), "transaction", "timed out"),
+            (self.timed_out_lock_rows, "lock", "timed out"),
+            (self.revoked_compactions, "compaction", "of dead workers put back into the queue"),
+            (self.forgotten_txns, "aborted transaction", "forgotten"),
+            (self.pruned_write_ids, "row", "of write ids removed"),
+            (self.pruned_write_sets, "row", "of write sets removed"),
+            (self.pruned_components, "row", "of committed writes removed"),
+            (self.purged_compactions, "compaction", "removed from the history"),
+        )
+        return "; ".join(f"{counted(count, noun)} {what}" for count, noun, what in counts if count) or "nothing to do"
+
 
 class Housekeeping:
     """Timeouts, and the forgetting of what nobody can ask for any more."""
@@ -218,7 +233,7 @@ class Housekeeping:
             lease = self._lease()
             self._db.run(lambda session: session.execute(_GIVE_LEASE_BACK, holder=lease["holder"]))
         if result != HousekeepingResult():
-            _log.info("housekeeping on %s: %s", self._db.backend.uri, result)
+            _log.info("housekeeping on %s: %s", self._db.backend.uri, result.as_text())
         return result
 
     @property

@@ -105,6 +105,7 @@ def to_table(found: Any, version: ServerVersion) -> Table:
         owner=found.owner or "",
         id=found.id or 0,
         create_time_seconds=found.createTime or 0,
+        serde_properties=dict(sd.serdeInfo.parameters or {}) if sd.serdeInfo else {},
     )
     return table if version.has_table_ids else replace(table, id=table.creation_id)
 

@@ -1,24 +1,38 @@
-"""SASL's GSSAPI (RFC 4752): Kerberos tickets through the optional package gssapi."""
+"""SASL's GSSAPI (RFC 4752): authentication with a Kerberos ticket, and a security layer if the server offers one."""
 
 from __future__ import annotations
 
+import enum
 import socket
-from typing import Any
 
-from hive_ingest.errors import ConfigurationError, MetastoreError
+from hive_ingest.errors import MetastoreError, MetastoreUnavailable
+from hive_ingest.kerberos import GssError, SecurityContext
 
-_NO_SECURITY_LAYER = 1
+#: The largest size that the protocol can name.
+_MAX_MESSAGE_BYTES = 0xFFFFFF
+
+
+class Layer(enum.IntFlag):
+    """Security layers by their bits in the negotiation. Hadoop: authentication, integrity, privacy."""
+
+    NONE = 1
+    INTEGRITY = 2
+    CONFIDENTIALITY = 4
 
 
 class Gssapi:
-    """Authenticates with a ticket for the metastore's principal. The data is neither signed nor encrypted."""
+    """Authenticates with a ticket for the metastore's principal. Uses the strongest layer that the server offers."""
 
     name = "GSSAPI"
 
     def __init__(self, principal: str, host: str) -> None:
-        self._gssapi = _package()
-        name = self._gssapi.Name(principal_of(principal, host), self._gssapi.NameType.kerberos_principal)
-        self._context = self._gssapi.SecurityContext(name=name, usage="initiate")
+        self._principal = principal_of(principal, host)
+        self.layer = Layer.NONE
+        self.max_data_bytes = _MAX_MESSAGE_BYTES
+        try:
+            self._context = SecurityContext(self._principal)
+        except GssError as error:
+            raise self._failure(error) from error
 
     def initial_response(self) -> bytes:
         return self._step(None)
@@ -27,41 +41,58 @@ class Gssapi:
         """The tokens of the context, then the response to the security layers that the server offers."""
         if not self._context.complete:
             return self._step(challenge)
-        offered = self._context.unwrap(challenge).message
-        if not offered[0] & _NO_SECURITY_LAYER:
+        try:
+            return self._choose(self._context.unwrap(challenge))
+        except GssError as error:
+            raise self._failure(error) from error
+
+    def _choose(self, offer: bytes) -> bytes:
+        offered = [layer for layer in Layer if len(offer) == 4 and offer[0] & layer]
+        if not offered:
             raise MetastoreError(
-                "the metastore requires a SASL security layer (hadoop.rpc.protection), which is not supported: "
-                "set it to 'authentication' and use TLS"
+                f"the metastore {self._principal!r} offers no security layer that SASL defines ({offer.hex()}): "
+                "check hadoop.rpc.protection in its core-site.xml"
             )
-        wrapped: bytes = self._context.wrap(bytes([_NO_SECURITY_LAYER, 0, 0, 0]), False).message
-        return wrapped
+        self.layer = max(offered)
+        if self.layer is Layer.NONE:
+            return self._context.wrap(bytes([Layer.NONE, 0, 0, 0]), encrypt=False)
+        # The server says how long a message it accepts; what we accept is unlimited.
+        limit = int.from_bytes(offer[1:], "big")
+        self.max_data_bytes = self._context.max_data_bytes(limit, encrypt=self._encrypts)
+        choice = bytes([self.layer]) + _MAX_MESSAGE_BYTES.to_bytes(3, "big")
+        return self._context.wrap(choice, encrypt=False)
+
+    @property
+    def _encrypts(self) -> bool:
+        return self.layer is Layer.CONFIDENTIALITY
 
     def wrap(self, data: bytes) -> bytes:
-        return data
+        if self.layer is Layer.NONE:
+            return data
+        return self._context.wrap(data, encrypt=self._encrypts)
 
     def unwrap(self, data: bytes) -> bytes:
-        return data
+        if self.layer is Layer.NONE:
+            return data
+        try:
+            return self._context.unwrap(data)
+        except GssError as error:
+            raise self._failure(error) from error
 
     def _step(self, token: bytes | None) -> bytes:
         try:
-            return self._context.step(token) or b""
-        except self._gssapi.exceptions.GSSError as error:
-            raise MetastoreError(
-                f"Kerberos authentication failed: {error}. Get a ticket with kinit, and check the principal"
-            ) from error
+            return self._context.step(token)
+        except GssError as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: GssError) -> MetastoreError:
+        kind = MetastoreUnavailable if error.is_unreachable else MetastoreError
+        return kind(
+            f"Kerberos authentication with {self._principal!r} failed: {error}. Get a ticket with kinit or name a "
+            "keytab in KRB5_CLIENT_KTNAME, and check kerberos_principal"
+        )
 
 
 def principal_of(principal: str, host: str) -> str:
     """The principal with `_HOST` replaced, as in Hadoop."""
     return principal.replace("_HOST", socket.getfqdn(host).lower())
-
-
-def _package() -> Any:
-    try:
-        import gssapi
-    except ImportError as error:
-        raise ConfigurationError(
-            "authentication='kerberos' needs the package gssapi: pip install 'hive-ingest[kerberos]' "
-            "(and Kerberos itself: krb5-user, or your system's name for it)"
-        ) from error
-    return gssapi

@@ -34,6 +34,11 @@ class Mechanism(Protocol):
         """The registered name: PLAIN, GSSAPI."""
         ...
 
+    @property
+    def max_data_bytes(self) -> int:
+        """After the negotiation: how much data one frame may carry."""
+        ...
+
     def initial_response(self) -> bytes: ...
 
     def respond(self, challenge: bytes) -> bytes: ...
@@ -49,6 +54,7 @@ class Plain:
     """User and password in clear text (RFC 4616): use it only over TLS or in a trusted network."""
 
     name = "PLAIN"
+    max_data_bytes = _MAX_FRAME_BYTES
 
     def __init__(self, user: str, password: str) -> None:
         self._message = b"\0" + user.encode() + b"\0" + password.encode()
@@ -104,8 +110,10 @@ class SaslTransport:
         return chunk
 
     def write(self, data: bytes) -> None:
-        wrapped = self._mechanism.wrap(data)
-        self._transport.write(struct.pack(">I", len(wrapped)) + wrapped)
+        size = self._mechanism.max_data_bytes
+        for start in range(0, len(data), size):
+            wrapped = self._mechanism.wrap(data[start : start + size])
+            self._transport.write(struct.pack(">I", len(wrapped)) + wrapped)
 
     def flush(self) -> None:
         self._transport.flush()

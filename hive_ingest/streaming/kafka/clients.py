@@ -42,6 +42,37 @@ def new_admin_client(bootstrap_servers: str | Sequence[str], options: KafkaClien
     return _new_client(kafka_module().KafkaAdminClient, bootstrap_servers, options, {})
 
 
+def check_topic(bootstrap_servers: str | Sequence[str], options: KafkaClientOptions, topic: str, what: str) -> None:
+    """Look a topic up by a client of its own. A producer would wait for a missing one until its timeout.
+
+    Args:
+        bootstrap_servers: `host:port`, one or more.
+        options: The user's options.
+        topic: The topic.
+        what: What it is for the user, for the message.
+
+    Raises:
+        ConfigurationError: The topic does not exist; and what `new_consumer` raises.
+        kafka.errors.KafkaError: The brokers did not answer.
+    """
+    settings = {"group_id": None, "enable_auto_commit": False, "allow_auto_create_topics": False}
+    consumer = new_consumer(bootstrap_servers, options, settings)
+    try:
+        is_there = bool(consumer.partitions_for_topic(topic))
+    finally:
+        consumer.close(autocommit=False)
+    if not is_there:
+        raise missing_topic(what, topic)
+
+
+def missing_topic(what: str, topic: str) -> ConfigurationError:
+    """The error for a topic that does not exist, or that the client may not describe."""
+    return ConfigurationError(
+        f"{what} {topic!r} does not exist, or this user may not describe it: correct its name, or create it, for "
+        f"example by kafka-topics.sh --create --topic {topic}"
+    )
+
+
 def _new_client(
     client: Any, bootstrap_servers: str | Sequence[str], options: KafkaClientOptions, settings: Mapping[str, Any]
 ) -> Any:
@@ -52,7 +83,8 @@ def _new_client(
     networks: list[Any] = []
 
     def new_network(**config: Any) -> Any:
-        networks.append(client.DEFAULT_CONFIG["kafka_client"](**config))
+        # A step of its event loop may wait for the interpreter while routes parse. Its warning about that is of no use.
+        networks.append(client.DEFAULT_CONFIG["kafka_client"](**{**config, "slow_task_threshold_secs": 0}))
         return networks[-1]
 
     own = {"bootstrap_servers": bootstrap_servers, "kafka_client": new_network}

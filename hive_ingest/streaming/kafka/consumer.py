@@ -8,14 +8,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from hive_ingest.errors import ConfigurationError, KafkaFailure, OffsetLoss
+from hive_ingest.errors import KafkaFailure, OffsetLoss
 from hive_ingest.faults import reach
 from hive_ingest.streaming.kafka.client_options import kafka_module
+from hive_ingest.streaming.kafka.clients import missing_topic
 from hive_ingest.streaming.kafka.group_consumer import describe, topic_id
 from hive_ingest.streaming.kafka.inbox import Batch, RouteCommitted, RouteEnded, RouteEvent, Start, StartRequest
 from hive_ingest.streaming.kafka.options import POLL_SECONDS, POLLS_IN_QUEUE, KafkaOptions
 from hive_ingest.streaming.kafka.polling import Poller
-from hive_ingest.streaming.kafka.positions import KnownPosition, OffsetMetadata, TopicPosition
+from hive_ingest.streaming.kafka.positions import KnownPosition, OffsetMetadata, TopicPosition, source_name
 from hive_ingest.streaming.kafka.rebalances import Rebalances
 from hive_ingest.streaming.kafka.route_writer import RouteWriter
 from hive_ingest.streaming.kafka.start_offsets import CommittedOffset, LogRange, PartitionNow, start_position
@@ -119,7 +120,7 @@ class MessageConsumer:
         for topic in self._routes:
             try:
                 if not self._consumer.partitions_for_topic(topic):
-                    raise ConfigurationError(f"topic {topic!r} does not exist: create it, or correct its name")
+                    raise missing_topic("topic", topic)
             except self._kafka.errors.KafkaError as error:
                 raise KafkaFailure(f"cannot look up topic {topic!r}: {describe(error)}") from error
 
@@ -226,11 +227,10 @@ class MessageConsumer:
             return
         self._warned.add(partition.topic)
         _log.warning(
-            "%s [%d]: the offset that the group has committed is that of sink %r of another table. If an ingest to "
+            "%s: the offset that the group has committed is that of sink %r of another table. If an ingest to "
             "that table still runs in this group, each table gets only some of the partitions: give each table a group "
             "of its own",
-            partition.topic,
-            partition.partition,
+            source_name(partition.topic, partition.partition),
             metadata.sink,
         )
 

@@ -17,7 +17,7 @@ from hive_ingest.errors import ConfigurationError, KafkaFailure
 from hive_ingest.record_writer import BadRecord
 from hive_ingest.streaming.bad_record_file import BadRecordFile, data_as_json
 from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
-from hive_ingest.streaming.kafka.clients import new_producer
+from hive_ingest.streaming.kafka.clients import check_topic, new_producer
 from hive_ingest.streaming.kafka.messages import NO_TIMESTAMP, Message
 
 #: The prefix of the headers that are added.
@@ -66,9 +66,9 @@ class DeadLetterTopic:
         timeout_seconds: How long a message may take, including retries, before its transaction fails.
 
     Raises:
-        ConfigurationError: An option is not valid, or kafka-python is not installed.
+        ConfigurationError: An option is not valid, the topic does not exist, or kafka-python is not installed.
         StreamingConnectionError: No broker could be reached, or none accepted the client.
-        KafkaFailure: The topic does not exist, or cannot be described.
+        KafkaFailure: The topic cannot be looked up.
     """
 
     def __init__(
@@ -93,15 +93,12 @@ class DeadLetterTopic:
             "max_request_size": (1 << 31) - 1,  # only the broker's limit counts
             "allow_auto_create_topics": False,
         }
-        self._producer = new_producer(bootstrap_servers, KafkaClientOptions(kafka_options), settings)
+        options = KafkaClientOptions(kafka_options)
+        with self._failing("be looked up"):
+            check_topic(bootstrap_servers, options, topic, "the topic of the dead letters,")
+        self._producer = new_producer(bootstrap_servers, options, settings)
         #: The futures of each thread, which waits for its own messages: a failure belongs to its transaction.
         self._sent = threading.local()
-        try:
-            with self._failing("be found"):
-                self._producer.partitions_for(topic)
-        except BaseException:
-            self.close()
-            raise
 
     def handle(self, records: Sequence[BadRecord]) -> None:
         """Send the messages, without waiting for them. Raises KafkaFailure, ConfigurationError."""

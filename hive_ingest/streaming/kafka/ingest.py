@@ -18,7 +18,7 @@ from hive_ingest.streaming.kafka.group_consumer import group_consumer
 from hive_ingest.streaming.kafka.inbox import RouteEvent
 from hive_ingest.streaming.kafka.options import KafkaOptions
 from hive_ingest.streaming.kafka.route_writer import RouteWriter
-from hive_ingest.streaming.kafka.routes import KafkaRoute, check_routes, holding_record_writers
+from hive_ingest.streaming.kafka.routes import KafkaRoute, check_record_writers, check_routes, holding_record_writers
 from hive_ingest.streaming.kafka.stats import KafkaIngestStats
 from hive_ingest.streaming.kafka.stats_collection import ingest_stats
 from hive_ingest.streaming.kafka.takeover import Membership
@@ -103,6 +103,8 @@ class KafkaIngest:
             OffsetLoss: A topic does not continue where the table's position is.
             KafkaFailure: Kafka refused a call, or could not be reached for `retry_seconds`.
             ConfigurationError: A topic does not exist, or another ingest that runs has one of the record writers.
+            SchemaRegistryUnavailable: The schema registry of a route does not answer at the start. Later failures of
+                the registry are retried for `retry_seconds`.
             StreamingError: What `StreamingConnection` raises; failures of the metastore first for `retry_seconds`.
         """
         if self._is_running:
@@ -118,6 +120,7 @@ class KafkaIngest:
         finally:
             self._is_running = self._is_stopping = False
 
+    @property
     def stats(self) -> KafkaIngestStats:
         """What it has done since the start of `run`, and where it is. Any thread may call this."""
         return ingest_stats(
@@ -127,6 +130,7 @@ class KafkaIngest:
     def _run(self, client: MetastoreClient, on_commit: Callable[[CommitInfo], None] | None, *, until_end: bool) -> None:
         events: queue.SimpleQueue[RouteEvent] = queue.SimpleQueue()
         membership = Membership()
+        check_record_writers(self._route_list)
         consumer = group_consumer(self._servers, self._group_id, self._options, self._client_options)
         try:
             self._routes = {

@@ -23,6 +23,7 @@ from hive_ingest.record_writer import (
 )
 from hive_ingest.streaming.kafka.message_metadata import MessageMetadata
 from hive_ingest.streaming.kafka.messages import Message, MessageColumns
+from hive_ingest.streaming.kafka.positions import source_name
 
 Tombstones = Literal["fail", "skip", "record"]
 
@@ -285,7 +286,7 @@ def _naming_messages(
 
     def name_of(record: int) -> str:
         message = block.messages[place_of(record)]
-        return f"the message at offset {message.offset} of {message.topic}-{message.partition}"
+        return f"the message at offset {message.offset} of {source_name(message.topic, message.partition)}"
 
     try:
         with named_records(name_of):

@@ -15,6 +15,7 @@ from typing import Any
 from hive_ingest.faults import reach
 from hive_ingest.streaming.kafka.client_options import kafka_module
 from hive_ingest.streaming.kafka.inbox import RouteInbox
+from hive_ingest.streaming.kafka.positions import source_name
 
 _log = logging.getLogger(__name__)
 
@@ -81,4 +82,4 @@ def _by_topic(partitions: Iterable[Any]) -> dict[str, frozenset[int]]:
 
 
 def _names(partitions: Iterable[Any]) -> str:
-    return ", ".join(f"{each.topic} [{each.partition}]" for each in sorted(partitions)) or "nothing"
+    return ", ".join(source_name(each.topic, each.partition) for each in sorted(partitions)) or "nothing"

@@ -105,6 +105,8 @@ class RouteWriter:
         self._record_writer = MessageWriter(route.record_writer, route.columns, tombstones=route.tombstones)
         self._failing_since: float | None = None
         self._pause = _FIRST_PAUSE_SECONDS
+        #: The failure that was logged last: its repetitions are not, until it has passed.
+        self._logged: type[Exception] | None = None
         #: Whether only messages can show that the last failure has passed.
         self._needs_messages = False
         self._connection: StreamingConnection | None = None
@@ -134,6 +136,7 @@ class RouteWriter:
         except Finished:
             pass
         except BaseException as failure:  # noqa: BLE001  # the consumer's thread raises it
+            failure.add_note(self.route.note)
             error = failure
         self._emit(RouteEnded(self.route.topic, error))
 
@@ -141,7 +144,7 @@ class RouteWriter:
         try:
             self._serve(self.inbox.wait_for_partitions())
         except AssignmentChanged:
-            self._has_recovered()
+            self._has_been_idle()
         except _RETRIED as error:
             self._wait_to_retry(error)
 
@@ -157,19 +160,24 @@ class RouteWriter:
         if now - self._failing_since > self._options.retry_seconds:
             error.add_note(f"it was retried for {now - self._failing_since:.0f} s (retry_seconds)")
             raise error
-        _log.warning(
-            "topic %s to %s: the transaction is begun again in %.1f s: %s: %s",
+        _log.log(
+            logging.DEBUG if type(error) is self._logged else logging.WARNING,
+            "topic %s to %s: the transaction is begun again, for %.0f s if necessary: %s: %s",
             self.route.topic,
             self.route.table,
-            self._pause,
+            self._options.retry_seconds,
             type(error).__name__,
             error,
         )
+        self._logged = type(error)
         self.inbox.pause(self._pause)
         self._pause = min(self._pause * 2, _LONGEST_PAUSE_SECONDS)
 
     def _has_recovered(self) -> None:
-        self._failing_since, self._pause = None, _FIRST_PAUSE_SECONDS
+        if self._failing_since is not None:
+            seconds = time.monotonic() - self._failing_since
+            _log.warning("topic %s to %s: written again after %.1f s", self.route.topic, self.route.table, seconds)
+        self._failing_since, self._pause, self._logged = None, _FIRST_PAUSE_SECONDS, None
 
     def _has_been_idle(self) -> None:
         """A transaction without messages shows that the metastore answers, but nothing of the schema registry."""
@@ -223,7 +231,11 @@ class RouteWriter:
             return self.version
 
         def on_committed(known: Mapping[int, KnownPosition], seconds: float) -> None:
-            self._has_recovered()
+            stats = connection.stats
+            if stats.records_written or stats.records_skipped:
+                self._has_recovered()
+            else:
+                self._has_been_idle()
             self.counts.last_commit_seconds, self.counts.last_commit_at = seconds, time.time()
             self.committed = known
             self._emit(RouteCommitted(self.route.topic, assignment.generation, table_id, known))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hive_ingest.connection import BadRecordTarget
-from hive_ingest.errors import ConfigurationError
+from hive_ingest.errors import ConfigurationError, StreamingError
 from hive_ingest.model import TableName
 from hive_ingest.record_writer import RecordWriter
 from hive_ingest.streaming.kafka.message_writer import Tombstones
@@ -53,6 +53,11 @@ class KafkaRoute:
         return TableName.of(self.table)
 
     @property
+    def note(self) -> str:
+        """For an error of this route."""
+        return f"in the route of topic {self.topic!r} to {self.table_name}"
+
+    @property
     def sink_name(self) -> str:
         return self.sink or self.table_name.table
 
@@ -67,6 +72,23 @@ def check_routes(routes: Sequence[KafkaRoute]) -> None:
         raise ConfigurationError(f"topic {twice[0]!r} has two routes: a topic can be written to one table only")
     if len({id(route.record_writer) for route in routes}) < len(routes):
         raise ConfigurationError("two routes share a record writer: give each one of its own")
+
+
+def check_record_writers(routes: Sequence[KafkaRoute]) -> None:
+    """Have each record writer check what it depends on, before the first message, if it has a method `check`.
+
+    Raises:
+        StreamingError: What a record writer raises, such as SchemaRegistryUnavailable.
+    """
+    for route in routes:
+        check = getattr(route.record_writer, "check", None)
+        if check is None:
+            continue
+        try:
+            check()
+        except StreamingError as error:
+            error.add_note(route.note)
+            raise
 
 
 @contextmanager

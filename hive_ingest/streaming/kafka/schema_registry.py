@@ -98,6 +98,20 @@ class SchemaRegistry:
                 raise
             return self._known[schema_id]
 
+    def check(self) -> None:
+        """Find out whether a registry answers, by looking up an id that need not exist.
+
+        Raises:
+            ConfigurationError: The registry refused the credentials.
+            SchemaRegistryUnavailable: No server could be reached, or none is a schema registry.
+        """
+        try:
+            self._get("schemas/ids/1", "schema id 1")
+        except BadValue:
+            pass  # the registry has answered
+        except _Forbidden:
+            pass  # this user may read other schemas
+
     def _with_references(self, path: str, what: str) -> tuple[str, ...]:
         """The schemas as JSON in the order in which they must be parsed, each once."""
         answer = self._get(path, what)
@@ -134,7 +148,7 @@ class SchemaRegistry:
         except urllib.error.HTTPError as error:
             with error:
                 if error.code in (401, 403):
-                    raise ConfigurationError(
+                    raise (_Forbidden if error.code == 403 else ConfigurationError)(
                         f"the schema registry at {url} refused the credentials (HTTP {error.code}): check username and "
                         "password, or token"
                     ) from error
@@ -160,6 +174,10 @@ class SchemaRegistry:
             f", {name}={value!r}" for name, value in ({"username": self._username} | shown).items() if value
         )
         return f"SchemaRegistry({self._urls!r}{options})"
+
+
+class _Forbidden(ConfigurationError):
+    """The user is known, and may not read this schema."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

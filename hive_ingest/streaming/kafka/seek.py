@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection import SourceProgress, StreamingConnection
-from hive_ingest.errors import ConfigurationError
+from hive_ingest.connection import SourceProgress, StreamingConnection, progress_table_name
+from hive_ingest.errors import ConfigurationError, NoSuchObject, SinkConflict
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
 from hive_ingest.record_writer import ArrowWriter
 from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
-from hive_ingest.streaming.kafka.clients import new_consumer
+from hive_ingest.streaming.kafka.clients import missing_topic, new_consumer
 from hive_ingest.streaming.kafka.group_consumer import topic_id
 from hive_ingest.streaming.kafka.positions import TopicPosition, source_name
+from hive_ingest.streaming.sinks import latest_progress
 
 _AGENT_INFO = "hive-ingest sinks"
 
@@ -52,6 +53,7 @@ def seek_offsets(
     to_timestamp: dt.datetime | None = None,
     sink: str | None = None,
     partitions: Iterable[int] | None = None,
+    new_topic: bool = False,
     kafka_options: Mapping[str, Any] | None = None,
     settings: StreamingSettings | Mapping[str, Any] | None = None,
 ) -> list[SeekResult]:
@@ -70,12 +72,14 @@ def seek_offsets(
             needs a time zone.
         sink: The name of the sink; by default the table's.
         partitions: Only these. Default: all that the topic has.
+        new_topic: Whether the sink may have positions in other topics only. Without it such a topic is refused,
+            because its name is probably mistyped.
         kafka_options: Of kafka-python's consumer, such as those of security.
         settings: Of the connection.
 
     Raises:
-        ConfigurationError: An argument is not valid, the topic or a partition does not exist, or the topic does not
-            have the offset.
+        ConfigurationError: An argument is not valid, the topic or a partition does not exist, the topic does not have
+            the offset, or the sink has positions in other topics only.
         SinkConflict: The sink belongs to another table, or its positions are not those of a topic.
         SinkInUse: A transaction of the sink was open, and still was after the wait for the lock.
         StreamingConnectionError: Kafka cannot be reached.
@@ -83,6 +87,8 @@ def seek_offsets(
     """
     _check_target(to_offset, to_timestamp)
     name = TableName.of(table)
+    if not new_topic:
+        _check_topic(client, name, sink or name.table, topic)
     consumer = new_consumer(bootstrap_servers, KafkaClientOptions(kafka_options), {"enable_auto_commit": False})
     try:
         targets = _targets(_Topic(consumer, topic, partitions), to_offset, to_timestamp)
@@ -112,6 +118,27 @@ def _check_target(to_offset: ToOffset | None, to_timestamp: dt.datetime | None) 
         raise ConfigurationError(f"to_offset={to_offset!r}: give a number, 'earliest' or 'latest'")
 
 
+def _check_topic(client: MetastoreClient, table: TableName, sink: str, topic: str) -> None:
+    """Raises ConfigurationError if the sink has positions in topics, and none of them in this one."""
+    try:
+        progress = latest_progress(client, progress_table_name(table.database, sink))
+    except NoSuchObject:
+        return
+    known = sorted({found for source, row in progress.items() if (found := _topic_of(source, row)) is not None})
+    if known and topic not in known:
+        raise ConfigurationError(
+            f"sink {sink!r} has no position in topic {topic!r}; it has positions in {', '.join(map(repr, known))}: "
+            "correct the topic's name, or pass new_topic=True to add this one"
+        )
+
+
+def _topic_of(source: str, row: SourceProgress) -> str | None:
+    try:
+        return TopicPosition.from_json(source, row.position).topic
+    except SinkConflict:
+        return None
+
+
 class _Topic:
     """The partitions and offsets of a topic now."""
 
@@ -122,7 +149,7 @@ class _Topic:
         self.name = topic
         known = consumer.partitions_for_topic(topic)
         if not known:
-            raise ConfigurationError(f"topic {topic!r} does not exist: create it, or correct its name")
+            raise missing_topic("topic", topic)
         chosen = sorted(known if partitions is None else set(partitions))
         missing = [number for number in chosen if number not in known]
         if missing:
@@ -148,8 +175,8 @@ def _targets(topic: _Topic, to_offset: ToOffset | None, to_timestamp: dt.datetim
     for each, offset in offsets.items():
         if not topic.earliest[each] <= offset <= topic.latest[each]:
             raise ConfigurationError(
-                f"{topic.name} [{each.partition}] has offsets from {topic.earliest[each]}, and its next one is "
-                f"{topic.latest[each]}: {offset} is not between them"
+                f"{source_name(topic.name, each.partition)} has offsets from {topic.earliest[each]}, and its next one "
+                f"is {topic.latest[each]}: {offset} is not between them"
             )
     return {
         source_name(topic.name, each.partition): TopicPosition(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from hive_ingest.errors import OffsetLoss
 from hive_ingest.streaming.kafka.options import KafkaOptions
-from hive_ingest.streaming.kafka.positions import KnownPosition, OffsetMetadata, TopicPosition
+from hive_ingest.streaming.kafka.positions import KnownPosition, OffsetMetadata, TopicPosition, source_name
 
 
 class LogRange(NamedTuple):
@@ -68,7 +68,7 @@ def start_position(
     if known is None:
         return _first_position(now, known_partitions, options, warn)
     position, count = known.position, known.position.partitions
-    where = f"{now.topic} [{now.partition}]"
+    where = source_name(now.topic, now.partition)
     if _is_another_topic(position.topic_id, now.topic_id):
         what = (
             f"topic {now.topic!r} was deleted and created again: the table's position {position.offset} of partition "
@@ -102,9 +102,9 @@ def _first_position(
 ) -> TopicPosition:
     if now.committed is not None:
         what = (
-            f"{now.topic} [{now.partition}]: the group has committed offset {now.committed.offset} for this table, "
-            "whose sink has no position: its progress table was dropped, or the metastore was restored from an older "
-            "copy"
+            f"{source_name(now.topic, now.partition)}: the group has committed offset {now.committed.offset} "
+            "for this table, whose sink has no position: its progress table was dropped, or the metastore was restored "
+            "from an older copy"
         )
         offset = _choose(what, now.log.start, min(now.committed.offset, now.log.end), options, warn)
         return now.at(offset, known_partitions)

@@ -70,7 +70,7 @@ class KafkaRouteStats:
 
 @dataclass(frozen=True, slots=True)
 class KafkaIngestStats:
-    """A snapshot of a `KafkaIngest`. Its `stats()` may be called from any thread.
+    """A snapshot of a `KafkaIngest`. Its `stats` may be read from any thread.
 
     Attributes:
         group_id: The consumer group.

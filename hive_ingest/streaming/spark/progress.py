@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 
 from hive_ingest.connection import SourceProgress, StreamingConnection
 from hive_ingest.errors import SinkConflict
+from hive_ingest.plurals import counted
 from hive_ingest.streaming.spark.checkpoint import BatchPlan
 
 _log = logging.getLogger(__name__)
@@ -82,10 +83,10 @@ def is_new_batch(connection: StreamingConnection, batch: MicroBatch, sink: str) 
         )
     if last is None and connection.other_sources:
         _log.warning(
-            "sink %r also has progress of %d other sources, such as %r: if these bring the records of query %s too, "
+            "sink %r also has progress of %s, such as %r: if these bring the records of query %s too, "
             "they will be in %s twice; see `hive-ingest sinks show`",
             sink,
-            len(connection.other_sources),
+            counted(len(connection.other_sources), "other source"),
             connection.other_sources[0],
             batch.query_id,
             connection.table.name,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,18 +20,10 @@ from hive_ingest.reader import scan
 from hive_ingest.streaming import files as files_module
 from tests.acceptance.cli.shell import Shell
 from tests.support.metastores import connect_in
+from tests.support.store_path import copy_tree
 from tests.support.tables import table_folder
 
 pytestmark = pytest.mark.one_embedded
-
-
-@pytest.fixture
-def shell(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], metastore_uri: str, tmp_path: Path
-) -> Shell:
-    monkeypatch.setenv("HIVE_INGEST_METASTORE", metastore_uri)
-    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "warehouse"))
-    return Shell(monkeypatch, capsys)
 
 
 @pytest.fixture
@@ -202,6 +193,19 @@ def test_ingest_keeps_bad_records_in_a_file_and_stops_at_too_many(alerts: Shell,
         (str(path), 6, '{"id": "x"}'),
         (str(path), 7, "no json"),
     ]
+
+
+def test_ingest_takes_timestamps_of_other_forms_by_name(alerts: Shell, tmp_path: Path) -> None:
+    path = records(tmp_path / "a.json", 2)
+    path.write_text(path.read_text().replace("2013-01-01 05:00:00.5", "2013-07-01T05:00:00.5Z", 1))
+    refused = alerts("ingest", "web.alerts", path)
+    assert "to accept it, add 'iso8601' to --timestamp-format" in refused.err
+    given = ("--timestamp-format", "iso8601", "--timestamp-format", "millis", "--timezone", "Europe/Berlin")
+    alerts.done("ingest", "web.alerts", path, *given)
+    rows = sorted(str(row["at"]) for row in alerts.done("read", "web.alerts", "-o", "json").rows)
+    assert rows == ["2013-01-01 05:00:00.5", "2013-07-01 07:00:00.5"]
+    wrong = alerts("ingest", "web.alerts", path, "--timestamp-format", "%Y")
+    assert (wrong.code, "--timestamp-format" in wrong.err) == (1, True)
 
 
 def test_ingest_can_refuse_unknown_fields(alerts: Shell, tmp_path: Path) -> None:
@@ -401,12 +405,12 @@ def test_show_deltas_distinguishes_read_small_open_aborted_and_obsolete(
     for rows in (1, 10, 10_000):
         hi.append(client, "web.plain", pa.table({"id": pa.array(range(rows), pa.int32())}))
     folder = table_folder(client, "plain")
-    shutil.copytree(folder / "delta_0000002_0000002_0000", folder / "base_0000002")
+    copy_tree(folder / "delta_0000002_0000002_0000", folder / "base_0000002")
     opened = client.open_txns(2)
     for txn_id, write_id in (
         (pair.txn_id, pair.write_id) for pair in client.allocate_table_write_ids("web.plain", opened)
     ):
-        shutil.copytree(folder / "delta_0000001_0000001_0000", folder / f"delta_{write_id:07d}_{write_id:07d}_0000")
+        copy_tree(folder / "delta_0000001_0000001_0000", folder / f"delta_{write_id:07d}_{write_id:07d}_0000")
         if txn_id == opened[1]:
             client.abort_txn(txn_id)
     (row,) = alerts.done("show", "deltas", "web.plain", "-o", "json", "--rows", "--small-mib", "0.001").rows

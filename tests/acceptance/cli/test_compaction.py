@@ -18,20 +18,12 @@ from hive_ingest.model import CompactionState
 from hive_ingest.storage import LocalStore
 from tests.acceptance.cli.shell import Shell
 from tests.support.compactions import Compacted, connect_quietly
+from tests.support.warehouses import warehouse_in
 
 pytestmark = [
     pytest.mark.only_on(["sqlite", "postgres"], because="a real metastore has Hive's own roles"),
     pytest.mark.one_embedded,
 ]
-
-
-@pytest.fixture
-def shell(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], metastore_uri: str, tmp_path: Path
-) -> Shell:
-    monkeypatch.setenv("HIVE_INGEST_METASTORE", metastore_uri)
-    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "warehouse"))
-    return Shell(monkeypatch, capsys)
 
 
 @pytest.fixture
@@ -188,7 +180,7 @@ def test_the_compactor_runs_until_it_is_ended(table: Compacted, metastore_uri: s
     table.inserts(1, 6)
     before = table.rows()
     command = [sys.executable, "-m", "hive_ingest.cli", "compactor", "--metastore", metastore_uri]
-    command += ["--warehouse", str(tmp_path / "warehouse"), "--workers", "2"]
+    command += ["--warehouse", warehouse_in(tmp_path), "--workers", "2"]
     with subprocess.Popen(command, env=os.environ, stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 60
         while table.short_folders() != ["base_6_v"]:

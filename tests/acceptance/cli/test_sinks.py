@@ -29,25 +29,13 @@ from tests.support import connections
 from tests.support.tables import create_table
 
 PROGRESS = "web.alerts__progress"
+pytestmark = pytest.mark.usefixtures("client")
 
 
 @pytest.fixture
 def client(metastore: MetastoreClient) -> MetastoreClient:
     create_table(metastore, "alerts")
     return metastore
-
-
-@pytest.fixture
-def shell(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    client: MetastoreClient,
-    metastore_uri: str,
-    tmp_path: Path,
-) -> Shell:
-    monkeypatch.setenv("HIVE_INGEST_METASTORE", metastore_uri)
-    monkeypatch.setenv("HIVE_INGEST_WAREHOUSE", str(tmp_path / "warehouse"))
-    return Shell(monkeypatch, capsys)
 
 
 def connect(client: MetastoreClient, *sources: str, sink: str = "alerts", table: str = "alerts") -> StreamingConnection:
@@ -110,6 +98,14 @@ def bound_now(client: MetastoreClient, sink: str = "alerts") -> object:
 
 
 # -- list and show -----------------------------------------------------------------------------------
+
+
+def test_list_counts_the_sources_of_all_writers_of_a_sink(shell: Shell, client: MetastoreClient) -> None:
+    commit(client, {"a.json": 1, "b.json": 1}, sink="files")
+    commit(client, {"c.json": 1}, sink="files")
+    commit(client, {"a.json": 2}, sink="files")
+    (row,) = shell.done("sinks", "list", "-o", "json").rows
+    assert row["sources"] == 3
 
 
 def test_list_shows_the_table_and_the_newest_commit_of_each_sink(shell: Shell, client: MetastoreClient) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,11 +15,12 @@ from hive_ingest.compaction import Cleaner, CleanerSettings
 from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.model import CompactionState, CompactionType, TxnId, TxnState, TxnType, WriteId
-from hive_ingest.storage import LocalStore
+from hive_ingest.storage import FileStore, Location
 from hive_ingest.testing import CrashPoint, FaultError, faults
 from tests.support.compactions import MAJOR, MINOR, NO_GRACE, Compacted
 from tests.support.fronts import Front
 from tests.support.metastores import housekeeping
+from tests.support.store_path import copy_tree
 
 pytestmark = [
     pytest.mark.only_on(["sqlite", "postgres"], because="a real metastore has Hive's own cleaner"),
@@ -79,12 +79,12 @@ def states(table: Compacted) -> list[CompactionState]:
 
 
 @contextlib.contextmanager
-def undeletable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    def refuse(self: LocalStore, path: str) -> None:
+def undeletable(table: Compacted, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    def refuse(self: FileStore, path: str) -> None:
         raise StreamingIOFailure(f"cannot remove {path!r}: busy")
 
     with monkeypatch.context() as patch:
-        patch.setattr(LocalStore, "delete_folder", refuse)
+        patch.setattr(type(Location.of(str(table.folder)).store), "delete_folder", refuse)
         yield
 
 
@@ -97,7 +97,7 @@ def check_retries(table: Compacted, monkeypatch: pytest.MonkeyPatch, retention: 
     table.inserts(1, 2)
     table.compact()
     clock = retention + 1
-    with undeletable(monkeypatch):
+    with undeletable(table, monkeypatch):
         for attempt, delay in ((1, 60.0), (2, 120.0)):
             table.client.clock_offset_seconds = clock
             (result,) = table.clean(settings)
@@ -125,7 +125,7 @@ def test_retention_after_failed_cleanup(table: Compacted, monkeypatch: pytest.Mo
     settings = replace(NO_GRACE, retry_seconds=60.0)
     table.inserts(1, 2)
     table.compact()
-    with undeletable(monkeypatch):
+    with undeletable(table, monkeypatch):
         table.clean(settings)
     assert table.clean(settings) == []
     table.client.clock_offset_seconds = 61
@@ -157,7 +157,7 @@ def compact_by_hand(table: Compacted, kind: CompactionType, copies: dict[str, st
     (txn_id,) = table.client.open_txns(txn_type=TxnType.COMPACTION)
     table.client.update_compactor_state(replace(info, highest_write_id=WriteId(highest)), txn_id)
     for source, target in copies.items():
-        shutil.copytree(table.folder / source, table.folder / f"{target}_v{txn_id:07d}")
+        copy_tree(table.folder / source, table.folder / f"{target}_v{txn_id:07d}")
     table.client.mark_compacted(info)
     table.client.commit_txn(txn_id)
 

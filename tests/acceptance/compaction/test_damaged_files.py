@@ -12,6 +12,7 @@ from hive_ingest.compaction import JobSettings, MergeSettings
 from hive_ingest.errors import CorruptFile
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.model import CompactionState, CompactionType
+from hive_ingest.storage import Location
 from tests.support.compactions import FAST, MAJOR, MINOR, Compacted
 from tests.support.tables import files_of
 
@@ -80,7 +81,7 @@ def test_a_damaged_file_ends_the_compaction_by_its_name(
     result = parts.work(settings)
 
     assert result.state is CompactionState.FAILED
-    assert str(path) in result.message
+    assert Location.of(str(path)).path in result.message
     newest = parts.history()[0]
     assert (newest.state, newest.error_message) == (CompactionState.FAILED, result.message)
     assert files_of(parts.client, parts.name.table) == files

@@ -220,7 +220,8 @@ def test_no_thread_is_left(table: Compacted) -> None:
     with maintenance(table.client, workers=2) as keeper:
         wait_until(lambda: sum("hive-ingest-worker" in each.name for each in threading.enumerate()) == 2)
     keeper.close()
-    assert {each.name for each in threading.enumerate()} <= {"MainThread", "hive-ingest-reaper"}
+    of_the_process = {"MainThread", "hive-ingest-reaper", "hive-ingest-hdfs"}
+    assert {each.name for each in threading.enumerate()} <= of_the_process
 
 
 def test_a_process_that_forgets_to_close_it_ends(ms: EmbeddedMetastoreClient) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import hive_ingest as hi
@@ -94,7 +92,7 @@ def test_copies_of_a_compaction_that_was_killed_are_reported(parts: Compacted) -
     table = parts.client.get_table(parts.name)
     copy = new_staging(table, killed, parts.client.metastore_id)
     copy.parent.make_folder()
-    hidden = Path(str(parts.folder)) / ".hive_ingest" / f"{copy.name}.0.orc"
+    hidden = parts.folder / ".hive_ingest" / f"{copy.name}.0.orc"
     hidden.write_bytes(b"rows")
     (outcome,) = purge(parts.client, parts.name, partition="part=a", timeout_seconds=0.1)
     assert outcome.left[-1] == f".hive_ingest/{hidden.name}"

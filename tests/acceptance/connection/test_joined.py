@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from hive_ingest.metastore_client import MetastoreClient
 from tests.support import connections
 from tests.support.rows import ids, rows
 from tests.support.tables import create_table, files_of
+from tests.support.warehouses import store_path
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_a_prepared_file_that_has_vanished_fails_the_commit(ms: MetastoreClient)
     with connect(ms, "plain") as conn:
         conn.begin_transaction()
         made = prepared(conn, rows([1]), writer_bucket=1)
-        Path(made.files[0].location.path).unlink()
+        made.files[0].location.delete_file()
         with pytest.raises(StreamingIOFailure, match=r"no such file"):
             conn.commit_transaction(prepared=[made])
         conn.abort_transaction()
@@ -147,8 +147,8 @@ def test_a_prepared_file_that_was_cut_off_fails_the_commit(ms: MetastoreClient) 
     with connect(ms, "plain") as conn:
         conn.begin_transaction()
         made = prepared(conn, rows([1]), writer_bucket=1)
-        with Path(made.files[0].location.path).open("r+b") as file:
-            file.truncate(10)
+        file = store_path(made.files[0].location.uri)
+        file.write_bytes(file.read_bytes()[:10])
         with pytest.raises(CorruptFile, match=r"has 10 bytes"):
             conn.commit_transaction(prepared=[made])
         conn.abort_transaction()

@@ -21,6 +21,7 @@ from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.testing import faults
 from tests.support.rows import ids
 from tests.support.waiting import wait_until
+from tests.support.warehouses import store_path, warehouse_in
 
 #: Ends a process that hangs, with the stacks of all threads.
 PREAMBLE = """
@@ -47,7 +48,7 @@ def ms(metastore: MetastoreClient) -> MetastoreClient:
 
 @pytest.fixture
 def arguments(metastore_uri: str, tmp_path: Path) -> list[str]:
-    return [metastore_uri, str(tmp_path / "warehouse")]
+    return [metastore_uri, warehouse_in(tmp_path)]
 
 
 def run(script: str, arguments: list[str]) -> str:
@@ -63,7 +64,7 @@ def connect(client: MetastoreClient, **more: Any) -> StreamingConnection:
 
 
 def hidden_files(ms: MetastoreClient) -> list[str]:
-    folder = Path(ms.get_table("web.t").location.removeprefix("file:"), ".hive_ingest")
+    folder = store_path(ms.get_table("web.t").location) / ".hive_ingest"
     return [path.name for path in folder.iterdir()] if folder.exists() else []
 
 

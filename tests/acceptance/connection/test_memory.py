@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance.connection.many_partitions import ROWS_A_PARTITION_AND_FLUSH
+
+pytestmark = pytest.mark.local_warehouse(because="thousands of files, for which a local disk takes seconds")
 
 SCRIPT = Path(__file__).with_name("many_partitions.py")
 BUFFER_MIB = 64

@@ -35,6 +35,7 @@ from tests.support import connections
 from tests.support.metastores import connect_in
 from tests.support.rows import ids
 from tests.support.tables import create_table
+from tests.support.warehouses import warehouse_in
 
 
 @pytest.fixture
@@ -210,12 +211,14 @@ def test_a_dead_owner_is_taken_over_at_once(ms: MetastoreClient, metastore_uri: 
         "    sink='flights', sources=['a'])\n"
         "c.begin_transaction(); c.write(b'{\"id\": 13}'); c.flush(); os.kill(os.getpid(), 9)\n"
     )
-    killed = subprocess.run([sys.executable, "-c", script, metastore_uri, str(tmp_path / "warehouse")], check=False)
+    killed = subprocess.run([sys.executable, "-c", script, metastore_uri, warehouse_in(tmp_path)], check=False)
     assert killed.returncode == -9
     with connect(ms, "a") as conn:
         began = time.monotonic()
-        commit(conn, 1, {"a": 1})
+        conn.begin_transaction()
         assert time.monotonic() - began < 1.0
+        conn.write(b'{"id": 1}')
+        conn.commit_transaction(positions={"a": 1})
     assert ids(ms) == [1]
 
 

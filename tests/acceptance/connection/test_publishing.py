@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,8 @@ from hive_ingest.model import Column
 from hive_ingest.record_writer import RecordSchema, StrictJsonWriter
 from hive_ingest.storage import LocalStore
 from hive_ingest.testing import faults
+from tests.support.store_path import copy_tree, remove_tree
+from tests.support.warehouses import store_path
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def ids(client: MetastoreClient, table: str = "t") -> list[int]:
 
 
 def folder(client: MetastoreClient, table: str = "t") -> Path:
-    return Path(client.get_table(f"web.{table}").location.removeprefix("file:"))
+    return store_path(client.get_table(f"web.{table}").location)
 
 
 def visible_files(path: Path) -> dict[str, bytes]:
@@ -64,7 +65,7 @@ def test_a_delta_of_another_writer_is_neither_joined_nor_removed(ms: MetastoreCl
     write(ms, b'{"id": 1}')
     with connect(ms) as conn:
         theirs = folder(ms) / "delta_0000002_0000002_0000"
-        shutil.copytree(folder(ms) / "delta_0000001_0000001_0000", theirs)
+        copy_tree(folder(ms) / "delta_0000001_0000001_0000", theirs)
         before = visible_files(folder(ms))
         conn.begin_transaction()
         conn.write(b'{"id": 2}')
@@ -78,7 +79,7 @@ def test_a_delta_of_another_writer_is_neither_joined_nor_removed(ms: MetastoreCl
 def test_only_files_published_before_the_conflict_are_removed(ms: MetastoreClient) -> None:
     write(ms, b'{"id": 1, "y": 1, "m": 1}\n{"id": 2, "y": 1, "m": 2}', "p")
     theirs = folder(ms, "p") / "y=1/m=2/delta_0000002_0000002_0000"
-    shutil.copytree(folder(ms, "p") / "y=1/m=2/delta_0000001_0000001_0000", theirs)
+    copy_tree(folder(ms, "p") / "y=1/m=2/delta_0000001_0000001_0000", theirs)
     before = visible_files(folder(ms, "p"))
     with connect(ms, "p") as conn, pytest.raises(PathExists), conn.transaction():
         conn.write(b'{"id": 3, "y": 1, "m": 1}\n{"id": 4, "y": 1, "m": 2}\n{"id": 5, "y": 1, "m": 3}')
@@ -101,7 +102,7 @@ def test_a_table_whose_folder_is_missing_is_not_read_as_empty_nor_created_again(
 def test_a_partition_whose_folder_is_missing_is_not_read_as_empty_nor_created_again(ms: MetastoreClient) -> None:
     write(ms, b'{"id": 1, "y": 1, "m": 1}', "p")
     partition = folder(ms, "p") / "y=1" / "m=1"
-    shutil.rmtree(partition)
+    remove_tree(partition)
     with pytest.raises(PathNotFound, match="mount its file system"):
         ids(ms, "p")
     with pytest.raises(PathNotFound, match="mount its file system"), connect(ms, "p") as conn, conn.transaction():
@@ -111,7 +112,7 @@ def test_a_partition_whose_folder_is_missing_is_not_read_as_empty_nor_created_ag
 
 def remove_new_partition(client: MetastoreClient) -> None:
     """A real metastore does this when a second writer's call to add the same partition has failed."""
-    shutil.rmtree(folder(client, "p") / "y=1" / "m=1")
+    remove_tree(folder(client, "p") / "y=1" / "m=1")
 
 
 def test_a_new_partition_whose_folder_was_removed_before_it_was_published_gets_it_again(ms: MetastoreClient) -> None:

@@ -16,7 +16,8 @@ from tests.acceptance.cli.shell import Shell
 from tests.support.connections import connect
 from tests.support.metastores import connect_in
 from tests.support.rows import ids
-from tests.support.tables import table_folder
+from tests.support.store_path import remove_tree
+from tests.support.tables import create_table, table_folder
 
 
 def write(client: MetastoreClient, number: int, part: str = "a") -> None:
@@ -104,7 +105,7 @@ def test_a_metastore_that_does_not_say_its_highest_write_id_has_no_folder_listed
             listing.setattr(repair, "list_registered", lambda _: pytest.fail("a folder was listed"))
             write(client, 2)
         assert ids(client, "p") == [1, 2]
-        shutil.rmtree(table_folder(client, "p"))
+        remove_tree(table_folder(client, "p"))
         with pytest.raises(PathNotFound, match="mount its file system"):
             connect(client, "p")
 
@@ -169,8 +170,8 @@ def test_a_folder_that_is_not_a_partition_of_the_table_is_not_registered(
 ) -> None:
     """The name of another key, or of a value that the table would write in another way."""
     with restored:
-        folder = Path(table_folder(restored, "p"))
-        for name in ("other=x", "part=a:b"):
+        folder = table_folder(restored, "p")
+        for name in ("other=x", "part=%61"):
             (folder / name / "delta_0000009_0000009_0000").mkdir(parents=True)
         repair_write_ids(restored, "web.p")
         assert restored.list_partition_names("web.p") == ["part=a", "part=b"]
@@ -207,6 +208,30 @@ def test_a_sink_is_refused_before_it_takes_a_write_id(tmp_path: Path) -> None:
             assert last is not None
             assert last.position == 2
         assert ids(client, "p") == [1, 2]
+
+
+def test_the_command_repairs_all_tables(
+    restored: MetastoreClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = Shell(monkeypatch, capsys)
+    with restored:
+        restored.create_database("shop")
+        create_table(restored, "missing")
+        restored.create_table("shop.plain", columns={"id": "int"}, properties={"transactional": "false"})
+        restored.create_table("shop.t", columns={"id": "int"})
+        shutil.rmtree(table_folder(restored, "missing"))
+        done = shell("repair", "--all", "--apply", "--metastore", restored.uri)
+        assert done.code == 1
+        assert "web.missing: not checked: " in done.err
+        assert "shop.plain" not in done.out
+        assert "shop.t: no folder is above write id 0" in done.out
+        assert "web.p: 2 folders are above write id 1" in done.out
+        assert ids(restored, "p") == [1, 2, 3]
+        restored.drop_table("web.missing")
+        shell.done("repair", "--all", "--metastore", restored.uri)
+        for wrong in ((), ("web.p", "--all")):
+            refused = shell("repair", *wrong, "--metastore", restored.uri)
+            assert (refused.code, "give tables, or --all" in refused.err) == (2, True)
 
 
 def test_the_command_reports_the_folders_and_raises_only_when_asked(

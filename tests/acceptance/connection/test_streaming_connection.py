@@ -475,8 +475,12 @@ def test_a_table_that_cannot_be_streamed_into_is_refused_at_connect(
         connect(ms, "bad")
 
 
-def test_types_that_cannot_place_a_row_are_refused_at_connect(ms: MetastoreClient) -> None:
-    ms.create_table("web.b", columns={"id": "double"}, bucket_columns=["id"], num_buckets=2)
+def test_types_that_cannot_place_a_row_are_refused_at_connect(
+    ms: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as as_hive:
+        as_hive.setattr("hive_ingest.metastore_client.table_checks.check_bucket_type", lambda type_: type_)
+        ms.create_table("web.b", columns={"id": "double"}, bucket_columns=["id"], num_buckets=2)
     ms.create_table("web.f", columns={"id": "int"}, partition_keys={"p": "float"})
     with pytest.raises(UnsupportedFeature, match="bucket column of type double"):
         connect(ms, "b")

@@ -14,7 +14,7 @@ import hive_ingest as hi
 from hive_ingest.connection import TransactionState
 from hive_ingest.errors import MetastoreUnavailable, StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.storage.local_store import LocalOutputFile
+from hive_ingest.storage import Location, OutputFile
 from hive_ingest.testing import AnswerLost
 from tests.services.kinds import Address
 from tests.support.connections import connect
@@ -38,13 +38,23 @@ def count(client: MetastoreClient) -> int:
     return int(hi.read_table(client, "web.t").num_rows)
 
 
+def type_of_output(client: MetastoreClient) -> type[OutputFile]:
+    """The class of the files that are written to the table's store."""
+    probe = Location.of(client.get_table("web.t").location) / "probe"
+    with probe.create(sync=False) as out:
+        pass
+    probe.delete_file()
+    return type(out)
+
+
 @pytest.mark.parametrize("written_before", [0, 1, 3, 5])
 def test_a_full_disk_fails_the_transaction_and_the_next_one_works(
     ms: MetastoreClient, monkeypatch: pytest.MonkeyPatch, written_before: int
 ) -> None:
-    real, left = LocalOutputFile.write, [written_before]
+    kind = type_of_output(ms)
+    real, left = kind.write, [written_before]
 
-    def write(self: LocalOutputFile, data: Any) -> int:
+    def write(self: OutputFile, data: Any) -> int:
         if left[0] <= 0:
             full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
             raise StreamingIOFailure(f"cannot write {self.path!r}: the disk is full") from full
@@ -55,7 +65,7 @@ def test_a_full_disk_fails_the_transaction_and_the_next_one_works(
         conn.begin_transaction()
         conn.write(ROWS)
         with monkeypatch.context() as patch:
-            patch.setattr(LocalOutputFile, "write", write)
+            patch.setattr(kind, "write", write)
             with pytest.raises(StreamingIOFailure, match="the disk is full"):
                 conn.commit_transaction()
         assert conn.state is TransactionState.FAILED

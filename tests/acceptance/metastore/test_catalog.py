@@ -231,6 +231,9 @@ def test_an_invalid_table_is_refused(ms: MetastoreClient, arguments: dict[str, A
 def test_a_type_that_cannot_be_written_is_refused(ms: MetastoreClient) -> None:
     with pytest.raises(UnsupportedFeature):
         ms.create_table("web.t", columns={"a": "timestamp with local time zone"})
+    with pytest.raises(UnsupportedFeature, match=r"web\.t: column 'a': a bucket column of type double"):
+        ms.create_table("web.t", columns={"a": "double"}, bucket_columns=["a"], num_buckets=2)
+    assert ms.get_tables("web") == []
 
 
 def test_an_external_table_is_not_transactional_and_keeps_its_files_when_dropped(ms: MetastoreClient) -> None:
@@ -529,12 +532,12 @@ def test_a_partition_name_with_dots_stays_inside_its_table(ms: MetastoreClient) 
 
 @pytest.mark.postgres
 def test_a_postgresql_metastore_takes_a_remote_warehouse_as_a_name(postgres_uri: str) -> None:
-    with connect_metastore(postgres_uri, warehouse="s3a://bucket/warehouse/", create=True) as ms:
-        assert ms.create_database("web").location == "s3a://bucket/warehouse/web.db"
+    with connect_metastore(postgres_uri, warehouse="gs://bucket/warehouse/", create=True) as ms:
+        assert ms.create_database("web").location == "gs://bucket/warehouse/web.db"
         table = ms.create_table("web.t", columns=COLUMNS, partition_keys={"p": "int"})
-        assert table.location == "s3a://bucket/warehouse/web.db/t"
+        assert table.location == "gs://bucket/warehouse/web.db/t"
         (partition,) = ms.add_partitions("web.t", [["1"]])
-        assert partition.location == "s3a://bucket/warehouse/web.db/t/p=1"
+        assert partition.location == "gs://bucket/warehouse/web.db/t/p=1"
         with pytest.raises(UnsupportedFeature, match="cannot be renamed"):
             ms.alter_table("web.t", replace(table, name=type(table.name)("web", "u")))
         ms.drop_database("web", cascade=True)

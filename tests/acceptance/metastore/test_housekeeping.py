@@ -86,6 +86,16 @@ def test_waiting_for_a_lock_counts_as_a_heartbeat(ms: EmbeddedMetastoreClient) -
     assert ms.check_lock(waiting.lock_id).state is ACQUIRED
 
 
+def test_what_was_done_is_logged_in_words(ms: EmbeddedMetastoreClient, caplog: pytest.LogCaptureFixture) -> None:
+    lock(ms, component(EXCL_WRITE, table="t"), txn_id=TxnId(0))
+    ms.open_txns(2)
+    ms.clock_offset_seconds = 301
+    with caplog.at_level("INFO", "hive_ingest"):
+        housekeeping(ms)
+    (line,) = [record.getMessage() for record in caplog.records if "housekeeping on" in record.getMessage()]
+    assert line.endswith(": 2 transactions timed out; 1 lock timed out")
+
+
 def test_any_number_of_transactions_times_out_in_one_run(ms: EmbeddedMetastoreClient) -> None:
     for _ in range(3):
         ms.open_txns(1000)

@@ -1,7 +1,6 @@
 """Tables that real Hive wrote read as real Hive reads them, ROW__ID included (see tests/data/hive)."""
 
 import json
-import shutil
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +16,7 @@ from hive_ingest.reader.rows import Projection, Snapshot, full_schema, read_part
 from hive_ingest.schema import HiveType, parse_type
 from tests.support.hive_tables import DATA, unpack_all
 from tests.support.metastores import connect_in
+from tests.support.store_path import copy_tree
 from tests.support.tables import folder_of, table_folder
 
 pytestmark = pytest.mark.one_embedded
@@ -70,7 +70,7 @@ def register(client, tables, key):
         source = tables / key
         leaves = {p.parent.parent.relative_to(source).as_posix() for p in source.rglob("bucket_*")}
         client.add_partitions(name, [list(parse_partition_name(leaf).values()) for leaf in leaves])
-    shutil.copytree(tables / key, location, dirs_exist_ok=True)
+    copy_tree(tables / key, location, dirs_exist_ok=True)
     return name
 
 
@@ -231,7 +231,7 @@ def test_every_snapshot_has_the_rows_that_hive_sees_in_it(tables, spec):
 
 def test_rows_that_a_batch_has_not_flushed_are_not_read(tables, tmp_path):
     spec = next(s for s in SNAPSHOTS if s["table"] == "3.1.3/streamed" and s["high_water_mark"] == 5)
-    shutil.copytree(tables / "3.1.3/streamed", tmp_path, dirs_exist_ok=True)
+    copy_tree(tables / "3.1.3/streamed", tmp_path, dirs_exist_ok=True)
     with (tmp_path / "delta_0000001_0000005/bucket_00000").open("ab") as file:
         file.write(b"half of the next transaction")
     assert [plain(row) for row in read_snapshot(spec, tmp_path).to_pylist()] == spec["rows"]

@@ -40,6 +40,16 @@ def ingest(client: MetastoreClient, *paths: Path, **options: Any) -> IngestResul
     return ingest_files(client, TABLE, paths, record_writer=writer, rows_per_transaction=3, **options)
 
 
+def test_a_skipped_record_is_logged_with_its_file_and_line(
+    ms: MetastoreClient, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(tmp_path / "a.json", b"# header", *(record(i) for i in range(4)), b"bad")
+    ingest(ms, path, header_lines=1)
+    first, second = [each.getMessage() for each in caplog.records if "skipped" in each.getMessage()]
+    assert first.startswith(f"skipped line 6 of {str(path)!r}: ")
+    assert second == f"1 bad record skipped in the transaction from line 5 of {str(path)!r} on"
+
+
 def test_each_bad_record_is_a_line_with_its_file_line_and_bytes(ms: MetastoreClient, tmp_path: Path) -> None:
     first = write(tmp_path / "a.json", b"# header", record(1), b'{"id": "x"}', record(3), record(4), b"\xff")
     second = write(tmp_path / "b.json", b"# header", b"")

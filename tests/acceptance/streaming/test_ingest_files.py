@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
 import threading
 from collections.abc import Iterable
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from hive_ingest.connection import CommitInfo
 from hive_ingest.errors import ConfigurationError, NoSuchObject, SerializationError, SinkConflict, StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
@@ -102,6 +105,92 @@ def test_progress_is_reported_at_the_start_and_after_each_commit(ms: MetastoreCl
     ]
     assert [p.bytes_committed for p in reports][-1] == total
     assert {p.bytes_total for p in reports} == {total}
+
+
+# -- compressed files, folders and patterns --------------------------------------------------------------
+
+
+def test_a_compressed_file_continues_after_an_interruption_and_when_it_has_grown(
+    ms: MetastoreClient, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.json.gz"
+    text = "".join(map(line, range(25))).encode()
+    path.write_bytes(gzip.compress(text[:700]) + gzip.compress(text[700:]))
+
+    def interrupt(info: CommitInfo) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ingest(ms, path, on_commit=interrupt)
+    assert ids(ms, TABLE) == list(range(10))
+    reports: list[IngestProgress] = []
+    assert ingest(ms, path, on_progress=reports.append).positions["a.json.gz"].offset == len(text)
+    assert reports[-1].bytes_committed == reports[-1].bytes_total == path.stat().st_size
+    assert ingest(ms, path).finished_before == ("a.json.gz",)
+    with path.open("ab") as file:
+        file.write(gzip.compress(line(25).encode()))
+    ingest(ms, path)
+    assert ids(ms, TABLE) == list(range(26))
+
+
+def test_a_truncated_compressed_file_fails_and_continues_when_it_is_whole(ms: MetastoreClient, tmp_path: Path) -> None:
+    path = tmp_path / "a.json.bz2"
+    whole = bz2.compress("".join(map(line, range(25))).encode())
+    path.write_bytes(whole[:-10])
+    with pytest.raises(StreamingIOFailure, match=r"a\.json\.bz2"):
+        ingest(ms, path)
+    path.write_bytes(whole)
+    ingest(ms, path)
+    assert ids(ms, TABLE) == list(range(25))
+
+
+def test_a_bad_record_of_a_compressed_file_has_its_line_and_its_byte_in_the_text(
+    ms: MetastoreClient, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(gzip.compress((line(0) + line(1) + "{}x\n").encode()))
+    with pytest.raises(SerializationError, match=rf"line 3 \(at byte {len(line(0) + line(1))}\)"):
+        ingest(ms, path)
+
+
+def test_folders_and_patterns_stand_for_their_files(ms: MetastoreClient, tmp_path: Path) -> None:
+    for i, name in enumerate(["b/2.json", "b/1.json", "b/_SUCCESS", "b/.1.json.crc", "b/in/3.json", "a/x.json"]):
+        write(tmp_path / name, [i])
+    (tmp_path / "a/y.json.gz").write_bytes(gzip.compress(line(6).encode()))
+    result = ingest(ms, tmp_path / "b", tmp_path / "a" / "*.json*")
+    assert list(result.positions) == ["1.json", "2.json", "x.json", "y.json.gz"]
+    assert ids(ms, TABLE) == [0, 1, 5, 6]
+    write(tmp_path / "b/[1].json", [7])
+    assert list(ingest(ms, tmp_path / "b/[1].json").positions) == ["[1].json"]
+
+
+def test_standard_input_is_a_source_that_may_come_again(
+    ms: MetastoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for last in (25, 25, 30):
+        with write(tmp_path / "piped", range(last)).open() as file:
+            monkeypatch.setattr("sys.stdin", file)
+            assert ingest(ms, Path("-"), rows_per_transaction=7).positions["stdin"].records == last
+        assert ids(ms, TABLE) == list(range(last))
+    with write(tmp_path / "piped", range(30, 60)).open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        with pytest.raises(SinkConflict, match="'stdin' are committed already"):
+            ingest(ms, Path("-"))
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("*.csv", "none of that name"),
+        ("nowhere/*", "no such folder"),
+        ("*/a.json", "not of folders"),
+        ("in", "no file"),
+    ],
+)
+def test_a_pattern_that_matches_nothing_is_an_error(ms: MetastoreClient, tmp_path: Path, path: str, why: str) -> None:
+    (tmp_path / "in").mkdir()
+    with pytest.raises(ConfigurationError, match=why):
+        ingest(ms, tmp_path / path)
 
 
 # -- exactly once ------------------------------------------------------------------------------------
@@ -229,7 +318,7 @@ def test_skipped_records_are_counted_and_never_come_back(
     result = ingest(ms, path, record_writer=StrictJsonWriter(on_error="skip"))
     assert (result.stats.records_skipped, result.stats.rows_committed) == (1, 24)
     assert result.positions["a.json"].records == 25
-    assert "bad records skipped: 1; record 0 is line 11" in caplog.text
+    assert "1 bad record skipped in the transaction from line 11" in caplog.text
     assert ingest(ms, path).stats.transactions_committed == 0
 
 

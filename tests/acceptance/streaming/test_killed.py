@@ -17,6 +17,7 @@ from hive_ingest.metastore_client import connect_metastore
 from hive_ingest.record_writer import StrictJsonWriter
 from hive_ingest.streaming import ingest_files
 from hive_ingest.testing import CrashPoint
+from tests.support.warehouses import warehouse_in
 
 #: Beside these, only points that need a second writer, a spill or a lost answer.
 POINTS = (
@@ -39,7 +40,7 @@ ROWS = 35
 @pytest.mark.one_embedded
 @pytest.mark.parametrize("point", POINTS)
 def test_a_killed_run_resumes_exactly_once(point: str, metastore_uri: str, tmp_path: Path) -> None:
-    warehouse = str(tmp_path / "warehouse")
+    warehouse = warehouse_in(tmp_path)
     paths = [tmp_path / "a.json", tmp_path / "b.json"]
     for path, numbers in zip(paths, (range(17), range(17, ROWS)), strict=True):
         path.write_text("".join(json.dumps({"id": i, "part": f"p{i % 2}"}) + "\n" for i in numbers))

@@ -43,6 +43,7 @@ _SINGULAR = {
     "partition_keys": "partition-key",
     "bucket_columns": "bucket-column",
     "properties": "property",
+    "timestamp_formats": "timestamp-format",
     "kafka_options": "kafka-option",
 }
 

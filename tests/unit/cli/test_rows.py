@@ -13,7 +13,7 @@ from rich.console import Console
 
 from hive_ingest.cli import rows as rows_module
 from hive_ingest.cli.options import Output
-from hive_ingest.cli.rows import counted, write_rows
+from hive_ingest.cli.rows import write_rows
 
 COLUMNS = ("id", "msg", "tags")
 ROWS = [(1, "a,b", {"k": [1, None]}), (2, None, None), (30, "line\nend [red]x\x1b[0m", {})]
@@ -79,7 +79,3 @@ def test_a_table_too_wide_for_the_screen_is_printed_row_by_row() -> None:
 def test_no_rows_are_fine(capsys: pytest.CaptureFixture[str]) -> None:
     write_rows(COLUMNS, [], Output.TABLE)
     assert capsys.readouterr().out.split()[:3] == ["id", "msg", "tags"]
-
-
-def test_counts_agree_with_their_nouns() -> None:
-    assert [counted(n, "row") for n in (0, 1, 2000)] == ["0 rows", "1 row", "2,000 rows"]

@@ -179,5 +179,5 @@ def row_ids(rows: Sequence[tuple[int, int, int]]) -> RowIds:
 
 
 def tail_of(path: Path) -> OrcTail:
-    with STORE.open_input(str(path)) as source:
+    with Location.of(str(path)).open_input() as source:
         return read_tail(source, str(path))

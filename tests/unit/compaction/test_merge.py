@@ -12,12 +12,9 @@ import pytest
 
 from hive_ingest.compaction import MergePlan, MergeProgress
 from hive_ingest.errors import CorruptFile, UnsupportedFeature
-from hive_ingest.model import WriteId
-from hive_ingest.orc import acid_writer, joined_files
-from hive_ingest.orc import merge as merge_module
 from hive_ingest.orc.tail import read_stripe_statistics
 from hive_ingest.storage import LocalStore
-from tests.unit.compaction.folders import STORE, Folder, tail_of
+from tests.unit.compaction.folders import Folder, tail_of
 
 BUCKET = 1 << 29
 
@@ -298,54 +295,6 @@ def test_a_value_that_could_only_be_written_changed_ends_the_compaction(folder: 
 # -- failures --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["minor", "major"])
-def test_many_small_files_are_merged_together(folder: Folder, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    joined: list[int] = []
-    original = joined_files.JoinedFiles.read_all
-
-    def read_all(self: joined_files.JoinedFiles, stripe: int) -> Any:
-        joined.append(len(self._files))
-        return original(self, stripe)
-
-    monkeypatch.setattr(joined_files.JoinedFiles, "read_all", read_all)
-    monkeypatch.setattr(merge_module, "_KEPT_FILES", 25)  # others are opened again
-    for write_id in range(1, 41):
-        folder.insert(write_id, [(i, None if i % write_id == 1 else f"{i}") for i in range(write_id)])
-    folder.insert(42, [(1, "lost"), (2, "lost")], folder="delta_0000041_0000042_0000")
-    folder.insert(43, [(1, "kept")])
-    folder.delete(44, [(write_id, BUCKET, 0) for write_id in range(1, 41, 4)])
-    folder.aborted = {7, 42}
-    before = folder.rows()
-    result = folder.compact(kind)
-    assert result is not None
-    assert folder.rows() == before
-    assert sum(joined) >= 38
-
-
-@pytest.mark.parametrize("updated", [1, 20, 40])
-def test_a_file_with_updates_among_many_small_ones_is_named(folder: Folder, updated: int) -> None:
-    """That shows only when the rows of many files are decoded together."""
-    for write_id in range(1, 41):
-        folder.insert(write_id, [(write_id, "text")])
-    path = folder.path / f"delta_{updated:07d}_{updated:07d}_0000" / "bucket_00000"
-    path.unlink()
-    with acid_writer.AcidOrcWriter(
-        STORE,
-        str(path),
-        schema=pa.schema([("id", pa.int32()), ("text", pa.string())]),
-        write_id=WriteId(updated),
-        bucket_property=BUCKET,
-        sync=False,
-    ) as writer:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(acid_writer, "INSERT", 1)
-            writer.write(pa.record_batch({"id": pa.array([1], pa.int32()), "text": ["updated"]}))
-        writer.close()
-    with pytest.raises(UnsupportedFeature, match=f"delta_{updated:07d}.*holds updates"):
-        folder.compact("minor")
-    assert folder.staged == []
-
-
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_damaged_input_ends_the_compaction_by_its_name_and_leaves_nothing(folder: Folder, threads: int) -> None:
     for write_id in range(1, 4):
@@ -404,7 +353,11 @@ def test_what_the_progress_callback_raises_ends_the_compaction(folder: Folder) -
 
 @pytest.mark.parametrize("stripe_bytes", [64 << 20, 1000], ids=["encoded", "copied"])
 def test_a_merge_is_ended_in_the_middle_of_a_large_file(folder: Folder, stripe_bytes: int) -> None:
-    large_deltas(folder)
+    texts = random.Random(1)  # that compression does not shorten
+    for write_id in range(1, 4):
+        rows = [(i, texts.randbytes(16).hex()) for i in range(20_000)]
+        path = folder.insert(write_id, rows, stripe_size_bytes=64 << 10)
+        assert len(tail_of(path).footer.stripes) > 3
     plan = folder.plan("minor")
     assert plan is not None
     assert_ended_before_a_file_is_read(folder, plan, stripe_bytes=stripe_bytes)

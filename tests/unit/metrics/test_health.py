@@ -66,7 +66,7 @@ def test_a_route_must_commit_within_the_limit_only_while_it_has_a_lag() -> None:
     checks = HealthChecks(HealthLimits(max_commit_age_seconds=10), clock=lambda: now[0])
 
     def found() -> list[tuple[str, str]]:
-        return problems(checks, connection(open_seconds=1000.0), commit_ages={KEY: 500.0}, kafka=[ingest.stats()])
+        return problems(checks, connection(open_seconds=1000.0), commit_ages={KEY: 500.0}, kafka=[ingest.stats])
 
     assert found() == [], "the first look at a lag"
     now[0] = 11
@@ -88,23 +88,23 @@ def test_a_commit_that_leaves_a_lag_is_a_commit() -> None:
     left = ingest.partitions
     for seconds in range(0, 60, 6):
         now[0] = seconds
-        assert problems(checks, kafka=[ingest.stats()]) == []
+        assert problems(checks, kafka=[ingest.stats]) == []
         ingest.commit_all()
         ingest.partitions = left
 
 
 def test_a_consumer_must_run_and_poll() -> None:
     checks = HealthChecks(HealthLimits())
-    assert problems(checks, kafka=[Ingest().stats()]) == []
-    assert problems(checks, kafka=[Ingest(is_running=False).stats()]) == [("not_consuming", "landing")]
-    assert problems(checks, kafka=[Ingest(poll_age_seconds=301.0).stats()]) == [("poll_age", "landing")]
+    assert problems(checks, kafka=[Ingest().stats]) == []
+    assert problems(checks, kafka=[Ingest(is_running=False).stats]) == [("not_consuming", "landing")]
+    assert problems(checks, kafka=[Ingest(poll_age_seconds=301.0).stats]) == [("poll_age", "landing")]
     strict = HealthChecks(HealthLimits(max_poll_age_seconds=0.1))
-    assert problems(strict, kafka=[Ingest().stats()]) == [("poll_age", "landing")]
+    assert problems(strict, kafka=[Ingest().stats]) == [("poll_age", "landing")]
 
 
 def test_the_answer_names_problems_and_shows_ages() -> None:
     checks = HealthChecks(HealthLimits())
-    health = checks.check([connection(heartbeat_age_seconds=45.6789)], {KEY: 7.25}, [Ingest().stats()])
+    health = checks.check([connection(heartbeat_age_seconds=45.6789)], {KEY: 7.25}, [Ingest().stats])
 
     answer = health.to_json()
     assert answer["status"] == "failing"

@@ -57,6 +57,7 @@ def test_an_ingest_without_an_answer_takes_nothing_from_the_others(
     metrics: Metrics, registry: CollectorRegistry
 ) -> None:
     class Broken(Ingest):
+        @property
         def stats(self) -> KafkaIngestStats:
             raise RuntimeError("no answer")
 

@@ -32,7 +32,7 @@ from hive_ingest.orc.protobuf import bytes_field, int_field
 from hive_ingest.orc.stripe_copy import join
 from hive_ingest.orc.stripe_footer import check_stripe_footer
 from hive_ingest.orc.tail import OrcTail, Stripe, read_tail, with_lengths
-from hive_ingest.storage import LocalStore
+from hive_ingest.storage import LocalStore, Location
 
 BUCKET = 1 << 29
 CHANGES = 200
@@ -77,7 +77,7 @@ def joined(folder: Path, compression: str) -> Path:
     parts = [written(folder / str(i), rows(i, 150), first=i, compression=compression) for i in (0, 150)]
     target = folder / "joined"
     options = {"write_id": WriteId(1), "bucket_property": BUCKET, "sync": False}
-    join(LocalStore(), [str(part) for part in parts], str(target), **options)  # type: ignore[arg-type]
+    join(LocalStore(), [str(part) for part in parts], Location.of(str(target)), **options)  # type: ignore[arg-type]
     return target
 
 
@@ -159,7 +159,7 @@ def test_a_damaged_spill_is_not_joined(tmp_path: Path) -> None:
         join(
             LocalStore(),
             [str(path)],
-            str(tmp_path / "b"),
+            Location.of(str(tmp_path / "b")),
             write_id=WriteId(1),
             bucket_property=BUCKET,
             sync=False,

@@ -25,7 +25,7 @@ from hive_ingest.orc.tail import (
     read_tail,
     with_lengths,
 )
-from hive_ingest.storage import LocalStore
+from hive_ingest.storage import LocalStore, Location
 
 STORE = LocalStore()
 WRITE_ID, BUCKET = WriteId(5), 1 << 29
@@ -75,7 +75,7 @@ class Group:
 
     def join(self, **options: object) -> AcidFile:
         settings: dict[str, object] = {"write_id": WRITE_ID, "bucket_property": BUCKET, "sync": False}
-        return join(STORE, self.paths, str(self.folder / "joined"), **(settings | options))  # type: ignore[arg-type]
+        return join(STORE, self.paths, Location.of(str(self.folder / "joined")), **(settings | options))  # type: ignore[arg-type]
 
     def refuses(self, match: str, error: type[Exception] = IncompatibleStripes, **options: object) -> None:
         """The target does not exist, and the sources are kept."""
@@ -132,7 +132,12 @@ def test_a_joined_file_can_be_joined_again(group: Group) -> None:
     joined = group.spill(rows(100)).spill(rows(50)).join()
     more = spill(group.folder / "more", rows(10), 150)
     again = join(
-        STORE, [joined.path, more.path], f"{group.folder}/again", write_id=WRITE_ID, bucket_property=BUCKET, sync=False
+        STORE,
+        [joined.path, more.path],
+        Location.of(f"{group.folder}/again"),
+        write_id=WRITE_ID,
+        bucket_property=BUCKET,
+        sync=False,
     )
     assert orc.read_table(again.path)["rowId"].to_pylist() == list(range(160))
 

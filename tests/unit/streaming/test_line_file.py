@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import os
+import threading
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +18,18 @@ from hive_ingest.streaming import line_file
 from hive_ingest.streaming.line_file import FilePosition, LineFile
 
 CONTENTS = st.lists(st.sampled_from([b"", b"a", b"\r", b"bcd", b"x" * 40])).map(b"\n".join)
+
+
+SUFFIXES = {"gzip": ".gz", "bz2": ".bz2", "zstd": ".zst"}
+CODEC_NAMES = sorted(SUFFIXES)
+CODECS = st.sampled_from(CODEC_NAMES)
+
+
+def compressed(content: bytes, codec: str) -> bytes:
+    """One member."""
+    if codec == "zstd":
+        return bytes(pa.Codec("zstd").compress(content, asbytes=True))
+    return gzip.compress(content) if codec == "gzip" else bz2.compress(content)
 
 
 def file_of(tmp_path: Path, content: bytes, name: str = "records.json") -> LineFile:
@@ -53,6 +70,92 @@ def test_reading_in_blocks_gives_every_line_once_and_in_order(
     assert [text for text, _ in portions] == [
         b"".join(expected[at : at + most]) for at in range(0, len(expected), most)
     ]
+
+
+@given(content=CONTENTS, most=st.integers(1, 6), block=st.integers(1, 50), cut=st.integers(0, 200), codec=CODECS)
+def test_a_compressed_file_gives_the_lines_and_positions_of_its_text(
+    content: bytes, most: int, block: int, cut: int, codec: str, folder: Path
+) -> None:
+    """Of two members, read in portions by one object, and again by another one from each position."""
+    plain = file_of(folder, content)
+    stored = compressed(content[:cut], codec) + compressed(content[cut:], codec)
+    name = f"records.json{SUFFIXES[codec]}"
+    file = file_of(folder, stored, name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(line_file, "_BLOCK_BYTES", block)
+        offset = records = 0
+        while not file.ends_at(offset):
+            lines = list(file.lines(offset, most))
+            text = b"".join(each.text for each in lines)
+            assert text == b"".join(each.text for each in LineFile(file.location).lines(offset, most))
+            offset += len(text)
+            records += sum(each.count for each in lines)
+            position = file.position(offset, records)
+            assert position == plain.position(offset, records)
+            LineFile(file.location).check(position)
+            file.check(position)
+    assert (offset, records) == (len(content), len(split(content)))
+    assert file.stored_bytes(offset) == (file.size_bytes if content else 0)
+
+
+@pytest.mark.parametrize("codec", [None, *CODEC_NAMES])
+def test_a_pipe_is_read_once_and_again_from_a_position(codec: str | None, tmp_path: Path) -> None:
+    content = b"".join(b"line %d\n" % number for number in range(50_000))
+    stored = compressed(content, codec) if codec else content
+
+    def piped() -> LineFile:
+        path = tmp_path / "pipe"
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)
+        threading.Thread(target=path.write_bytes, args=(stored,)).start()
+        return LineFile(str(path))
+
+    file = piped()
+    offset = len(b"".join(lines.text for lines in file.lines(0, 20_000)))
+    position = file.position(offset, 20_000)
+    again = piped()
+    again.check(position)
+    for each in (file, again):
+        assert not each.ends_at(offset)
+        assert b"".join(lines.text for lines in each.lines(offset, 50_000)) == content[offset:]
+        assert each.ends_at(len(content))
+        with pytest.raises(StreamingIOFailure, match="cannot be read a second time"):
+            list(each.lines(0, 1))
+
+
+@pytest.mark.parametrize("codec", CODEC_NAMES)
+def test_a_compressed_file_that_was_damaged_is_an_error_that_names_it(codec: str, tmp_path: Path) -> None:
+    stored = compressed(b"a line of some text\n" * 10_000, codec)
+    name = f"records{SUFFIXES[codec]}"
+    file = file_of(tmp_path, stored[: len(stored) * 2 // 3], name)
+    with pytest.raises(StreamingIOFailure, match=name):
+        list(file.lines(0, 20_000))
+    garbage = file_of(tmp_path, stored + b"x" * 100, name)
+    with pytest.raises(StreamingIOFailure, match=name):
+        list(garbage.lines(0, 20_000))
+
+
+@pytest.mark.parametrize("codec", CODEC_NAMES)
+def test_another_compressed_file_of_the_same_name_is_refused(codec: str, tmp_path: Path) -> None:
+    name = f"records{SUFFIXES[codec]}"
+    position = file_of(tmp_path, compressed(b"one\ntwo\n", codec), name).position(8, 2)
+    file_of(tmp_path, compressed(b"one\ntwo\nthree\n", codec), name).check(position)
+    with pytest.raises(SinkConflict, match="replaced or edited"):
+        file_of(tmp_path, compressed(b"one\nTwo\nthree\n", codec), name).check(position)
+    with pytest.raises(SinkConflict, match="now it has fewer"):
+        file_of(tmp_path, compressed(b"one\n", codec), name).check(position)
+
+
+def test_a_file_that_is_not_compressed_as_its_name_says_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StreamingIOFailure, match="not compressed by gzip, as its name says, but plain"):
+        file_of(tmp_path, b"one\n", "records.gz")
+    with pytest.raises(StreamingIOFailure, match="not compressed by zstd, as its name says, but by gzip"):
+        file_of(tmp_path, compressed(b"one\n", "gzip"), "records.zst")
+    assert list(file_of(tmp_path, compressed(b"one\n", "gzip"), "records").lines(0, 9)) == [
+        line_file.Lines(b"one\n", 1)
+    ]
+    assert list(file_of(tmp_path, b"BZh9 is text\n", "records").lines(0, 9)) == [line_file.Lines(b"BZh9 is text\n", 1)]
+    assert file_of(tmp_path, b"", "records.gz").ends_at(0)
 
 
 def test_a_line_starts_where_the_lines_before_it_end(tmp_path: Path) -> None:

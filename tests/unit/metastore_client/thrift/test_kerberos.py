@@ -1,79 +1,102 @@
-"""The exchange of GSSAPI tokens, with a stand-in for the package that talks to Kerberos."""
+"""The exchange of GSSAPI tokens, with a stand-in for the library that talks to Kerberos."""
 
 from __future__ import annotations
 
-import sys
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
-from hive_ingest.errors import ConfigurationError, MetastoreError
+from hive_ingest.errors import ConfigurationError, MetastoreError, MetastoreUnavailable
+from hive_ingest.kerberos import GssError
+from hive_ingest.kerberos import library as kerberos_library
+from hive_ingest.metastore_client.thrift import kerberos
 from hive_ingest.metastore_client.thrift.kerberos import Gssapi
 
 
 class Context:
     """Complete after two steps; wraps by a prefix."""
 
-    def __init__(self, **arguments: Any) -> None:
-        self.arguments = arguments
+    def __init__(self, principal: str) -> None:
+        self.principal = principal
         self.steps: list[bytes | None] = []
 
     @property
     def complete(self) -> bool:
         return len(self.steps) == 2
 
-    def step(self, token: bytes | None) -> bytes | None:
-        if token == b"expired":
-            raise GSSError("ticket expired")
+    def step(self, token: bytes | None) -> bytes:
+        if token in (b"expired", b"unreachable"):
+            raise failure(str(token, "ascii"))
         self.steps.append(token)
-        return None if self.complete else b"ticket"
+        return b"" if self.complete else b"ticket"
 
-    def wrap(self, data: bytes, encrypt: bool) -> SimpleNamespace:
-        assert not encrypt
-        return SimpleNamespace(message=b"wrapped:" + data)
+    def wrap(self, data: bytes, *, encrypt: bool) -> bytes:
+        return (b"encrypted:" if encrypt else b"wrapped:") + data
 
-    def unwrap(self, data: bytes) -> SimpleNamespace:
-        return SimpleNamespace(message=data.removeprefix(b"wrapped:"))
+    def unwrap(self, message: bytes) -> bytes:
+        return message.partition(b":")[2]
+
+    def max_data_bytes(self, message_bytes: int, *, encrypt: bool) -> int:
+        return message_bytes - 100
 
 
-class GSSError(Exception):
-    """Has the interface of the package's class."""
+def failure(text: str) -> GssError:
+    error = GssError.__new__(GssError)
+    Exception.__init__(error, text)
+    error.is_unreachable = text == "unreachable"
+    return error
 
 
 @pytest.fixture
 def mechanism(monkeypatch: pytest.MonkeyPatch) -> Gssapi:
-    package = SimpleNamespace(
-        Name=lambda name, type_: (name, type_),
-        NameType=SimpleNamespace(kerberos_principal="principal"),
-        SecurityContext=Context,
-        exceptions=SimpleNamespace(GSSError=GSSError),
-    )
-    monkeypatch.setitem(sys.modules, "gssapi", package)
+    monkeypatch.setattr(kerberos, "SecurityContext", Context)
     return Gssapi("hive/meta.example.org@EXAMPLE.ORG", "meta")
 
 
-def test_a_kerberos_exchange_without_a_security_layer_succeeds(mechanism: Gssapi) -> None:
+@pytest.fixture
+def established(mechanism: Gssapi) -> Gssapi:
     assert mechanism.initial_response() == b"ticket"
     assert mechanism.respond(b"mutual") == b""
-    assert mechanism.respond(b"wrapped:\x07\x00\xff\xff") == b"wrapped:\x01\x00\x00\x00"
-    assert mechanism.unwrap(mechanism.wrap(b"data")) == b"data"
+    return mechanism
 
 
-def test_a_server_that_requires_a_security_layer_is_refused(mechanism: Gssapi) -> None:
-    mechanism.initial_response()
-    mechanism.respond(b"mutual")
+def test_without_a_security_layer_frames_are_sent_as_they_are(established: Gssapi) -> None:
+    assert established.respond(b"wrapped:\x01\x00\x00\x00") == b"wrapped:\x01\x00\x00\x00"
+    assert established.wrap(b"data") == b"data"
+    assert established.unwrap(b"data") == b"data"
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen", "prefix"), [(b"\x03", b"\x02", b"wrapped:"), (b"\x07", b"\x04", b"encrypted:")]
+)
+def test_the_strongest_layer_of_the_server_is_used(
+    established: Gssapi, offered: bytes, chosen: bytes, prefix: bytes
+) -> None:
+    assert established.respond(b"wrapped:" + offered + b"\x01\x00\x00") == b"wrapped:" + chosen + b"\xff\xff\xff"
+    assert established.wrap(b"data") == prefix + b"data"
+    assert established.unwrap(b"wrapped:data") == b"data"
+    assert established.max_data_bytes == 65536 - 100
+
+
+def test_a_server_that_offers_no_layer_is_reported(established: Gssapi) -> None:
     with pytest.raises(MetastoreError, match=r"hadoop\.rpc\.protection"):
-        mechanism.respond(b"wrapped:\x06\x00\xff\xff")
+        established.respond(b"wrapped:\x00\x00\x00\x00")
 
 
 def test_a_refusal_by_kerberos_is_reported_with_a_remedy(mechanism: Gssapi) -> None:
-    mechanism.initial_response()
-    with pytest.raises(MetastoreError, match=r"ticket expired.*kinit"):
+    with pytest.raises(MetastoreError, match=r"expired.*kinit.*KRB5_CLIENT_KTNAME") as caught:
         mechanism.respond(b"expired")
+    assert not isinstance(caught.value, MetastoreUnavailable)
 
 
-def test_the_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gssapi", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'hive-ingest\[kerberos\]'"):
-        Gssapi("hive/_HOST", "meta")
+def test_a_kdc_that_does_not_answer_is_worth_a_retry(mechanism: Gssapi) -> None:
+    with pytest.raises(MetastoreUnavailable, match="unreachable"):
+        mechanism.respond(b"unreachable")
+
+
+def test_a_missing_library_is_named_with_the_packages_that_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kerberos_library, "LIBRARY", "libgssapi_krb5.so.missing")
+    kerberos_library.library.cache_clear()
+    try:
+        with pytest.raises(ConfigurationError, match=r"apt-get install libgssapi-krb5-2.*dnf install krb5-libs"):
+            Gssapi("hive/_HOST", "meta")
+    finally:
+        kerberos_library.library.cache_clear()

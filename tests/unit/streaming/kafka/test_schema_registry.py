@@ -132,6 +132,25 @@ def test_an_answer_that_is_not_valid_is_an_error_and_not_cached(
     assert registry.avro_schema(7) == (SCHEMA,)
 
 
+@pytest.mark.parametrize(
+    "answer", [(200, {"schema": SCHEMA}), (404, {"error_code": 40403}), (403, {"error_code": 40301})]
+)
+def test_a_registry_that_answers_passes_the_check(server: Server, answer: tuple[int, Any]) -> None:
+    """Whether or not it has the schema that is asked for, or lets this user read it."""
+    server.answers["/schemas/ids/1"] = answer
+    SchemaRegistry(server.url).check()
+
+
+def test_a_url_that_is_not_that_of_a_registry_fails_the_check(server: Server, nobody: str) -> None:
+    server.answers["/wrong/schemas/ids/1"] = (404, b"<html>nginx</html>")
+    for url, why in ((f"{server.url}/wrong", "HTTP 404"), (nobody, "refused")):
+        with pytest.raises(SchemaRegistryUnavailable, match=f"{url}: .*{why}.*Check the URL"):
+            SchemaRegistry(url).check()
+    server.answers["/schemas/ids/1"] = (401, {"error_code": 401})
+    with pytest.raises(ConfigurationError, match="refused the credentials"):
+        SchemaRegistry(server.url, username="u", password="p").check()
+
+
 def test_servers_are_asked_in_turn(server: Server, nobody: str) -> None:
     server.answers["/schemas/ids/7"] = (200, {"schema": SCHEMA})
     assert SchemaRegistry([nobody, server.url]).avro_schema(7) == (SCHEMA,)

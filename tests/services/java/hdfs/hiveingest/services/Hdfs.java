@@ -4,13 +4,17 @@ import java.io.BufferedReader;
 import java.io.File;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
+import java.security.PrivilegedExceptionAction;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.hdfs.DistributedFileSystem;
 import org.apache.hadoop.hdfs.MiniDFSCluster;
 import org.apache.hadoop.hdfs.MiniDFSNNTopology;
 import org.apache.hadoop.hdfs.protocol.HdfsConstants.SafeModeAction;
+import org.apache.hadoop.security.Credentials;
+import org.apache.hadoop.security.UserGroupInformation;
 
 /**
  * NameNodes and a DataNode, which obey one command a line and end with their standard input.
@@ -32,6 +36,10 @@ public final class Hdfs {
     conf.set("dfs.replication", "1");
     conf.set("dfs.permissions.enabled", "true");
     conf.set("dfs.namenode.fs-limits.max-component-length", "255");
+    if (System.getProperty("hiveingest.site") != null) {
+      conf.addResource(new Path(System.getProperty("hiveingest.site")));
+      UserGroupInformation.setConfiguration(conf);
+    }
     boolean isHa = arguments.length > 2;
     MiniDFSCluster.Builder builder = new MiniDFSCluster.Builder(conf, new File(arguments[0])).numDataNodes(1);
     if (isHa) {
@@ -71,6 +79,16 @@ public final class Hdfs {
         break;
       case "permission":
         fileSystem(0).setPermission(new Path(words[1]), new FsPermission(Short.parseShort(words[2], 8)));
+        break;
+      case "tokens":  // a file for delegation tokens, and the principal and the keytab of their owner
+        UserGroupInformation owner = UserGroupInformation.loginUserFromKeytabAndReturnUGI(words[2], words[3]);
+        Credentials credentials = new Credentials();
+        owner.doAs((PrivilegedExceptionAction<Object>) () -> {
+          try (FileSystem system = FileSystem.newInstance(cluster.getURI(), cluster.getConfiguration(0))) {
+            return system.addDelegationTokens(owner.getShortUserName(), credentials);
+          }
+        });
+        credentials.writeTokenStorageFile(new Path("file://" + words[1]), cluster.getConfiguration(0));
         break;
       case "failover":
         int to = Integer.parseInt(words[1]);

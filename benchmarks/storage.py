@@ -1,0 +1,134 @@
+"""Commits and rows a second on each file system that a warehouse may lie on, beside the local disk.
+
+    python benchmarks/storage.py                            local disk and HDFS
+    python benchmarks/storage.py --stores local hdfs        those
+    python benchmarks/storage.py --partitions 1 20          so many partitions a transaction
+
+Small transactions of 1,000 rows with a sink's progress, synced, into 1, 20 and 100 partitions; then large ones of
+1,000,000 rows. The metastore is SQLite on the local disk each time. HDFS is a NameNode and a DataNode in one JVM
+on this machine: its processor time is not in the figures, but on two cores it takes its share of the wall time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+import hive_ingest as hi
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.support.warehouses import STORES, warehouse_in, warehouses_on
+
+SMALL_ROWS = 1_000
+LARGE_ROWS = 1_000_000
+#: Connections, thread pools and the pipelines to the DataNodes are warm then.
+WARM_UP = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Of one commit."""
+
+    wall_seconds: float
+    cpu_seconds: float
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--stores", nargs="+", choices=list(STORES), default=list(STORES))
+    parser.add_argument("--partitions", nargs="+", type=int, default=[1, 20, 100])
+    parser.add_argument("--commits", type=int, default=15, help="small transactions for each number of partitions")
+    parser.add_argument("--large", type=int, default=3, help="large transactions")
+    arguments = parser.parse_args()
+    print(
+        f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, pyarrow {pa.__version__}"
+    )
+    print("store   partitions   rows/txn   seconds/commit (least to most)   ms of processor time   rows/s")
+    for store in arguments.stores:
+        with tempfile.TemporaryDirectory(prefix="hive-ingest-bench-") as folder, _running(store, Path(folder)):
+            _measure(store, Path(folder), arguments)
+
+
+@contextmanager
+def _running(store: str, folder: Path) -> Iterator[None]:
+    def new_folder(name: str) -> Path:
+        made = folder / name
+        made.mkdir()
+        return made
+
+    with warehouses_on(store, new_folder):
+        yield
+
+
+def _measure(store: str, folder: Path, arguments: argparse.Namespace) -> None:
+    with hi.connect_metastore(
+        f"sqlite:///{folder}/metastore.db", warehouse=warehouse_in(folder), create=True
+    ) as client:
+        client.create_database("bench")
+        for partitions in arguments.partitions:
+            _cases(store, client, partitions, SMALL_ROWS, WARM_UP, arguments.commits)
+        _cases(store, client, 1, LARGE_ROWS, 1, arguments.large)
+
+
+def _cases(store: str, client: hi.MetastoreClient, partitions: int, rows: int, warm_up: int, commits: int) -> None:
+    timings = _commits(client, f"bench.t{partitions}_{rows}", _rows(rows, partitions), warm_up + commits)[warm_up:]
+    wall = [timing.wall_seconds for timing in timings]
+    median = statistics.median(wall)
+    cpu = statistics.median(timing.cpu_seconds for timing in timings)
+    print(
+        f"{store:7} {partitions:10,} {rows:10,}   {median:14.3f} ({min(wall):.3f} to {max(wall):.3f})"
+        f"   {cpu * 1000:20.0f}   {rows / median:10,.0f}",
+        flush=True,
+    )
+
+
+def _rows(rows: int, partitions: int) -> pa.Table:
+    return pa.table(
+        {
+            "id": pa.array(range(rows), pa.int64()),
+            "message": [f"message {number} of a device" for number in range(rows)],
+            "value": [number * 0.37 for number in range(rows)],
+            "day": [f"d{number % partitions:03}" for number in range(rows)],
+        }
+    )
+
+
+def _commits(client: hi.MetastoreClient, table: str, rows: pa.Table, commits: int) -> list[Timing]:
+    client.create_table(
+        table,
+        columns={"id": "bigint", "message": "string", "value": "double"},
+        partition_keys={"day": "string"},
+    )
+    with hi.StreamingConnection.connect(
+        client, table=table, record_writer=hi.ArrowWriter(), sink=table.partition(".")[2], sources=["bench"]
+    ) as connection:
+        return [_timed(partial(_commit, connection, rows, number)) for number in range(commits)]
+
+
+def _commit(connection: hi.StreamingConnection, rows: pa.Table, number: int) -> None:
+    connection.begin_transaction()
+    connection.write(rows)
+    connection.commit_transaction(positions={"bench": number})
+
+
+def _timed(call: Callable[[], None]) -> Timing:
+    wall, cpu = time.perf_counter(), time.process_time()
+    call()
+    return Timing(time.perf_counter() - wall, time.process_time() - cpu)
+
+
+if __name__ == "__main__":
+    main()

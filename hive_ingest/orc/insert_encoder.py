@@ -1,0 +1,190 @@
+"""Inserted rows encoded into stripes in memory; several threads may do so for one file.
+
+The ORC library encodes the table's columns. The columns with the rows' ids (`key_columns`) are then put before them: a
+stripe consists of the row indexes of all columns, their data, and a footer that lists these streams, so columns that
+were encoded separately make one stripe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate
+
+import pyarrow as pa
+import pyarrow.orc as orc
+
+from hive_ingest.errors import CorruptFile
+from hive_ingest.orc.acid_schema import ROW
+from hive_ingest.orc.codec import pack, unpack
+from hive_ingest.orc.file_writer import (
+    BATCH_ROWS,
+    DEFAULT_COMPRESSION,
+    DEFAULT_ROW_INDEX_STRIDE,
+    DEFAULT_STRIPE_SIZE_BYTES,
+    arrow_compression,
+    keep_freed_memory,
+)
+from hive_ingest.orc.key_columns import KEY_COLUMNS, KEY_ENCODING, InsertedRows, KeyColumn, key_columns
+from hive_ingest.orc.normalise import normalise
+from hive_ingest.orc.protobuf import WireError, bytes_field, read_fields
+from hive_ingest.orc.stripe_encoder import EncodedStripes, StripeEncoder
+from hive_ingest.orc.stripe_output import WholeStripe, stripe_statistics
+from hive_ingest.orc.stripe_streams import (
+    DATA,
+    INDEXES,
+    ROW_INDEX,
+    StreamInfo,
+    StripeFooter,
+    encode_stripe_footer,
+    packed_stripe_footer,
+    parse_stripe_footer,
+)
+from hive_ingest.orc.tail import OrcTail, Stripe, read_tail
+
+
+@dataclass(frozen=True)
+class InsertEncoder:
+    """Encodes inserted rows with their ids. Several threads may use it at once.
+
+    Attributes:
+        schema: The table's columns, without partition keys.
+        compression: A value of Hive's `orc.compress`.
+        stripe_bytes: The approximate size of a stripe before compression.
+        row_index_stride: Rows for each entry of the row index.
+        like: The tail of a file with the properties of what is encoded.
+    """
+
+    schema: pa.Schema
+    compression: str = DEFAULT_COMPRESSION
+    stripe_bytes: int = DEFAULT_STRIPE_SIZE_BYTES
+    row_index_stride: int = DEFAULT_ROW_INDEX_STRIDE
+    like: OrcTail = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Raises ConfigurationError, UnsupportedFeature: see `AcidFileWriter`."""
+        object.__setattr__(self, "like", _tail_of(self.schema, self.compression, self.row_index_stride))
+
+    def encode(self, batches: Iterable[pa.RecordBatch], inserted: InsertedRows, path: str) -> EncodedStripes:
+        """One stripe, or several if the rows exceed `stripe_bytes`; none without rows.
+
+        Args:
+            batches: The rows. Columns are matched by position and cast to the schema's types if that is lossless.
+            inserted: The ids of the rows.
+            path: The file that they go to, for messages.
+
+        Raises:
+            SerializationError: The rows do not fit.
+        """
+        content = self._encoded(batches)
+        source = pa.BufferReader(content)
+        tail = read_tail(source, path)
+        if tail.footer.rows != inserted.rows:
+            raise CorruptFile(f"{path!r} was given {inserted.rows} rows, but its stripes have {tail.footer.rows}")
+        statistics = stripe_statistics(source, tail, path)
+        try:
+            return self._with_ids(memoryview(content), tail, statistics or [], inserted, path)
+        except (WireError, ValueError) as error:
+            raise CorruptFile(
+                f"the ORC library wrote a stripe of {path!r} that is not understood ({error}): use another release of "
+                "pyarrow"
+            ) from error
+
+    def _encoded(self, batches: Iterable[pa.RecordBatch]) -> pa.Buffer:
+        """A file with the table's columns in the struct `row`."""
+        kind, strategy = arrow_compression(self.compression)
+        keep_freed_memory()
+        sink = pa.BufferOutputStream()
+        schema = pa.schema([(ROW, pa.struct(list(self.schema)))])
+        with orc.ORCWriter(
+            sink,
+            compression=kind,
+            compression_strategy=strategy,
+            stripe_size=self.stripe_bytes,
+            row_index_stride=self.row_index_stride,
+            batch_size=BATCH_ROWS,
+        ) as writer:
+            is_empty = True
+            for batch in batches:
+                writer.write(pa.Table.from_arrays([normalise(batch, self.schema)], schema=schema))
+                is_empty = False
+            if is_empty:  # pyarrow learns the columns from the first table, and writes nothing without one
+                writer.write(schema.empty_table())
+        return sink.getvalue()
+
+    def _with_ids(
+        self, data: memoryview, tail: OrcTail, statistics: list[bytes], inserted: InsertedRows, path: str
+    ) -> EncodedStripes:
+        stripes = tail.footer.stripes
+        starts = accumulate((stripe.rows for stripe in stripes), initial=0)
+        parts: list[bytes | memoryview] = []
+        whole: list[WholeStripe] = []
+        at = 0
+        for stripe, of_row, start in zip(stripes, statistics, starts, strict=False):
+            ids = inserted.slice(start, stripe.rows)
+            columns = key_columns(
+                ids,
+                row_index_stride=self.row_index_stride,
+                codec=tail.postscript.codec,
+                block_size=tail.postscript.block_size,
+            )
+            found, lengths = _joined(data, stripe, columns, tail)
+            parts += found
+            placed = Stripe(at, *lengths, stripe.rows)
+            whole.append(WholeStripe(path, placed, _joined_statistics(of_row, columns), ids.last_key))
+            at += placed.length
+        if len(whole) != len(stripes):
+            raise WireError("it has no statistics")
+        return EncodedStripes(pa.BufferReader(pa.py_buffer(b"".join(parts))), tuple(whole))
+
+
+@lru_cache(maxsize=128)
+def _tail_of(schema: pa.Schema, compression: str, row_index_stride: int) -> OrcTail:
+    return StripeEncoder(schema, compression=compression, row_index_stride=row_index_stride).like
+
+
+def _joined(
+    data: memoryview, stripe: Stripe, columns: list[KeyColumn], tail: OrcTail
+) -> tuple[list[bytes | memoryview], tuple[int, int, int]]:
+    """The bytes of a stripe with the columns after its root, and the lengths of indexes, data and footer."""
+    codec, block_size = tail.postscript.codec, tail.postscript.block_size
+    footer = parse_stripe_footer(unpack(packed_stripe_footer(data, stripe), codec, block_size))
+    indexes = [stream for stream in footer.streams if stream[0] in INDEXES]
+    kind, column, root_length = indexes[0]
+    if (kind, column) != (ROW_INDEX, 0) or footer.streams[: len(indexes)] != tuple(indexes):
+        raise WireError("its streams are in another order")
+    numbered = list(enumerate(columns, 1))
+    streams: list[StreamInfo] = [
+        indexes[0],
+        *((ROW_INDEX, number, len(column.row_index)) for number, column in numbered),
+        *map(_renumbered, indexes[1:]),
+        *((DATA, number, len(column.data)) for number, column in numbered),
+        *map(_renumbered, footer.streams[len(indexes) :]),
+    ]
+    encodings = (footer.encodings[0], *[KEY_ENCODING] * KEY_COLUMNS, *footer.encodings[1:])
+    packed = pack(encode_stripe_footer(StripeFooter(tuple(streams), encodings, footer.time_zone)), codec, block_size)
+    root_end, index_end = stripe.offset + root_length, stripe.offset + stripe.index_length
+    parts: list[bytes | memoryview] = [
+        data[stripe.offset : root_end],
+        *(column.row_index for column in columns),
+        data[root_end:index_end],
+        *(column.data for column in columns),
+        data[index_end : index_end + stripe.data_length],
+        packed,
+    ]
+    index_length = stripe.index_length + sum(len(column.row_index) for column in columns)
+    return parts, (index_length, stripe.data_length + sum(len(column.data) for column in columns), len(packed))
+
+
+def _renumbered(stream: StreamInfo) -> StreamInfo:
+    kind, column, length = stream
+    if not column:
+        raise WireError("its root has values of its own")
+    return kind, column + KEY_COLUMNS, length
+
+
+def _joined_statistics(of_row: bytes, columns: list[KeyColumn]) -> bytes:
+    """A `StripeStatistics` message with those of the columns after that of the root."""
+    root, *rest = (each.raw for each in read_fields(of_row))
+    return b"".join([root, *(bytes_field(1, column.statistics) for column in columns), *rest])

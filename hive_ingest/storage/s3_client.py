@@ -1,0 +1,187 @@
+"""Calls to S3, and what their errors mean.
+
+The client is boto3: it has every call of multipart uploads, so that an upload may be completed by another process than
+the one that began it, and knows all of AWS's sources of credentials.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from hive_ingest.errors import ConfigurationError, PathExists, PathNotFound, StreamingIOFailure, UnsupportedFeature
+from hive_ingest.storage.s3_options import S3Options
+
+T = TypeVar("T")
+
+#: In an object's metadata: tells our own object from another's when a response was lost and the call was repeated.
+TOKEN: Final = "hive-ingest-token"
+_CONNECTIONS: Final = 64
+_ATTEMPTS: Final = 8
+_CONNECT_SECONDS: Final = 10
+_READ_SECONDS: Final = 60
+
+_NOT_FOUND: Final = frozenset({"404", "NoSuchKey", "NotFound"})
+#: Another object has the name, or another writer gives it one at the same time.
+_EXISTS: Final = frozenset({"412", "PreconditionFailed", "409", "ConditionalRequestConflict"})
+_NO_UPLOAD: Final = frozenset({"NoSuchUpload"})
+_DENIED = "permission denied: give these credentials the right to list, read, write and delete there"
+_REMEDIES: Final = {
+    "403": _DENIED,
+    "AccessDenied": _DENIED,
+    "InvalidAccessKeyId": "the access key is unknown: check the credentials",
+    "SignatureDoesNotMatch": "the secret key is wrong: check the credentials",
+    "ExpiredToken": "the session token has expired: renew the credentials",
+    "NoSuchBucket": "there is no such bucket: create it, or correct the location",
+    "NoSuchUpload": "its upload was removed meanwhile: write the transaction again",
+    "301": "the bucket is in another region: set fs.s3a.endpoint.region or AWS_REGION",
+    "PermanentRedirect": "the bucket is in another region: set fs.s3a.endpoint.region or AWS_REGION",
+    "SlowDown": "the store asks for fewer requests: write less often, or fewer partitions at a time",
+}
+
+
+class UploadMissing(StreamingIOFailure):
+    """The upload was completed or aborted."""
+
+
+class S3Client:
+    """One bucket. Methods raise StreamingIOFailure (PathNotFound, PathExists) and are safe from several threads."""
+
+    def __init__(self, bucket: str, options: Callable[[], S3Options]) -> None:
+        """
+        Args:
+            bucket: Its name.
+            options: Called at the first use.
+        """
+        self.bucket = bucket
+        self._options = options
+        self._lock = threading.Lock()
+        self._connected: tuple[int, Any] | None = None
+        self._loaded: S3Options | None = None
+
+    @property
+    def options(self) -> S3Options:
+        if self._loaded is None:
+            self._loaded = self._options()
+        return self._loaded
+
+    def call(self, action: str, path: str, function: Callable[[Any], T]) -> T:
+        """The result of one call, which `action` and `path` name in an error."""
+        client = self._client()
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            return function(client)
+        except ClientError as error:
+            raise s3_failure(action, self.uri(path), error.response) from error
+        except BotoCoreError as error:
+            raise StreamingIOFailure(f"cannot {action} {self.uri(path)!r}: {error}") from error
+
+    def uri(self, path: str) -> str:
+        return f"s3a://{self.bucket}{path}"
+
+    def put_new(self, action: str, path: str, key: str, data: bytes | bytearray, content_type: str = "") -> None:
+        """Create an object in one call. Raises PathExists."""
+        token = uuid.uuid4().hex
+        more = {"ContentType": content_type} if content_type else {}
+
+        def put(client: Any) -> None:
+            client.put_object(
+                Bucket=self.bucket, Key=key, Body=bytes(data), IfNoneMatch="*", Metadata={TOKEN: token}, **more
+            )
+
+        try:
+            self.call(action, path, put)
+        except PathExists:
+            if not self.has_token(path, key, token):
+                raise
+
+    def has_token(self, path: str, key: str, token: str) -> bool:
+        """Whether the object there is the one that was created with this token."""
+        try:
+            found = self.call("look at", path, lambda client: client.head_object(Bucket=self.bucket, Key=key))
+        except PathNotFound:
+            return False
+        return bool(found["Metadata"].get(TOKEN) == token)
+
+    def _client(self) -> Any:
+        if self._connected is None or self._connected[0] != os.getpid():  # connections do not survive a fork
+            with self._lock:
+                if self._connected is None or self._connected[0] != os.getpid():
+                    self._connected = (os.getpid(), self._connect())
+        return self._connected[1]
+
+    def _connect(self) -> Any:
+        try:
+            import boto3
+            from botocore.config import Config
+            from botocore.exceptions import BotoCoreError
+        except ImportError as error:
+            raise UnsupportedFeature(
+                f"s3a://{self.bucket} is on S3: install its client (pip install 'hive-ingest[s3]')"
+            ) from error
+        options = self.options
+        config: dict[str, Any] = {
+            "retries": {"mode": "standard", "max_attempts": _ATTEMPTS},
+            "connect_timeout": _CONNECT_SECONDS,
+            "read_timeout": _READ_SECONDS,
+            "max_pool_connections": _CONNECTIONS,
+        }
+        if options.path_style is not None or options.endpoint:
+            config["s3"] = {"addressing_style": "virtual" if options.path_style is False else "path"}
+        if options.endpoint:
+            # Stores other than AWS's often lack the additional checksums that boto3 sends by default.
+            config |= dict.fromkeys(("request_checksum_calculation", "response_checksum_validation"), "when_required")
+        try:
+            session = boto3.session.Session(
+                aws_access_key_id=options.access_key,
+                aws_secret_access_key=options.secret_key,
+                aws_session_token=options.session_token,
+                region_name=options.region,
+                profile_name=options.profile,
+            )
+            if options.role_arn:
+                session = _with_role(session, options.role_arn)
+            return session.client("s3", endpoint_url=options.endpoint, config=Config(**config))
+        except (BotoCoreError, ValueError) as error:
+            raise ConfigurationError(f"s3a://{self.bucket} cannot be opened: {error}") from error
+
+    def __getstate__(self) -> Any:
+        raise TypeError("a client of S3 belongs to its process: pass the location's URI on")
+
+
+def _with_role(session: Any, role_arn: str) -> Any:
+    """A session with the credentials of a role, which are renewed before they expire."""
+    import boto3
+    import botocore.session
+    from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+
+    fetcher = AssumeRoleCredentialFetcher(
+        client_creator=session._session.create_client,
+        source_credentials=session.get_credentials(),
+        role_arn=role_arn,
+        extra_args={"RoleSessionName": "hive-ingest"},
+    )
+    assumed = botocore.session.get_session()
+    assumed._credentials = DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
+    if session.region_name:
+        assumed.set_config_variable("region", session.region_name)
+    return boto3.session.Session(botocore_session=assumed)
+
+
+def s3_failure(action: str, uri: str, response: Any) -> StreamingIOFailure:
+    """The error to raise `from` one that the service answered."""
+    error = response.get("Error", {})
+    code, text = str(error.get("Code", "")), str(error.get("Message", ""))
+    if code in _NOT_FOUND:
+        return PathNotFound(f"cannot {action} {uri!r}: no such file or folder: it is missing, or the location is wrong")
+    if code in _EXISTS:
+        return PathExists(f"cannot {action} {uri!r}: it exists already and is never replaced")
+    kind = UploadMissing if code in _NO_UPLOAD else StreamingIOFailure
+    remedy = _REMEDIES.get(code)
+    return kind(
+        f"cannot {action} {uri!r}: {remedy} ({code}: {text})" if remedy else f"cannot {action} {uri!r}: {code}: {text}"
+    )

@@ -1,0 +1,335 @@
+"""S3, and the stores that have its interface, through boto3.
+
+Folders are what Hadoop's S3A makes of them: a folder is there if an object lies in it, or an empty object with its
+name and a `/`. A new name is taken by a conditional request (`If-None-Match: *`), so of several writers one gets it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import pyarrow as pa
+
+from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure, UnsupportedFeature
+from hive_ingest.storage.file_store import FileEntry, FileStore, OutputFile
+from hive_ingest.storage.s3_client import S3Client
+from hive_ingest.storage.s3_files import S3InputFile, S3OutputFile, key_of
+from hive_ingest.storage.s3_options import S3Options
+from hive_ingest.storage.s3_upload import RECORD_TYPE, Upload, UploadRecord
+
+#: The most keys of one DeleteObjects.
+_DELETE_AT_ONCE: Final = 1000
+#: So much is remembered to spare requests.
+_MOST_KNOWN_FOLDERS: Final = 1000
+_MOST_STAGED: Final = 10_000
+
+
+class S3Store(FileStore):
+    """Paths are those of one bucket: `/` and the key."""
+
+    # A request takes tens of milliseconds, whatever its size.
+    parallel_files = 16
+    can_rename_folders = False
+    spills_locally = True
+
+    def __init__(self, bucket: str, options: Callable[[], S3Options] | None = None) -> None:
+        """
+        Args:
+            bucket: Its name.
+            options: Called at the first use; by default those of `core-site.xml`.
+        """
+        self._client = S3Client(bucket, options or (lambda: S3Options.of_bucket(bucket)))
+        self._bucket = bucket
+        self._lock = threading.Lock()
+        self._announced: dict[str, str] = {}
+        #: Of files that this process has written and not renamed: it need not ask the store for their records.
+        self._staged: dict[str, Upload] = {}
+        self._made = KnownFolders()
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def announce_rename(self, path: str, target: str) -> None:
+        with self._lock:
+            self._announced[path] = target
+
+    def create(self, path: str, *, sync: bool) -> OutputFile:
+        with self._lock:
+            target = self._announced.pop(path, None)
+        self._require_folder("create", path)
+        if target is None and self._head(path) is not None:  # otherwise its record, which is made now, says so
+            raise PathExists(f"cannot create {self._client.uri(path)!r}: it exists already and is never replaced")
+        return S3OutputFile(self._client, path, target, self._finished)
+
+    def _finished(self, path: str, upload: Upload) -> None:
+        with self._lock:
+            self._staged[path] = upload
+            if len(self._staged) > _MOST_STAGED:  # such as in tasks, whose files another process renames
+                del self._staged[next(iter(self._staged))]
+
+    def _forget(self, path: str) -> Upload | None:
+        with self._lock:
+            return self._staged.pop(path, None)
+
+    def create_all(self, paths: Sequence[str], data: bytes, *, sync: bool) -> None:
+        for first in {path.rpartition("/")[0]: path for path in paths}.values():
+            self._require_folder("create", first)
+
+        def put(path: str) -> None:
+            self._client.put_new("create", path, key_of(path), data)
+
+        with ThreadPoolExecutor(max(1, min(len(paths), self.parallel_files)), "hive-ingest-files") as pool:
+            list(pool.map(put, paths))
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return pa.PythonFile(S3InputFile(self._client, path), mode="r")
+
+    def rename(self, source: str, target: str) -> None:
+        what = f"{source} to {target}"
+        upload = self._forget(source)
+        if upload is None:
+            record, size = self._look(source)
+            if record is None:
+                self._copy(what, source, target, size)
+            else:
+                upload = Upload.of_record(self._client, source, record)
+        if upload is not None:
+            self._publish(what, upload, target)
+        self._delete(source)
+
+    def _publish(self, what: str, upload: Upload, target: str) -> None:
+        upload.complete("rename", what)
+        if upload.record.key != key_of(target):
+            # The partition lies elsewhere than its name says. In the folder of its name it is not looked for.
+            written = f"/{upload.record.key}"
+            self._copy(what, written, target, self.file_size(written))
+            self._delete(written)
+
+    def _copy(self, what: str, source: str, target: str, size: int) -> None:
+        """Inside the store. Raises PathExists."""
+        if not size:
+            self._client.put_new("rename", target, key_of(target), b"")
+            return
+        upload = Upload.begin(self._client, target, key_of(target))
+        try:
+            upload.add_copy(what, key_of(source), size)
+            upload.complete("rename", what)
+        except BaseException:
+            upload.abort(what)
+            raise
+
+    def file_size(self, path: str) -> int:
+        record, size = self._look(path)
+        return size if record is None else Upload.of_record(self._client, path, record).size_bytes
+
+    def delete_file(self, path: str) -> None:
+        self._forget(path)
+        found = self._head(path)
+        if found is None:
+            return
+        if found.get("ContentType") == RECORD_TYPE:
+            record, _ = self._look(path)
+            if record is not None:
+                Upload(self._client, record).abort(path)
+        self._delete(path)
+
+    def _look(self, path: str) -> tuple[UploadRecord | None, int]:
+        """The record that a file is, or None, and the size of the object. Raises PathNotFound."""
+        key = key_of(path)
+        found = self._head(path)
+        if found is None:
+            raise PathNotFound(f"cannot look at {self._client.uri(path)!r}: it is missing")
+        if found.get("ContentType") != RECORD_TYPE:
+            return None, int(found["ContentLength"])
+
+        def get(s3: Any) -> bytes:
+            with s3.get_object(Bucket=self._bucket, Key=key)["Body"] as body:
+                return bytes(body.read())
+
+        data = self._client.call("look at", path, get)
+        return UploadRecord.parsed(path, data), len(data)
+
+    def _head(self, path: str) -> dict[str, Any] | None:
+        key = key_of(path)
+        if not key:
+            return None
+        try:
+            found: dict[str, Any] = self._client.call(
+                "look at", path, lambda s3: s3.head_object(Bucket=self._bucket, Key=key)
+            )
+        except PathNotFound:
+            return None
+        return found
+
+    def _delete(self, path: str) -> None:
+        key = key_of(path)
+        self._client.call("delete", path, lambda s3: s3.delete_object(Bucket=self._bucket, Key=key))
+
+    # -- folders -----------------------------------------------------------------------------------
+
+    def make_folder(self, path: str, *, exist_ok: bool = True, parents: bool = True) -> list[str]:
+        path = path.rstrip("/")
+        if exist_ok and path in self._made:
+            return []
+        if self._is_folder(path):
+            if not exist_ok:
+                raise PathExists(f"cannot make folder {self._client.uri(path)!r}: it exists already")
+            return []
+        self._refuse_file(path)
+        above = path.rpartition("/")[0]
+        made = []
+        if parents:
+            made = self.make_folder(above)
+        else:
+            self._require_folder("make folder", path)
+        try:
+            self._client.put_new("make folder", path, _prefix(path), b"")
+        except PathExists:
+            if not exist_ok:
+                raise
+            return made
+        self._made.add(path)
+        return [*made, path]
+
+    def _refuse_file(self, path: str) -> None:
+        if self._head(path) is not None:
+            raise StreamingIOFailure(
+                f"cannot make folder {self._client.uri(path)!r}: it is a file, not a folder: check the location"
+            )
+
+    def _require_folder(self, action: str, path: str) -> None:
+        above = path.rpartition("/")[0]
+        if above not in self._made and not self._is_folder(above):
+            raise PathNotFound(f"cannot {action} {self._client.uri(path)!r}: the folder above it is missing")
+
+    def _is_folder(self, path: str) -> bool:
+        prefix = _prefix(path)
+        found = self._client.call(
+            "look at", path, lambda s3: s3.list_objects_v2(Bucket=self._bucket, Prefix=prefix, MaxKeys=1)
+        )
+        return not prefix or bool(found.get("KeyCount"))
+
+    def sync_folders(self, paths: Iterable[str]) -> None:
+        """Nothing to do: a completed request is durable."""
+
+    def list(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> list[FileEntry]:
+        path = path.rstrip("/")
+        prefix = _prefix(path)
+        entries: dict[str, FileEntry] = {}
+        is_there = not prefix
+        for page in self._pages(path, prefix, "" if recursive else "/"):
+            for each in page.get("CommonPrefixes", ()):
+                folder = f"/{each['Prefix'].rstrip('/')}"
+                entries[folder] = _folder_entry(folder)
+            for each in page.get("Contents", ()):
+                is_there = True
+                for entry in _entries(path, each["Key"], int(each["Size"])):
+                    entries.setdefault(entry.path, entry)
+        if not is_there and not entries:
+            if self._head(path) is not None:
+                uri = self._client.uri(path)
+                raise StreamingIOFailure(f"cannot list {uri!r}: it is a file, not a folder: check the location")
+            if not missing_ok:
+                raise PathNotFound(f"cannot list {self._client.uri(path)!r}: there is no such folder, it is missing")
+        return sorted(entries.values(), key=lambda entry: entry.path)
+
+    def _pages(self, path: str, prefix: str, delimiter: str) -> Sequence[Any]:
+        def pages(s3: Any) -> Sequence[Any]:
+            paginator = s3.get_paginator("list_objects_v2")
+            return list(paginator.paginate(Bucket=self._bucket, Prefix=prefix, Delimiter=delimiter))
+
+        return self._client.call("list", path, pages)
+
+    def exists(self, path: str) -> bool:
+        return self._is_folder(path) or self._head(path) is not None
+
+    def delete_empty_folder(self, path: str) -> bool:
+        if self.list(path, missing_ok=True):
+            return False
+        self._made.forget(path)
+        self._delete(f"{path.rstrip('/')}/")
+        return True
+
+    def delete_folder(self, path: str) -> None:
+        prefix = _prefix(path)
+        self._made.forget(path)
+        for upload in self._uploads(path, prefix):
+            upload.abort(path)
+        for page in self._pages(path, prefix, ""):
+            self._delete_keys(path, [each["Key"] for each in page.get("Contents", ())])
+
+    def _uploads(self, path: str, prefix: str) -> Sequence[Upload]:
+        """Uploads that were begun in a folder and not completed."""
+
+        def uploads(s3: Any) -> Sequence[Any]:
+            pages = s3.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket, Prefix=prefix)
+            return [each for page in pages for each in page.get("Uploads", ())]
+
+        found = self._client.call("list", path, uploads)
+        return [Upload(self._client, UploadRecord(each["Key"], each["UploadId"], "")) for each in found]
+
+    def _delete_keys(self, path: str, keys: Sequence[str]) -> None:
+        for start in range(0, len(keys), _DELETE_AT_ONCE):
+            wanted = {"Objects": [{"Key": key} for key in keys[start : start + _DELETE_AT_ONCE]], "Quiet": True}
+
+            def delete(s3: Any, wanted: Any = wanted) -> Sequence[Any]:
+                return list(s3.delete_objects(Bucket=self._bucket, Delete=wanted).get("Errors", ()))
+
+            if errors := self._client.call("delete folder", path, delete):
+                first = errors[0]
+                raise StreamingIOFailure(
+                    f"cannot delete folder {self._client.uri(path)!r}: {len(errors)} files stay, the first is "
+                    f"{first.get('Key')!r} ({first.get('Code')}: {first.get('Message')})"
+                )
+
+    def rename_folder(self, source: str, target: str) -> None:
+        raise UnsupportedFeature(
+            f"cannot rename {self._client.uri(source)!r} to {target!r}: an object store cannot rename a folder in one "
+            "step; create a new table and copy the rows"
+        )
+
+
+class KnownFolders:
+    """Folders that this process has made last, so that it need not ask for them again. Safe from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._paths: dict[str, None] = {}
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._paths
+
+    def add(self, path: str) -> None:
+        with self._lock:
+            self._paths[path] = None
+            if len(self._paths) > _MOST_KNOWN_FOLDERS:
+                del self._paths[next(iter(self._paths))]
+
+    def forget(self, path: str) -> None:
+        """With all folders below it."""
+        path = path.rstrip("/")
+        with self._lock:
+            self._paths = {each: None for each in self._paths if each != path and not each.startswith(f"{path}/")}
+
+
+def _prefix(path: str) -> str:
+    """How the keys in a folder begin; empty for the whole bucket."""
+    key = key_of(path).rstrip("/")
+    return f"{key}/" if key else ""
+
+
+def _folder_entry(path: str) -> FileEntry:
+    return FileEntry(path, path.rpartition("/")[2], 0, True)
+
+
+def _entries(path: str, key: str, size: int) -> Iterator[FileEntry]:
+    """A listed object, and the folders between it and the folder that is listed."""
+    if f"/{key}" == f"{path}/":
+        return
+    parts = f"/{key}"[len(path) + 1 :].rstrip("/").split("/")
+    for depth in range(1, len(parts)):
+        yield _folder_entry(f"{path}/{'/'.join(parts[:depth])}")
+    whole = f"{path}/{'/'.join(parts)}"
+    yield _folder_entry(whole) if key.endswith("/") else FileEntry(whole, parts[-1], size, False)

@@ -1,0 +1,105 @@
+"""A real HDFS that requires Kerberos, and a real KDC. hdfs-native logs in once per process: writers are processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.kerberos.conftest import KerberizedHdfs
+from tests.services.kdc import REALM, Kdc, login_environment
+
+TICKET_SECONDS = 6
+_ROOT = Path(__file__).parents[2]
+
+
+class Writer:
+    """A process that writes a file on request."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def write(self, name: str) -> str:
+        """The process's answer: "done", or an error."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(name, file=self._process.stdin, flush=True)
+        return self._process.stdout.readline().strip()
+
+
+@contextmanager
+def writer(hdfs: KerberizedHdfs, environment: Mapping[str, str]) -> Iterator[Writer]:
+    command = [sys.executable, "-m", "tests.kerberos.hdfs_writer", hdfs.server.uri]
+    environ = {**os.environ, "PYTHONPATH": str(_ROOT), "HADOOP_CONF_DIR": str(hdfs.configuration), **environment}
+    with subprocess.Popen(
+        command, env=environ, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield Writer(process)
+        finally:
+            process.kill()
+
+
+def test_files_are_written_and_read_with_a_keytab(
+    kdc: Kdc, kerberized_hdfs: KerberizedHdfs, alice_keytab: Path, tmp_path: Path
+) -> None:
+    environment = login_environment(kdc.configuration(), alice_keytab, tmp_path / "ccache")
+    with writer(kerberized_hdfs, environment) as alice:
+        assert alice.write("keytab") == "done"
+
+
+def test_a_keytab_renews_tickets_and_a_ticket_cache_alone_does_not(
+    kdc: Kdc, kerberized_hdfs: KerberizedHdfs, alice_keytab: Path, tmp_path: Path
+) -> None:
+    cache = tmp_path / "ccache"
+    environment = login_environment(kdc.configuration(ticket_seconds=TICKET_SECONDS), alice_keytab, cache)
+    with writer(kerberized_hdfs, environment) as early:
+        assert early.write("early_1") == "done"
+        without_keytab = {
+            **environment,
+            "KRB5CCNAME": str(tmp_path / "copy"),
+            "KRB5_CLIENT_KTNAME": str(tmp_path / "none"),
+        }
+        (tmp_path / "copy").write_bytes(cache.read_bytes())
+        with writer(kerberized_hdfs, without_keytab) as cached:
+            assert cached.write("cached") == "done"
+        assert "expired" in until_refused(kerberized_hdfs, without_keytab)
+        # One that runs, and one that starts.
+        assert early.write("early_2") == "done"
+        with writer(kerberized_hdfs, environment) as late:
+            assert late.write("late") == "done"
+
+
+def until_refused(hdfs: KerberizedHdfs, environment: Mapping[str, str]) -> str:
+    """The error of a process that starts once the ticket has expired."""
+    deadline = time.monotonic() + 20 * TICKET_SECONDS
+    while time.monotonic() < deadline:
+        with writer(hdfs, environment) as process:
+            answer = process.write(f"refused_{time.monotonic_ns()}")
+        if answer != "done":
+            return answer
+    raise AssertionError("the ticket never expired")
+
+
+def test_delegation_tokens_are_enough_without_a_ticket(
+    kdc: Kdc, kerberized_hdfs: KerberizedHdfs, alice_keytab: Path, tmp_path: Path
+) -> None:
+    tokens = tmp_path / "tokens"
+    kerberized_hdfs.server.write_tokens(tokens, f"alice@{REALM}", alice_keytab)
+    environment = login_environment(kdc.configuration(), tmp_path / "none", tmp_path / "ccache")
+    with writer(kerberized_hdfs, {**environment, "HADOOP_TOKEN_FILE_LOCATION": str(tokens)}) as executor:
+        assert executor.write("tokens") == "done"
+
+
+def test_without_a_ticket_the_error_says_how_to_get_one(
+    kdc: Kdc, kerberized_hdfs: KerberizedHdfs, tmp_path: Path
+) -> None:
+    environment = login_environment(kdc.configuration(), tmp_path / "none", tmp_path / "ccache")
+    with writer(kerberized_hdfs, environment) as nobody:
+        answer = nobody.write("no_ticket")
+    assert answer.startswith("StreamingIOFailure: cannot create '/no_ticket': Kerberos authentication failed: No cred")
+    assert answer.endswith("Get a ticket with kinit, or name a keytab in KRB5_CLIENT_KTNAME")

@@ -1,0 +1,121 @@
+"""A real metastore that requires Kerberos, and a real KDC."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import hive_ingest as hi
+from hive_ingest.errors import MetastoreError
+from hive_ingest.metastore_client import MetastoreClient
+from tests.kerberos.conftest import KerberizedMetastore
+from tests.services.kdc import REALM, Kdc, login_environment
+
+TICKET_SECONDS = 6
+
+
+@pytest.fixture
+def login(kdc: Kdc, alice_keytab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Gives this process a keytab, a new ticket cache, and tickets that live so long."""
+
+    def log_in(*, ticket_seconds: int = 3600, keytab: Path | None = alice_keytab) -> None:
+        environment = login_environment(
+            kdc.configuration(ticket_seconds=ticket_seconds), keytab or tmp_path / "none", tmp_path / "ccache"
+        )
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+
+    return log_in
+
+
+def connect(metastore: KerberizedMetastore, **options: object) -> MetastoreClient:
+    return hi.connect_metastore(metastore.uri, **{**metastore.options, "retry_seconds": 0.1, **options})
+
+
+@pytest.mark.parametrize(
+    ("version", "protection"), [("4.0.1", "authentication"), ("4.0.1", "privacy"), ("3.1.3", "integrity")]
+)
+def test_rows_are_streamed_with_a_keytab(
+    kerberized: Callable[..., KerberizedMetastore], login: Callable[..., None], version: str, protection: str
+) -> None:
+    metastore = kerberized(version, protection)
+    login()
+    with connect(metastore) as client:
+        # A call longer than one message of the security layer.
+        client.create_table("default.t", columns={"id": "int"}, properties={"long": "x" * 3900, "longer": "y" * 3900})
+        hi.append(client, "default.t", pa.table({"id": [1, 2]}))
+        assert hi.read_table(client, "default.t").column("id").to_pylist() == [1, 2]
+        with client.clone() as other:
+            assert other.get_table("default.t").properties["longer"] == "y" * 3900
+
+
+def test_a_keytab_renews_tickets_and_a_ticket_cache_alone_does_not(
+    kerberized: Callable[..., KerberizedMetastore],
+    login: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    metastore = kerberized("4.0.1", "privacy")
+    login(ticket_seconds=TICKET_SECONDS)
+    with connect(metastore) as early:
+        early.create_table("default.t", columns={"id": "int"})
+        ticket = (tmp_path / "ccache").read_bytes()
+        old = tmp_path / "old_ccache"
+        old.write_bytes(ticket)
+
+        with monkeypatch.context() as without_keytab:
+            without_keytab.delenv("KRB5_CLIENT_KTNAME")
+            without_keytab.setenv("KRB5CCNAME", str(old))
+            connect(metastore).close()  # the cached ticket is enough as long as it is valid
+            failure = until_refused(metastore)
+        assert "expired" in failure
+        assert "KRB5_CLIENT_KTNAME" in failure
+
+        # The connection that was opened with the expired ticket is still usable, and new ones get a new ticket.
+        assert early.get_databases() == ["default"]
+        with connect(metastore) as late:
+            hi.append(late, "default.t", pa.table({"id": [1]}))
+            assert hi.read_table(late, "default.t").column("id").to_pylist() == [1]
+    assert (tmp_path / "ccache").read_bytes() != ticket
+
+
+def until_refused(metastore: KerberizedMetastore) -> str:
+    """The error of a connection once the ticket has expired."""
+    deadline = time.monotonic() + 20 * TICKET_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            connect(metastore).close()
+        except MetastoreError as error:
+            return str(error)
+        time.sleep(0.5)
+    raise AssertionError("the ticket never expired")
+
+
+def test_without_a_ticket_the_error_says_how_to_get_one(
+    kerberized: Callable[..., KerberizedMetastore], login: Callable[..., None]
+) -> None:
+    metastore = kerberized("4.0.1")
+    login(keytab=None)
+    with pytest.raises(MetastoreError, match=r"kinit or name a keytab in KRB5_CLIENT_KTNAME"):
+        connect(metastore)
+
+
+def test_a_wrong_principal_of_the_server_is_reported(
+    kerberized: Callable[..., KerberizedMetastore], login: Callable[..., None]
+) -> None:
+    metastore = kerberized("4.0.1")
+    login()
+    with pytest.raises(MetastoreError, match=r"'hms/localhost@HIVEINGEST.TEST' failed.*not found.*kerberos_principal"):
+        connect(metastore, kerberos_principal=f"hms/localhost@{REALM}")
+
+
+def test_a_server_that_requires_a_ticket_refuses_a_connection_without_one(
+    kerberized: Callable[..., KerberizedMetastore],
+) -> None:
+    metastore = kerberized("4.0.1")
+    with pytest.raises(MetastoreError):
+        connect(metastore, authentication="none", call_timeout_seconds=5, connect_timeout_seconds=5)
