@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from hive_ingest.acid import parse_folder_name
+from hive_ingest.compaction.cleaner_lock import CleanerLock, locked_for_cleaning
 from hive_ingest.compaction.leftovers import Leftovers, aborted_leftovers, obsolete_leftovers
 from hive_ingest.compaction.policy import has_no_cleanup
 from hive_ingest.compaction.target import Target, find_target, refuse_restored
@@ -120,7 +121,8 @@ class Cleaner:
         ):
             reach("after_find_ready_to_clean")
             seen.update(info.id for info in ready)
-            results += [self._clean(info, min_open) for info in self._until_stopped(ready)]
+            done = [self._clean(info, min_open) for info in self._until_stopped(ready)]
+            results += [result for result in done if result is not None]
         aborts = self._client.find_ready_to_clean_aborts(
             aborted_threshold=self._settings.aborted_threshold, table=table
         )
@@ -138,30 +140,37 @@ class Cleaner:
 
     # -- compactions -------------------------------------------------------------------------------
 
-    def _clean(self, info: CompactionInfo, min_open: TxnId) -> CleanResult:
+    def _clean(self, info: CompactionInfo, min_open: TxnId) -> CleanResult | None:
+        try:
+            with locked_for_cleaning(self._client, info) as lock:
+                if lock is None:
+                    _log.info("%s is locked by a DDL statement or an overwrite: it is cleaned later", info.table)
+                    return None
+                self._client.mark_cleaner_start(info)
+                return self._clean_locked(info, min_open, lock)
+        except NoSuchCompaction as error:
+            # Another cleaner was faster, or the table was dropped or renamed.
+            return CleanResult(info, CompactionState.SUCCEEDED, message=str(error))
+        except StreamingError as error:
+            return self._failed(info, error)
+
+    def _clean_locked(self, info: CompactionInfo, min_open: TxnId, lock: CleanerLock) -> CleanResult:
         try:
             target = find_target(self._client, info.table, info.partition_name)
         except NoSuchObject as error:
             return self._cleaned(info, (), str(error))
-        except StreamingError as error:
-            return self._failed(info, error)
         if has_no_cleanup(target.table.properties) or has_no_cleanup(target.properties):
             return self._refused(info, target)
-        try:
-            refuse_restored(self._client, target)
-            self._client.mark_cleaner_start(info)
-            removed = self._remove_obsolete(info, target, min_open)
-        except NoSuchCompaction as error:
-            return CleanResult(info, CompactionState.SUCCEEDED, message=str(error))  # another cleaner was faster
-        except StreamingError as error:
-            return self._failed(info, error)
-        return CleanResult(info, CompactionState.SUCCEEDED, removed)
+        refuse_restored(self._client, target)
+        return CleanResult(info, CompactionState.SUCCEEDED, self._remove_obsolete(info, target, min_open, lock))
 
-    def _remove_obsolete(self, info: CompactionInfo, target: Target, min_open: TxnId) -> tuple[Location, ...]:
+    def _remove_obsolete(
+        self, info: CompactionInfo, target: Target, min_open: TxnId, lock: CleanerLock
+    ) -> tuple[Location, ...]:
         components = self._aborted_components(info, up_to=info.highest_write_id)
         obsolete = obsolete_leftovers(self._client, target, info, min_open)
         aborted = aborted_leftovers(target.location, components)
-        removed = self._remove(target, [*obsolete, *aborted.folders])
+        removed = self._remove(target, [*obsolete, *aborted.folders], lock)
         self._client.mark_cleaned(info, removed_txn_ids=aborted.gone_with(obsolete, components))
         reach("after_mark_cleaned")
         return removed
@@ -169,21 +178,25 @@ class Cleaner:
     # -- aborted transactions ----------------------------------------------------------------------
 
     def _clean_aborts(self, info: CompactionInfo) -> CleanResult | None:
-        components = self._aborted_components(info)
-        if not components:
+        if not self._aborted_components(info):
             return None
         try:
-            found = self._aborted(info, components)
-            if found is None:
-                return None
-            target, leftovers = found
-            removed = self._remove(target, leftovers.folders) if target is not None else ()
-            gone = leftovers.gone_with((), components)
-            if not gone and not removed:
-                return None  # their rows lie in files with rows of others: a compaction has to leave them out
-            self._client.mark_cleaned(info, removed_txn_ids=gone)
+            with locked_for_cleaning(self._client, info) as lock:
+                return None if lock is None else self._clean_aborts_locked(info, lock)
         except StreamingError as error:
             return self._failed(info, error)
+
+    def _clean_aborts_locked(self, info: CompactionInfo, lock: CleanerLock) -> CleanResult | None:
+        components = self._aborted_components(info)  # as they are under the lock
+        found = self._aborted(info, components) if components else None
+        if found is None:
+            return None
+        target, leftovers = found
+        removed = self._remove(target, leftovers.folders, lock) if target is not None else ()
+        gone = leftovers.gone_with((), components)
+        if not gone and not removed:
+            return None  # their rows lie in files with rows of others: a compaction has to leave them out
+        self._client.mark_cleaned(info, removed_txn_ids=gone)
         reach("after_mark_cleaned")
         return CleanResult(info, CompactionState.SUCCEEDED, removed)
 
@@ -212,12 +225,13 @@ class Cleaner:
 
     # -- removal -----------------------------------------------------------------------------------
 
-    def _remove(self, target: Target, leftovers: Iterable[Location]) -> tuple[Location, ...]:
+    def _remove(self, target: Target, leftovers: Iterable[Location], lock: CleanerLock) -> tuple[Location, ...]:
         """Remove them all; raises the first failure after trying every one."""
         remove_leftovers(self._client, Location.of(target.table.location))
         removed: list[Location] = []
         failures: list[StreamingIOFailure] = []
         for location in dict.fromkeys(leftovers):
+            lock.require()
             try:
                 _delete(location)
             except StreamingIOFailure as error:

@@ -12,6 +12,7 @@ from hive_ingest.metastore_client.compaction_queue import FETCH_SIZE
 from hive_ingest.metastore_client.embedded.compaction_rows import (
     DELETE_FROM_QUEUE,
     MOVE_TO_HISTORY,
+    OF_PARTITION,
     QUEUE_COLUMNS,
     of_partition,
     to_info,
@@ -63,7 +64,11 @@ _READY = f"""
     ORDER BY CQ_ID
     LIMIT :limit
 """
-_CLEANER_START = "UPDATE COMPACTION_QUEUE SET CQ_CLEANER_START = NOW_MS() WHERE CQ_ID = :id AND CQ_STATE = 'r'"
+# A rename gives the row its table's new name; under the old one there may be another table.
+_CLEANER_START = f"""
+    UPDATE COMPACTION_QUEUE SET CQ_CLEANER_START = NOW_MS()
+    WHERE CQ_ID = :id AND CQ_STATE = 'r' AND {OF_PARTITION}
+"""
 # The retention counts from the commit, as in Hive; what is asked for counts from now.
 _RETRY_LATER = """
     UPDATE COMPACTION_QUEUE
@@ -206,7 +211,8 @@ class CompactionCleaning:
 
     def mark_cleaner_start(self, info: CompactionInfo) -> None:
         """Shown by SHOW COMPACTIONS. Raises NoSuchCompaction."""
-        _require_ready(info, self._db.run(lambda session: session.execute(_CLEANER_START, id=info.id)) == 1)
+        of = of_partition(info.table, info.partition_name)
+        _require_ready(info, self._db.run(lambda session: session.execute(_CLEANER_START, id=info.id, **of)) == 1)
 
     def set_cleaner_retry_retention(self, info: CompactionInfo, retention_seconds: float) -> None:
         """Something could not be removed (`info.error_message`): find it again only after `retention_seconds`."""
