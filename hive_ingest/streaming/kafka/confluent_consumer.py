@@ -110,7 +110,9 @@ class ConfluentConsumer:
             self._consumer = self._module.Consumer(config | own)
         except self._module.KafkaException as error:
             raise ConfigurationError(f"kafka_options: {error.args[0].str()}") from error
+        # The parts of kafka-python's consumer that have calls which it does not pass on.
         self._cluster = TopicDescriptions(config)
+        self._coordinator = self
         self._connect(servers)
 
     def _connect(self, servers: str) -> None:
@@ -275,14 +277,18 @@ class ConfluentConsumer:
                 raise self._translated(each.error)
         return {_named(each): each.offset for each in found}
 
-    def committed(
-        self, partition: TopicPartition, metadata: bool = True, timeout_ms: float = _CALL_SECONDS * 1000
-    ) -> OffsetAndMetadata | None:
+    def fetch_committed_offsets(
+        self, partitions: Sequence[TopicPartition], timeout_ms: float
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed, of partitions that have an offset."""
         with self._errors():
-            (found,) = self._consumer.committed([self._at(partition)], timeout_ms / 1000)
-        if found.error is not None:
-            raise self._translated(found.error)
-        return OffsetAndMetadata(found.offset, found.metadata or "", -1) if found.offset >= 0 else None
+            found = self._consumer.committed([self._at(each) for each in partitions], timeout_ms / 1000)
+        for each in found:
+            if each.error is not None:
+                raise self._translated(each.error)
+        return {
+            _named(each): OffsetAndMetadata(each.offset, each.metadata or "", -1) for each in found if each.offset >= 0
+        }
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float = 0) -> None:
         """Returns once the coordinator has answered, at the latest after librdkafka's own timeouts."""

@@ -30,30 +30,40 @@ class TopicDescriptions:
         self._module = confluent_module()
         self._config = {name: value for name, value in config.items() if name.startswith(_PREFIXES)}
         self._admin: Any = None
-        #: Of each topic, when it was looked up, and its id.
-        self._ids: dict[str, tuple[float, uuid.UUID | None]] = {}
+        #: Of each topic, when it was looked up last, and what was found.
+        self._looked_up: dict[str, float] = {}
+        self._ids: dict[str, uuid.UUID | None] = {}
+        self._partitions: dict[str, set[int]] = {}
 
     def partitions(self, topic: str) -> set[int] | None:
-        """The partitions of a topic; None if it does not exist. Raises confluent-kafka's KafkaException."""
-        found = self._describe(topic)
-        return None if found is None else {each.id for each in found.partitions}
+        """The partitions of a topic, as of now; None if it does not exist. Raises confluent-kafka's KafkaException."""
+        self._describe(topic)
+        return self._partitions.get(topic)
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """The same, at most half a minute old while the brokers answer."""
+        self._refresh(topic)
+        return self._partitions.get(topic)
 
     def topic_id(self, topic: str) -> uuid.UUID | None:
         """The id of a topic, at most half a minute old while the brokers answer."""
-        at, known = self._ids.get(topic, (float("-inf"), None))
-        if time.monotonic() - at > _MAX_AGE_SECONDS:
-            self._ids[topic] = (time.monotonic(), known)
-            try:
-                self._describe(topic)
-            except self._module.KafkaException as error:
-                _log.info("the id of topic %r could not be looked up: %s", topic, error)
-        return self._ids[topic][1]
+        self._refresh(topic)
+        return self._ids.get(topic)
+
+    def _refresh(self, topic: str) -> None:
+        if time.monotonic() - self._looked_up.get(topic, float("-inf")) <= _MAX_AGE_SECONDS:
+            return
+        self._looked_up[topic] = time.monotonic()
+        try:
+            self._describe(topic)
+        except self._module.KafkaException as error:
+            _log.info("topic %r could not be looked up: %s", topic, error)
 
     def close(self) -> None:
         """Let go of the client, which ends with its last reference. Idempotent."""
         self._admin = None
 
-    def _describe(self, topic: str) -> Any:
+    def _describe(self, topic: str) -> None:
         if self._admin is None:
             from confluent_kafka.admin import AdminClient
 
@@ -68,8 +78,13 @@ class TopicDescriptions:
             if error.args[0].code() != self._module.KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise
             found = None
-        self._ids[topic] = (time.monotonic(), None if found is None else _uuid(found.topic_id))
-        return found
+        self._looked_up[topic] = time.monotonic()
+        if found is None:
+            self._ids.pop(topic, None)
+            self._partitions.pop(topic, None)
+        else:
+            self._ids[topic] = _uuid(found.topic_id)
+            self._partitions[topic] = {each.id for each in found.partitions}
 
 
 def _uuid(found: Any) -> uuid.UUID | None:

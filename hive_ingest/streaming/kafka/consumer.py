@@ -12,7 +12,7 @@ from hive_ingest.errors import KafkaFailure, OffsetLoss, StreamingConnectionErro
 from hive_ingest.faults import reach
 from hive_ingest.streaming.kafka.client_options import kafka_module
 from hive_ingest.streaming.kafka.clients import missing_topic
-from hive_ingest.streaming.kafka.group_consumer import describe, has_topic, topic_id
+from hive_ingest.streaming.kafka.group_consumer import committed_offsets, describe, has_topic, topic_id
 from hive_ingest.streaming.kafka.inbox import Batch, RouteCommitted, RouteEnded, RouteEvent, Start, StartRequest
 from hive_ingest.streaming.kafka.options import POLL_SECONDS, POLLS_IN_QUEUE, KafkaOptions
 from hive_ingest.streaming.kafka.partition_lookup import CALL_MS, HighWatermarks, PartitionLookup
@@ -250,8 +250,8 @@ class MessageConsumer:
         is_member = False
         if assigned:
             try:
-                last = self._consumer.committed(assigned[0], metadata=True, timeout_ms=CALL_MS)
-                offset = last or self._kafka.OffsetAndMetadata(0, "", -1)
+                last = committed_offsets(self._consumer, assigned[:1], CALL_MS)
+                offset = last.get(assigned[0]) or self._kafka.OffsetAndMetadata(0, "", -1)
                 self._consumer.commit({assigned[0]: offset}, timeout_ms=_CLOSE_MS)
                 is_member = True
             except self._kafka.errors.KafkaError as error:
