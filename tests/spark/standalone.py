@@ -20,6 +20,15 @@ from tests.support.waiting import wait_until
 
 #: Two names of one address.
 HOSTS = ("127.0.0.1", "localhost")
+#: Spark starts a second attempt of a task once the other one of two is done.
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.minTaskRuntime": "100ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.5",
+    "spark.locality.wait": "0",
+}
 _DEPLOY = "org.apache.spark.deploy"
 
 

@@ -18,9 +18,8 @@ from hive_ingest.testing import CrashPoint
 from tests.spark.arms import Arms
 from tests.spark.driver import Driver
 from tests.spark.installation import LOCAL_CLUSTER, Installation
-from tests.spark.standalone import standalone_cluster
+from tests.spark.standalone import SPECULATION, standalone_cluster
 from tests.spark.tables_to_compact import SPLIT_BYTES, STRIPE_BYTES, fill, hidden
-from tests.spark.test_speculation import SPECULATION
 from tests.support.compactions import Compacted, connect_quietly
 from tests.support.metastores import housekeeping
 from tests.support.waiting import wait_until

@@ -11,8 +11,9 @@ import pytest
 import hive_ingest as hi
 from tests.spark.arms import Arms
 from tests.spark.driver import Driver
+from tests.spark.held_batch import run_held_batch
 from tests.spark.installation import LOCAL_CLUSTER, Installation
-from tests.spark.standalone import standalone_cluster
+from tests.spark.standalone import SPECULATION, standalone_cluster
 from tests.spark.streams import streams_in
 
 pytestmark = pytest.mark.one_embedded
@@ -20,14 +21,6 @@ pytestmark = pytest.mark.one_embedded
 Install = Callable[..., Installation]
 Start = Callable[..., Driver]
 
-SPECULATION = {
-    "spark.speculation": "true",
-    "spark.speculation.interval": "100ms",
-    "spark.speculation.minTaskRuntime": "100ms",
-    "spark.speculation.multiplier": "1.1",
-    "spark.speculation.quantile": "0.5",
-    "spark.locality.wait": "0",
-}
 #: The executors share this machine's disk, whatever Spark thinks of their hosts.
 AS_LOCAL = {"spark.sql.legacy.setCommandRejectsSparkCoreConfs": "false", "spark.master": LOCAL_CLUSTER}
 
@@ -45,12 +38,7 @@ def test_of_two_attempts_of_a_task_one_counts_and_nothing_is_left_of_the_other(
             installation = install_spark(master=master, conf=arms.conf | SPECULATION)
             driver = streams.drive(start_driver, installation, conf=AS_LOCAL)
             for batch_id, point in enumerate(points):
-                driver.wait_for(f"held web.numbers before_batch {batch_id}")
-                arms.arm(point, "sleep")
-                streams.release(batch_id)
-                driver.wait_for(f"batch web.numbers {batch_id} committed")
-                assert arms.is_hit(point), f"no attempt came to {point}"
-                arms.wake(point)
+                run_held_batch(streams, driver, arms, batch_id, point=point, action="sleep")
             streams.release()
             assert driver.wait().returncode == 0
 
