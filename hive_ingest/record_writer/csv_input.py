@@ -130,7 +130,7 @@ class CsvInput(ABC):
             yield from self._keep(self._of_items(part))
 
     def _of_items(self, items: list[bytes]) -> CsvText:
-        """Each item is one record; a newline at its end is no part of it."""
+        """Each item is one record; a newline at its end is not part of it."""
         records = [item if item.endswith(b"\n") else item + b"\n" for item in items]
         ends = np.cumsum([len(record) for record in records])
         text = b"".join(records)

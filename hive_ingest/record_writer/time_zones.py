@@ -83,7 +83,7 @@ def time_zone(name: str) -> TimeZone:
     """A time zone by its IANA name, or by its offset, such as `+01:00`.
 
     Raises:
-        ValueError: There is no such time zone.
+        ValueError: The time zone is unknown.
     """
     if offset := _OFFSET.fullmatch(name):
         seconds = int(offset[2]) * 3600 + int(offset[3]) * 60

@@ -162,7 +162,7 @@ class TimestampFormats:
 
     @property
     def number_type(self) -> pa.DataType | None:
-        """The type to read JSON numbers as, or None if they are no timestamps."""
+        """The type to read JSON numbers as, or None if they are not timestamps."""
         return self._epoch.arrow if self._epoch else None
 
     def nanos(self, text: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import uuid
 import warnings
@@ -14,6 +13,7 @@ import pyarrow as pa
 from hive_ingest.errors import PathNotFound, StreamingIOFailure
 from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, OutputFile
 from hive_ingest.storage.hdfs_client import HdfsClient
+from hive_ingest.storage.remote_input import RemoteInputFile
 
 if TYPE_CHECKING:
     from hdfs_native import FileReader, FileStatus, FileWriter
@@ -89,42 +89,19 @@ class HdfsOutputFile(OutputFile):
             self.discard()
 
 
-class HdfsInputFile(io.RawIOBase):
+class HdfsInputFile(RemoteInputFile):
     """A file object for Arrow."""
 
     def __init__(self, client: HdfsClient, path: str) -> None:
+        super().__init__()
         self._client = client
         self._path = path
         self._file: FileReader = client.call("open", path, lambda hdfs: hdfs.read(path))
         self._size = len(self._file)
-        self._position = 0
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def size(self) -> int:
-        return self._size
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = start + offset
-        return self._position
-
-    def read(self, size: int | None = -1) -> bytes:
-        rest = max(0, self._size - self._position)
-        # hdfs-native's reader panics beyond the end.
-        length = rest if size is None or size < 0 else min(size, rest)
-        if not length:
-            return b""
-        start = self._position
-        data = self._client.call("read", self._path, lambda _: self._file.read_range(start, length))
-        self._position += len(data)
+    def _read_range(self, start: int, length: int) -> bytes:
+        # hdfs-native's reader panics beyond the end, so it is never asked for what lies there.
+        data: bytes = self._client.call("read", self._path, lambda _: self._file.read_range(start, length))
         return data
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import warnings
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import Any, Final
 
 from hive_ingest.errors import PathNotFound, StreamingIOFailure
 from hive_ingest.storage.file_store import BytesLike, OutputFile
+from hive_ingest.storage.remote_input import RemoteInputFile
 from hive_ingest.storage.s3_client import S3Client
 from hive_ingest.storage.s3_upload import RECORD_TYPE, Upload
 
@@ -134,13 +134,13 @@ class S3OutputFile(OutputFile):
             self.discard()
 
 
-class S3InputFile(io.RawIOBase):
+class S3InputFile(RemoteInputFile):
     """A file as Arrow reads it."""
 
     def __init__(self, client: S3Client, path: str) -> None:
+        super().__init__()
         self._client = client
         self._path = path
-        self._position = 0
         self._size, self._tail = self._open()
 
     def _open(self) -> tuple[int, bytes]:
@@ -161,35 +161,11 @@ class S3InputFile(io.RawIOBase):
     def _get(self, bytes_range: str) -> tuple[Any, bytes]:
         return self._client.get("read", self._path, key_of(self._path), Range=bytes_range)
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def size(self) -> int:
-        return self._size
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = start + offset
-        return self._position
-
-    def read(self, size: int | None = -1) -> bytes:
-        rest = max(0, self._size - self._position)
-        length = rest if size is None or size < 0 else min(size, rest)
-        if not length:
-            return b""
-        start = self._position
+    def _read_range(self, start: int, length: int) -> bytes:
         tail_start = self._size - len(self._tail)
         if start >= tail_start:
-            data = self._tail[start - tail_start : start - tail_start + length]
-        else:
-            _, data = self._get(f"bytes={start}-{start + length - 1}")
-            if len(data) != length:
-                raise StreamingIOFailure(f"cannot read {self._path!r}: {len(data)} bytes of {length} came")
-        self._position += len(data)
+            return self._tail[start - tail_start : start - tail_start + length]
+        _, data = self._get(f"bytes={start}-{start + length - 1}")
+        if len(data) != length:
+            raise StreamingIOFailure(f"cannot read {self._path!r}: {len(data)} bytes of {length} came")
         return data
