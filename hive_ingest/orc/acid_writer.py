@@ -73,7 +73,7 @@ class AcidOrcWriter:
         )
         self._ids = InsertedRows(write_id, bucket_property, first_row_id, 0)
         self._rows = self._encoded_rows = 0
-        self._waiting: list[pa.RecordBatch] = []
+        self._waiting: list[pa.StructArray] = []
         self._waiting_bytes = 0
         self._output = StripeOutput(store, path, like=self._encoder.like, sync=options["sync"])
 
@@ -97,7 +97,7 @@ class AcidOrcWriter:
         if not batch.num_rows:
             return
         with self._discarded_on_error():
-            self._waiting.append(pa.RecordBatch.from_struct_array(normalise(batch, self._encoder.schema)))
+            self._waiting.append(normalise(batch, self._encoder.schema))
             self._waiting_bytes += self._waiting[-1].nbytes
             self._rows += batch.num_rows
             if self._waiting_bytes >= self._encoder.stripe_bytes:
@@ -131,10 +131,10 @@ class AcidOrcWriter:
     def _encode(self) -> None:
         if self._waiting:
             waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
-            rows = sum(batch.num_rows for batch in waiting)
+            rows = sum(map(len, waiting))
             ids = self._ids.slice(self._encoded_rows, rows)
             self._encoded_rows += rows
-            self._encoder.encode(waiting, ids, self.path).append_to(self._output)
+            self._encoder.encode_rows(waiting, ids, self.path).append_to(self._output)
 
     def _check_open(self) -> None:
         if self._output.closed:

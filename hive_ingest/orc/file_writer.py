@@ -95,20 +95,17 @@ class AcidFileWriter(ABC):
             UnsupportedFeature: `compression`, or a column's type, cannot be written.
             StreamingIOFailure: The file cannot be created.
         """
-        kind, strategy = arrow_compression(compression)
-        keep_freed_memory()
+        arrow_compression(compression)  # an unknown one must leave no file
         self._acid_schema = acid_schema(schema)
         self._rows = 0
         self._is_one_stripe = False
         self._sink = _Sink(store.create(path, sync=sync))
         self._buffer = pa.BufferedOutputStream(pa.PythonFile(self._sink, "w"), _WRITE_BUFFER_BYTES)
-        self._writer = orc.ORCWriter(
+        self._writer = orc_writer(
             self._buffer,
-            compression=kind,
-            compression_strategy=strategy,
-            stripe_size=stripe_size_bytes,
+            compression=compression,
+            stripe_size_bytes=stripe_size_bytes,
             row_index_stride=row_index_stride,
-            batch_size=BATCH_ROWS,
         )
 
     @property
@@ -296,6 +293,20 @@ class _Sink:
 
     def close(self) -> None:
         """Does nothing: pyarrow closes abandoned files too, so only `finish` and `discard` end the file."""
+
+
+def orc_writer(sink: object, *, compression: str, stripe_size_bytes: int, row_index_stride: int) -> orc.ORCWriter:
+    """pyarrow's writer with the options of every file here. Raises ConfigurationError, UnsupportedFeature."""
+    kind, strategy = arrow_compression(compression)
+    keep_freed_memory()
+    return orc.ORCWriter(
+        sink,
+        compression=kind,
+        compression_strategy=strategy,
+        stripe_size=stripe_size_bytes,
+        row_index_stride=row_index_stride,
+        batch_size=BATCH_ROWS,
+    )
 
 
 def arrow_compression(name: str) -> tuple[str, str]:

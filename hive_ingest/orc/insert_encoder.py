@@ -13,18 +13,15 @@ from functools import lru_cache
 from itertools import accumulate
 
 import pyarrow as pa
-import pyarrow.orc as orc
 
 from hive_ingest.errors import CorruptFile
 from hive_ingest.orc.acid_schema import ROW
 from hive_ingest.orc.codec import pack, unpack
 from hive_ingest.orc.file_writer import (
-    BATCH_ROWS,
     DEFAULT_COMPRESSION,
     DEFAULT_ROW_INDEX_STRIDE,
     DEFAULT_STRIPE_SIZE_BYTES,
-    arrow_compression,
-    keep_freed_memory,
+    orc_writer,
 )
 from hive_ingest.orc.key_columns import KEY_COLUMNS, KEY_ENCODING, InsertedRows, KeyColumn, key_columns
 from hive_ingest.orc.normalise import normalise
@@ -77,7 +74,11 @@ class InsertEncoder:
         Raises:
             SerializationError: The rows do not fit.
         """
-        content = self._encoded(batches)
+        return self.encode_rows((normalise(batch, self.schema) for batch in batches), inserted, path)
+
+    def encode_rows(self, rows: Iterable[pa.StructArray], inserted: InsertedRows, path: str) -> EncodedStripes:
+        """The same for rows that `normalise` has made safe to write."""
+        content = self._encoded(rows)
         source = pa.BufferReader(content)
         tail = read_tail(source, path)
         if tail.footer.rows != inserted.rows:
@@ -91,23 +92,19 @@ class InsertEncoder:
                 "pyarrow"
             ) from error
 
-    def _encoded(self, batches: Iterable[pa.RecordBatch]) -> pa.Buffer:
+    def _encoded(self, rows: Iterable[pa.StructArray]) -> pa.Buffer:
         """A file with the table's columns in the struct `row`."""
-        kind, strategy = arrow_compression(self.compression)
-        keep_freed_memory()
         sink = pa.BufferOutputStream()
         schema = pa.schema([(ROW, pa.struct(list(self.schema)))])
-        with orc.ORCWriter(
+        with orc_writer(
             sink,
-            compression=kind,
-            compression_strategy=strategy,
-            stripe_size=self.stripe_bytes,
+            compression=self.compression,
+            stripe_size_bytes=self.stripe_bytes,
             row_index_stride=self.row_index_stride,
-            batch_size=BATCH_ROWS,
         ) as writer:
             is_empty = True
-            for batch in batches:
-                writer.write(pa.Table.from_arrays([normalise(batch, self.schema)], schema=schema))
+            for part in rows:
+                writer.write(pa.Table.from_arrays([part], schema=schema))
                 is_empty = False
             if is_empty:  # pyarrow learns the columns from the first table, and writes nothing without one
                 writer.write(schema.empty_table())

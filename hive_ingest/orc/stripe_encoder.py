@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 import pyarrow as pa
-import pyarrow.orc as orc
 
 from hive_ingest.errors import CorruptFile
 from hive_ingest.orc.acid_schema import Key, acid_schema
@@ -17,8 +16,7 @@ from hive_ingest.orc.file_writer import (
     DEFAULT_COMPRESSION,
     DEFAULT_ROW_INDEX_STRIDE,
     DEFAULT_STRIPE_SIZE_BYTES,
-    arrow_compression,
-    keep_freed_memory,
+    orc_writer,
 )
 from hive_ingest.orc.merge_rows import Rows
 from hive_ingest.orc.stripe_output import StripeOutput, WholeStripe, stripe_statistics
@@ -86,18 +84,14 @@ class StripeEncoder:
 
     def _file(self, parts: Iterable[Rows]) -> tuple[pa.BufferReader, dict[int, Key]]:
         """A whole file; and where a stripe may end: the number of rows before that point, and the last one's key."""
-        kind, strategy = arrow_compression(self.compression)
-        keep_freed_memory()
         sink = pa.BufferOutputStream()
         ends: dict[int, Key] = {0: (0, 0, 0)}
         schema = acid_schema(self.schema)
-        with orc.ORCWriter(
+        with orc_writer(
             sink,
-            compression=kind,
-            compression_strategy=strategy,
-            stripe_size=self.stripe_bytes,
+            compression=self.compression,
+            stripe_size_bytes=self.stripe_bytes,
             row_index_stride=self.row_index_stride,
-            batch_size=BATCH_ROWS,
         ) as writer:
             writer.write(schema.empty_table())  # pyarrow learns the columns from the first table
             for joined in _joined(parts):
