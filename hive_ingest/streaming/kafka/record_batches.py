@@ -1,9 +1,9 @@
 """Decodes the record batches of kafka-python's consumer into messages.
 
 kafka-python calls a function for each number in a record and makes two objects of each record, which takes three
-quarters of the processor time of a poll. `use_record_batches` has a consumer decode a batch in one loop instead. A batch
-of an older format, or one that is not as the format says, is still decoded by kafka-python, whose errors are raised
-then. Requests, checksums, sessions and the group are kafka-python's in any case.
+quarters of the processor time of a poll. `use_record_batches` has a consumer decode a batch in one loop instead. A
+batch of an older format, or one that is not as the format says, is still decoded by kafka-python, whose errors are
+raised then. Requests, checksums, sessions and the group are kafka-python's in any case.
 
 This replaces a class that is not part of kafka-python's API. So it is only done with versions that have been tested.
 A client of another version is left as it is: its `ConsumerRecord`s have the same attributes as a `KafkaMessage`.
@@ -96,6 +96,7 @@ def _partition_records() -> type[Any]:
                     record.key,
                     record.value,
                     tuple(record.headers),
+                    self.leader_epoch,
                 )
 
         def _corrupt(self, what: str, offset: int) -> Exception:
@@ -137,7 +138,7 @@ def _decode(buffer: bytes, at: int, batch: Any, topic: str, partition: int, foun
     """
     base_offset, base_time, timestamp_type = batch.base_offset, batch.first_timestamp, batch.timestamp_type
     has_own_times = timestamp_type == _CREATE_TIME
-    time = batch.max_timestamp
+    time, leader_epoch = batch.max_timestamp, batch.leader_epoch
     new, append = tuple.__new__, found.append
     for _ in range(batch.records_count):
         if (number := buffer[at]) < _MORE:
@@ -181,7 +182,8 @@ def _decode(buffer: bytes, at: int, batch: Any, topic: str, partition: int, foun
             headers, at = (), at + 1
         if 2 * at != twice_the_end:
             raise ValueError("the size of a record is wrong")
-        append(new(KafkaMessage, (topic, partition, offset, time, timestamp_type, key, value, headers)))
+        message = (topic, partition, offset, time, timestamp_type, key, value, headers, leader_epoch)
+        append(new(KafkaMessage, message))
     return at
 
 
