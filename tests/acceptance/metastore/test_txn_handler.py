@@ -122,14 +122,14 @@ def ms(metastore_uri: str, tmp_path: Path) -> Iterator[EmbeddedMetastoreClient]:
         yield client
 
 
-def states(ms: MetastoreClient) -> dict[int, TxnState]:
+def states(ms: MetastoreClient) -> dict[TxnId, TxnState]:
     """What `getOpenTxnsInfo` reports, after a comparison with `getOpenTxns`."""
     found = {info.id: info.state for info in ms.get_open_txns_info().transactions}
     valid = ms.get_valid_txns()
     assert valid.high_water_mark == ms.get_open_txns_info().high_water_mark
     assert set(valid.open) == {txn_id for txn_id, state in found.items() if state is OPEN}
     assert set(valid.aborted) == {txn_id for txn_id, state in found.items() if state is ABORTED}
-    return dict(found)
+    return found
 
 
 # -- transactions ------------------------------------------------------------------------------------
