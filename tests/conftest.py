@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from tests.services.kinds import REAL, Address, embedded_timeout
+from tests.services.spark_versions import use_pyspark
 from tests.support.metastores import connect_in
 from tests.support.warehouses import STORES, warehouse_in, warehouses_on
 
@@ -114,9 +115,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["3.1.3", "4.0.1"],
         help="only the tests of this version of Hive; those that name none belong to 4.0.1",
     )
+    parser.addoption(
+        "--spark",
+        metavar="VERSION",
+        help="the version of pyspark for tests that name none, or lowest; default: the installed one",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if version := config.getoption("--spark"):
+        use_pyspark(version)
     config.addinivalue_line("markers", "only_on(kinds, because): promised by these kinds of metastores alone")
     config.addinivalue_line("markers", "local_warehouse(because): about the local file system alone")
     config.addinivalue_line("markers", "one_embedded: of the embedded metastores SQLite alone, for the sake of time")
