@@ -254,3 +254,12 @@ class FileStore(ABC):
     @abstractmethod
     def delete_folder(self, path: str) -> None:
         """Delete a folder and its content; a missing one is not an error."""
+
+    def delete_some(self, path: str) -> bool:
+        """Delete a folder, or so much of it as a few requests delete, on a store that cannot rename folders.
+
+        Returns:
+            Whether the folder is gone. Otherwise call it again.
+        """
+        self.delete_folder(path)
+        return True
