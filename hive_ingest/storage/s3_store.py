@@ -149,7 +149,7 @@ class S3Store(FileStore):
         key = key_of(path)
         found = self._head(path)
         if found is None:
-            raise PathNotFound(f"cannot look at {self._client.uri(path)!r}: it is missing")
+            raise PathNotFound(f"cannot look at {self._client.uri(path)!r}: no such file: it was removed")
         if found.get("ContentType") != RECORD_TYPE:
             return None, int(found["ContentLength"])
 
