@@ -185,6 +185,8 @@ class FileStore(ABC):
         for path in (source, target.rpartition("/")[0]):
             if not self.exists(path):
                 return f"{path} is missing"
+        if not self.can_rename(source, target):
+            return "no rename leads from one mount point into another: create a new table and copy the rows"
         return None
 
     @abstractmethod
