@@ -3,6 +3,7 @@
 from hive_ingest.record_writer.arrow_writer import ArrowWriter, MissingColumns, ZonedTimestamps
 from hive_ingest.record_writer.avro_writer import AvroSchemas, AvroWriter
 from hive_ingest.record_writer.bad_records import BadRecord, BadRecords, BadValue, OnError, named_records
+from hive_ingest.record_writer.coercion import Coerce
 from hive_ingest.record_writer.csv_framing import CsvFraming, CsvText
 from hive_ingest.record_writer.csv_writer import CsvWriter
 from hive_ingest.record_writer.delimited_writer import StrictDelimitedInputWriter
@@ -22,6 +23,7 @@ __all__ = [
     "BadRecords",
     "BadValue",
     "Block",
+    "Coerce",
     "CsvFraming",
     "CsvText",
     "CsvWriter",

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hive_ingest.record_writer import values
 from hive_ingest.record_writer.bad_records import BadValue
+from hive_ingest.record_writer.coercion import Coerce, text_converter
 from hive_ingest.record_writer.timestamp_formats import STRICT_TIMESTAMPS, TimestampFormats
 from hive_ingest.record_writer.typed_columns import TypedColumn
 from hive_ingest.schema import HiveType
@@ -28,6 +28,7 @@ class DelimitedFormat:
     #: Whether missing fields at the end are null and additional ones are ignored, as in Hive.
     is_lenient: bool = False
     timestamps: TimestampFormats = STRICT_TIMESTAMPS
+    coerce: Coerce = "strict"
 
 
 class DelimitedRecords:
@@ -58,7 +59,7 @@ class DelimitedRecords:
 
 
 def _reader(type_: HiveType, format_: DelimitedFormat) -> Callable[[bytes], object]:
-    convert = values.from_text(type_, format_.timestamps.nanos)
+    convert = text_converter(type_, format_.timestamps, format_.coerce)
     escape = format_.escape
     if not escape or type_.kind not in _ESCAPED_KINDS:
         return lambda text: convert(_decoded(text))

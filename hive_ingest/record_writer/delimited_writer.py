@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from hive_ingest.errors import ConfigurationError, StreamingConnectionError, UnsupportedFeature
 from hive_ingest.record_writer.bad_records import BadRecords, OnError
+from hive_ingest.record_writer.coercion import COERCIONS, Coerce
 from hive_ingest.record_writer.delimited_blocks import DelimitedBlocks
 from hive_ingest.record_writer.delimited_records import DelimitedFormat, DelimitedRecords
 from hive_ingest.record_writer.options import check_choice
@@ -40,6 +41,8 @@ class StrictDelimitedInputWriter(TextRecordWriter):
             table's columns, then its partition columns.
         missing_fields: "fail" (a line must have exactly these fields) or "null" (as in Hive: fields missing at the
             end are null, additional ones are ignored).
+        coerce: "strict", "lossless" (also other forms of the same value, such as " 7" for an int) or "hive" (what Hive 4.0's
+            LazySimpleSerDe makes of a value, nulls included). docs/records.md lists the values.
         timestamp_formats: The formats of timestamps (docs/records.md lists them), in the order in which they are
             tried. Default: the table's property `timestamp.formats`, else only `yyyy-mm-dd hh:mm:ss[.fffffffff]`.
         timezone: The zone whose wall clock a timestamp with an offset, or a number since 1970, becomes, such as
@@ -61,6 +64,7 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         escape: str | None = None,
         columns: Sequence[str] | None = None,
         missing_fields: MissingFields = "fail",
+        coerce: Coerce = "strict",
         timestamp_formats: Sequence[str] | None = None,
         timezone: str | None = None,
         on_error: OnError = "fail",
@@ -69,9 +73,14 @@ class StrictDelimitedInputWriter(TextRecordWriter):
     ) -> None:
         super().__init__(line_delimiter=line_delimiter, block_bytes=block_bytes, max_record_bytes=max_record_bytes)
         check_choice("missing_fields", missing_fields, ("fail", "null"))
+        check_choice("coerce", coerce, COERCIONS)
         _check_characters(field_delimiter, line_delimiter, null_format, escape)
         self._format = DelimitedFormat(
-            field_delimiter.encode(), null_format.encode(), (escape or "").encode(), missing_fields == "null"
+            field_delimiter.encode(),
+            null_format.encode(),
+            (escape or "").encode(),
+            missing_fields == "null",
+            coerce=coerce,
         )
         self._timestamps = TimestampOptions(timestamp_formats, timezone)
         self._order = None if columns is None else [name.lower() for name in columns]
