@@ -51,8 +51,8 @@ class CsvWriter(CsvInput):
         missing_columns: "fail" (the header must name every data column) or "null".
         missing_partition_keys: The same for partition columns; null is the default partition.
         unknown_fields: "ignore" (a name of the header that matches no column is logged) or "fail".
-        coerce: "strict", "lossless" (also other forms of the same value, such as " 7" for an int) or "hive" (what Hive 4.0's
-            LazySimpleSerDe makes of a value, nulls included). docs/records.md lists the values.
+        coerce: "strict", "lossless" (also other forms of the same value, such as " 7" for an int) or "hive" (what
+            Hive 4.0's LazySimpleSerDe makes of a value, nulls included). docs/records.md lists the values.
         timestamp_formats: The formats of timestamps (docs/records.md lists them), in the order in which they are
             tried. Default: the table's property `timestamp.formats`, else only `yyyy-mm-dd hh:mm:ss[.fffffffff]`.
         timezone: The zone whose wall clock a timestamp with an offset, or a number since 1970, becomes, such as

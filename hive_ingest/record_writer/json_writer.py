@@ -55,8 +55,8 @@ class StrictJsonWriter(TextRecordWriter):
         missing_partition_keys: "fail" (a record without the key of a partition column is bad; null is the default
             partition) or "null" (such a record goes to the default partition, as in Hive).
         binary_format: "base64" or "rawstring", as the SerDe property `json.binary.format`.
-        coerce: "strict", "lossless" (also other forms of the same value, such as "7" for an int) or "hive" (what Hive 4.0's
-            JsonSerDe makes of a value, nulls included). docs/records.md lists the values.
+        coerce: "strict", "lossless" (also other forms of the same value, such as "7" for an int) or "hive" (what
+            Hive 4.0's JsonSerDe makes of a value, nulls included). docs/records.md lists the values.
         timestamp_formats: The formats of timestamps (docs/records.md lists them), in the order in which they are
             tried. Default: the table's property `timestamp.formats`, else only `yyyy-mm-dd hh:mm:ss[.fffffffff]`.
         timezone: The zone whose wall clock a timestamp with an offset, or a number since 1970, becomes, such as

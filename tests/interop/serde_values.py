@@ -1,6 +1,6 @@
 """What real Hive's SerDes make of records (`SerDeValues.java`).
 
-    python -m tests.interop.serde_values     asks again for every record of tests/data/hive/serde_values.json
+python -m tests.interop.serde_values     asks again for every record of tests/data/hive/serde_values.json
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ VALUES = DATA / "serde_values.json"
 
 def ask(version: str, requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The answers of Hive `version`: `values` and `hash`, or `error`."""
-    lines = "".join(json.dumps({key: request[key] for key in ("serde", "types", "record")}) + "\n" for request in requests)
+    lines = "".join(
+        json.dumps({key: request[key] for key in ("serde", "types", "record")}) + "\n" for request in requests
+    )
     with tempfile.TemporaryDirectory() as home:
         run = subprocess.run(
             runner(version).java_command("SerDeValues", []),
