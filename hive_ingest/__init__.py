@@ -52,6 +52,7 @@ from hive_ingest.record_writer import (
     RecordListWriter,
     StrictDelimitedInputWriter,
     StrictJsonWriter,
+    StrictRegexWriter,
 )
 from hive_ingest.streaming import BadRecordFile, ingest_files
 
@@ -104,6 +105,7 @@ __all__ = [
     "StreamingSettings",
     "StrictDelimitedInputWriter",
     "StrictJsonWriter",
+    "StrictRegexWriter",
     "TooManyBadRecords",
     "TooManyOpenTxns",
     "TransactionError",

@@ -14,7 +14,7 @@ from hive_ingest.cli.app import make_app
 from hive_ingest.cli.option_names import in_option_names, option_names
 from hive_ingest.metastore_client import Catalog, connect_metastore
 from hive_ingest.reader import scan
-from hive_ingest.record_writer import CsvWriter, StrictDelimitedInputWriter, StrictJsonWriter
+from hive_ingest.record_writer import CsvWriter, StrictDelimitedInputWriter, StrictJsonWriter, StrictRegexWriter
 from hive_ingest.streaming import ingest_files
 from hive_ingest.streaming.kafka import KafkaIngest, KafkaOptions, KafkaRoute
 
@@ -30,10 +30,10 @@ _ONLY_HERE = {
 }
 _FUNCTIONS: dict[str, tuple[Callable[..., Any], ...]] = {
     "create-table": (Catalog.create_table,),
-    "ingest": (ingest_files, CsvWriter, StrictJsonWriter, StrictDelimitedInputWriter),
+    "ingest": (ingest_files, CsvWriter, StrictJsonWriter, StrictDelimitedInputWriter, StrictRegexWriter),
     "kafka": (
         *(KafkaIngest, KafkaIngest.run, KafkaOptions, KafkaRoute),
-        *(CsvWriter, StrictJsonWriter, StrictDelimitedInputWriter),
+        *(CsvWriter, StrictJsonWriter, StrictDelimitedInputWriter, StrictRegexWriter),
     ),
     "read": (scan,),
 }
