@@ -53,7 +53,7 @@ from hive_ingest.record_writer import (
     StrictDelimitedInputWriter,
     StrictJsonWriter,
 )
-from hive_ingest.streaming import BadRecordFile, ingest_files
+from hive_ingest.streaming import BadRecordFile, infer_columns, ingest_files
 
 __version__ = "0.1.0"
 __all__ = [
@@ -113,6 +113,7 @@ __all__ = [
     "append",
     "compact",
     "connect_metastore",
+    "infer_columns",
     "ingest_files",
     "purge",
     "read_table",

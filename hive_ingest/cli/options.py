@@ -37,6 +37,7 @@ WarehouseOption = Annotated[
         help="Folder of the databases. Default: the metastore's; for a new SQLite one, `warehouse` beside it.",
     ),
 ]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")]
 
 
 class Output(enum.StrEnum):

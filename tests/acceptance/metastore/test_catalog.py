@@ -121,7 +121,7 @@ def test_a_misspelt_argument_of_create_table_is_an_error(ms: MetastoreClient) ->
     with pytest.raises(TypeError, match="unexpected keyword argument 'proprties'"):
         ms.create_table("web.t", columns=COLUMNS, proprties={"transactional": "false"})  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'columns'"):
-        ms.create_table("web.t")  # type: ignore[call-arg]
+        ms.create_table("web.t")
     assert ms.get_tables("web") == []
 
 
