@@ -44,7 +44,7 @@ from hive_ingest.errors import (
 )
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import Column
-from hive_ingest.reader import Scan, read_table, scan
+from hive_ingest.reader import PartitionSize, Scan, partition_sizes, read_table, scan
 from hive_ingest.record_writer import (
     ArrowWriter,
     BadRecord,
@@ -89,6 +89,7 @@ __all__ = [
     "NoSuchTxn",
     "OffsetLoss",
     "PartitionCreationFailed",
+    "PartitionSize",
     "PathExists",
     "PathNotFound",
     "RecordListWriter",
@@ -115,6 +116,7 @@ __all__ = [
     "connect_metastore",
     "infer_columns",
     "ingest_files",
+    "partition_sizes",
     "purge",
     "read_table",
     "scan",

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hive_ingest.cli.logs import confirm
 from hive_ingest.cli.options import DryRunOption, MetastoreOption, TableArgument, WarehouseOption, connected, pairs
 from hive_ingest.cli.record_options import FieldDelimiterOption, NullValuesOption, QuoteOption
 
@@ -128,7 +129,7 @@ def create_table(
             location=location,
             if_not_exists=if_not_exists,
         )
-    typer.echo(f"{made.name} at {made.location}")
+    confirm(f"{made.name} at {made.location}")
 
 
 def _columns_of_file(

@@ -27,6 +27,12 @@ MetastoreOption = Annotated[
         help="URI of the metastore, such as sqlite:///demo/metastore.db.",
     ),
 ]
+OptionalMetastoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--metastore", metavar="URI", envvar="HIVE_INGEST_METASTORE", show_default=False, help="URI of the metastore."
+    ),
+]
 WarehouseOption = Annotated[
     str | None,
     typer.Option(
