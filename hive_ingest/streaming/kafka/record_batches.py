@@ -3,9 +3,10 @@
 kafka-python calls a function for each number in a record and makes two objects of each record, which takes three
 quarters of the processor time of a poll. `use_record_batches` has a consumer decode a batch in one loop instead. A
 batch of an older format, or one that is not as the format says, is still decoded by kafka-python, whose errors are
-raised then. Requests, checksums, sessions and the group are kafka-python's in any case.  This replaces a class that is
-not part of kafka-python's API. So it is only done with versions that have been tested. A client of another version is
-left as it is: its `ConsumerRecord`s have the same attributes as a `KafkaMessage`.
+raised then. Requests, checksums, sessions and the group are kafka-python's in any case.
+
+This replaces a class that is not part of kafka-python's API. So it is only done with versions that have been tested. A
+client of another version is left as it is: its `ConsumerRecord`s have the same attributes as a `KafkaMessage`.
 """
 
 from __future__ import annotations
