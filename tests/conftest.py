@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 import sqlalchemy as sa
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from tests.services.postgres import PostgresServer
 
 _LEFT_OUT = pytest.StashKey[list[str]]()
+
+# How long an example takes says more of the machine than of the code.
+hypothesis.settings.register_profile("hive_ingest", deadline=None)
+hypothesis.settings.load_profile("hive_ingest")
 
 
 @pytest.fixture(scope="session", autouse=True)
