@@ -5,8 +5,8 @@ quarters of the processor time of a poll. `use_record_batches` has a consumer de
 batch of an older format, or one that is not as the format says, is still decoded by kafka-python, whose errors are
 raised then. Requests, checksums, sessions and the group are kafka-python's in any case.
 
-This replaces a class that is not part of kafka-python's API. So it is only done with versions that have been tested.
-A client of another version is left as it is: its `ConsumerRecord`s have the same attributes as a `KafkaMessage`.
+This replaces a class that is not part of kafka-python's API. So it is only done with versions that have been tested. A
+client of another version is left as it is: its `ConsumerRecord`s have the same attributes as a `KafkaMessage`.
 """
 
 from __future__ import annotations
