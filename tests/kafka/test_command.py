@@ -133,6 +133,22 @@ def test_bad_messages_go_to_a_topic_or_a_file(
     assert json.loads(line)["offset"] == 3
 
 
+def test_a_csv_message_is_one_row_whatever_its_quotes_contain(
+    kafka_broker: KafkaBroker, client: MetastoreClient, shell: Shell, tmp_path: Path
+) -> None:
+    client.create_table("web.notes", columns={"id": "int", "note": "string", "place": "bigint"})
+    topic = kafka_broker.new_topic()
+    produce(kafka_broker, topic, [b'1,"a, ""b""\nc"', b"2,", b'3,"open', b"4,d,e", b"5,f\n6,g", '7,"ü"'.encode()])
+    group = ("--bootstrap-servers", kafka_broker.bootstrap_servers, "--group-id", f"group-of-{topic}")
+    command = ("kafka", *group, "--topic", topic, "--table", "web.notes", "--format", "csv", "--until-end")
+    options = ("--message-column", "offset=place", "--on-error", "skip", "--bad-records", tmp_path / "bad.jsonl")
+    assert shell(*command, *options).code == 3
+    rows = hi.read_table(client, "web.notes").to_pylist()
+    assert [tuple(row.values()) for row in rows] == [(1, 'a, "b"\nc', 0), (2, None, 1), (7, "ü", 5)]
+    bad = [json.loads(line)["offset"] for line in (tmp_path / "bad.jsonl").read_text().splitlines()]
+    assert bad == [2, 3, 4]
+
+
 def test_sigterm_commits_what_was_read_and_is_not_a_failure(
     kafka_broker: KafkaBroker, client: MetastoreClient, shell: Shell, tmp_path: Path
 ) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from kafka import KafkaAdminClient, TopicPartition
 from kafka.record.memory_records import MemoryRecords
 
 import hive_ingest as hi
 from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.streaming.sinks import latest_progress
 from tests.kafka.landing import landing_in
 from tests.kafka.running import ingest
+from tests.kafka.test_positions import transactional
 from tests.kafka.topics import produce_ids
 from tests.services.kafka import KafkaBroker, running_broker
 from tests.services.kinds import Address
@@ -117,6 +123,59 @@ def test_a_log_that_ends_at_the_position_again_is_noticed(
     produce_ids(broker, topic, range(100, 110))
     with pytest.raises(hi.OffsetLoss, match=r"messages 10 to 19, which are in the table"):
         ingest(ms, broker, topic, client=client).run(until_end=True)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_retention_of_what_was_read_is_not_taken_for_a_loss(
+    broker: KafkaBroker, ms: MetastoreClient, client: str
+) -> None:
+    """The log does not have the epoch of the position any more."""
+    topic = topic_of_20(broker)
+    ingest(ms, broker, topic, client=client).run(until_end=True)
+    with contextlib.closing(KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)) as admin:
+        admin.delete_records({TopicPartition(topic, 0): 20})
+    broker.stop()
+    broker.start()
+    ingest(ms, broker, topic, client=client).run(until_end=True)
+    produce_ids(broker, topic, range(20, 25))
+    ingest(ms, broker, topic, client=client).run(until_end=True)
+    assert ids(ms, "web.events") == list(range(25))
+
+
+#: Leaves a transaction open, as a producer that is killed does.
+_OPEN_TRANSACTION = """
+import os, sys
+from kafka import KafkaProducer
+servers, topic = sys.argv[1:]
+producer = KafkaProducer(bootstrap_servers=servers, transactional_id=f"producer-{topic}")
+producer.init_transactions()
+producer.begin_transaction()
+producer.send(topic, b'{"id": 1}', partition=0)
+producer.flush()
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_marker_of_a_later_epoch_than_the_last_message_is_not_taken_for_a_loss(
+    broker: KafkaBroker, ms: MetastoreClient, client: str
+) -> None:
+    """The position is after the marker, where the epoch of the last message has ended."""
+    topic = broker.new_topic()
+    produce_ids(broker, topic, [0])
+    subprocess.run([sys.executable, "-c", _OPEN_TRANSACTION, broker.bootstrap_servers, topic], check=True)
+    broker.stop()
+    broker.start()
+    transactional(broker, topic).close()  # aborts the transaction
+    for _ in range(2):
+        ingest(ms, broker, topic, client=client).run(until_end=True)
+        broker.stop()
+        broker.start()
+    (last,) = latest_progress(ms, "web.events__progress").values()
+    assert last.position["offset"] == 3
+    produce_ids(broker, topic, [5])
+    ingest(ms, broker, topic, client=client).run(until_end=True)
+    assert ids(ms, "web.events") == [0, 5]
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -16,6 +16,7 @@ from hive_ingest.streaming.kafka.group_consumer import (
     committed_offsets,
     describe,
     has_topic,
+    has_valid_position,
     position_epoch,
     seek,
     topic_id,
@@ -414,14 +415,13 @@ class MessageConsumer:
         )
 
     def _has_valid_positions(self) -> bool:
-        """Whether no log was truncated below its position. Only a fetch asks that by itself."""
+        """Whether no log was truncated below its position; false while that is not known."""
+        partitions = [each for each in self._handed_on if self._is_wanted(each.topic)]
         try:
-            # An error that was found by one call is raised by the next.
-            found = [self._consumer.position(each, timeout_ms=CALL_MS) for each in [*self._handed_on, *self._handed_on]]
+            return all(has_valid_position(self._consumer, each) for each in partitions)
         except self._kafka.errors.LogTruncationError as error:
             self._note_truncation(error.divergent_offsets)
             return False
-        return None not in found
 
     # -- failures ----------------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ def group_consumer(
             bootstrap_servers, client_options, own, options.queue_max_bytes // POLLS_IN_QUEUE
         )
     if importlib.util.find_spec("crc32c") is None:
-        _log.warning("the package crc32c is missing, without which Kafka is read four times slower: pip install crc32c")
+        _log.warning("the package crc32c is missing, without which Kafka is read many times slower: pip install crc32c")
     if "partition_assignment_strategy" not in client_options:
         assignors = importlib.import_module("kafka.coordinator.assignors.cooperative_sticky")
         own["partition_assignment_strategy"] = [assignors.CooperativeStickyAssignor]
@@ -111,6 +111,21 @@ def position_epoch(consumer: Any, partition: Any) -> int:
         return int(consumer.position_epoch(partition))
     position = consumer._subscription.assignment[partition].position  # the public method returns the offset alone
     return UNKNOWN_EPOCH if position is None else int(position.leader_epoch)
+
+
+def has_valid_position(consumer: Any, partition: Any) -> bool:
+    """Whether the leader's log has what is before the position; false while that is not known.
+
+    Raises:
+        kafka.errors.LogTruncationError: It does not have it any more.
+    """
+    if hasattr(consumer, "position_epoch"):  # confluent-kafka
+        return consumer.position(partition) is not None
+    consumer.position(partition, timeout_ms=0)  # has the leader asked, by the next poll
+    if consumer._subscription.assignment[partition].awaiting_validation:
+        return False
+    consumer.position(partition, timeout_ms=0)  # raises what was found since the first call
+    return True
 
 
 def committed_offsets(consumer: Any, partitions: Sequence[Any], timeout_ms: int) -> Mapping[Any, Any]:

@@ -76,7 +76,7 @@ class Client:
         self.epochs[partition] = leader_epoch
         self.positions[partition] = offset
 
-    def position(self, partition: TopicPartition, timeout_ms: int) -> int:
+    def position(self, partition: TopicPartition, timeout_ms: int = 0) -> int:
         return self.positions[partition]
 
     def position_epoch(self, partition: TopicPartition) -> int:
