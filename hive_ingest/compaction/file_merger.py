@@ -54,6 +54,7 @@ class MergeContext:
         table: Its columns are those of the output.
         partition: The values of the partition keys, as in `StagedFile`.
         location: The folder of the files to merge.
+        is_major: A base is written.
         valid_write_ids: Rows of other write ids are left out.
         delete_events: The rows that they delete are left out.
         settings: Sizes and threads.
@@ -62,6 +63,7 @@ class MergeContext:
     table: Table
     partition: tuple[str | None, ...]
     location: Location
+    is_major: bool
     valid_write_ids: ValidWriteIdList
     delete_events: tuple[FileToRead, ...]
     settings: MergeSettings = field(default_factory=MergeSettings)
@@ -70,7 +72,18 @@ class MergeContext:
     def of(
         cls, plan: MergePlan, table: Table, partition: tuple[str | None, ...], settings: MergeSettings
     ) -> MergeContext:
-        return cls(table, partition, plan.location, plan.valid_write_ids, plan.delete_events, settings)
+        return cls(
+            table, partition, plan.location, plan.is_major, plan.valid_write_ids, plan.delete_events, settings
+        )
+
+    @property
+    def large_stripe_bytes(self) -> int:
+        """What is copied rather than encoded again.
+
+        While rows are streamed in, one minor compaction after the other merges the same delta with new ones, and
+        stripes that it copies cost nothing. A major one then makes large stripes of them.
+        """
+        return self.settings.stripe_bytes // (2 if self.is_major else 8)
 
 
 class FileMerger:
@@ -100,6 +113,7 @@ class FileMerger:
             StripeEncoder(arrow_schema(context.table.columns), self._compression),
             conversion_to(context.table.columns),
             stripe_bytes=settings.stripe_bytes,
+            large_stripe_bytes=context.large_stripe_bytes,
             sync=settings.fsync,
         )
 

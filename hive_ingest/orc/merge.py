@@ -51,19 +51,16 @@ class MergeOptions:
     Attributes:
         encoder: For what is encoded: columns, compression, row index.
         conversion: From the columns of a file to the table's, or None where they are written as they are.
-        stripe_bytes: Rows of a stripe that is encoded, as they lie in memory. A stripe of at least half as much is
-            large: it is copied where that is possible.
+        stripe_bytes: Rows of a stripe that is encoded, as they lie in memory.
+        large_stripe_bytes: A stripe of at least so much is large: it is copied where that is possible.
         sync: Whether the file is on the device when it is finished.
     """
 
     encoder: StripeEncoder
     conversion: Callable[[StripeReader], RowConversion | None]
     stripe_bytes: int = 64 << 20
+    large_stripe_bytes: int = 32 << 20
     sync: bool = True
-
-    @property
-    def large_stripe_bytes(self) -> int:
-        return self.stripe_bytes // 2
 
 
 def merge_rows(
@@ -107,7 +104,7 @@ def merge_rows(
     """
     sizes = RowSizes()
     decoder = StripeDecoder(options.encoder.schema, options.conversion, valid_write_ids, deletes)
-    small = SmallFiles(store, files, sizes, keys, options.stripe_bytes)
+    small = SmallFiles(store, files, sizes, keys, options.stripe_bytes, options.large_stripe_bytes)
     runs = file_runs(files, small.fits)
     inputs = open_inputs(store, [f for run in runs if not run.is_small for f in run.files], executor, threads)
     stripes = ordered_stripes(inputs, keys)

@@ -82,7 +82,13 @@ class SmallFiles:
     """The small files of a merge. Several threads may use it at once."""
 
     def __init__(
-        self, store: FileStore, files: Sequence[FileToRead], sizes: RowSizes, keys: KeyRange | None, stripe_bytes: int
+        self,
+        store: FileStore,
+        files: Sequence[FileToRead],
+        sizes: RowSizes,
+        keys: KeyRange | None,
+        stripe_bytes: int,
+        large_stripe_bytes: int,
     ) -> None:
         """
         Args:
@@ -91,12 +97,14 @@ class SmallFiles:
             sizes: Shared by all files of the merge.
             keys: Only stripes that begin in this range are read.
             stripe_bytes: The most that the rows of an encoded stripe take in memory.
+            large_stripe_bytes: Stripes of at least so much are copied, so their files are not opened here.
         """
         self._store = store
         self._files = [file for file in files if file.is_small]
         self._sizes = sizes
         self._keys = keys
         self._stripe_bytes = stripe_bytes
+        self._most_bytes = large_stripe_bytes / 2
 
     @cached_property
     def _growth(self) -> float:
@@ -111,8 +119,8 @@ class SmallFiles:
         return unit.size_bytes * self._growth
 
     def fits(self, unit: FileUnit) -> bool:
-        """Whether its rows are far less than a stripe. Raises CorruptFile, UnsupportedFeature, StreamingIOFailure."""
-        return 4 * self._size(unit) <= self._stripe_bytes
+        """Whether its rows are far less than a large stripe. Raises CorruptFile, UnsupportedFeature, StreamingIOFailure."""
+        return self._size(unit) <= self._most_bytes
 
     def shares(self, run: FileRun) -> Iterator[tuple[FileUnit, ...]]:
         """Units whose rows become one stripe."""
