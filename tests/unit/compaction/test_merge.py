@@ -240,7 +240,7 @@ def test_stripes_of_middle_size_are_copied_until_a_major_compaction(folder: Fold
     for write_id in (1, 2):
         folder.insert(write_id, [(i, f"text {write_id} {i}") for i in range(20_000)])
     before = [s for path in sorted(folder.path.glob("*/bucket_00000")) for s in stripe_bytes_of(path)]
-    folder.compact(kind, stripe_bytes=4 << 20)
+    folder.compact(kind, stripe_bytes=6 << 20)
     [path] = folder.path.glob("*_v0000900/bucket_00000")
     after = stripe_bytes_of(path)
     assert (after == before) is copies
