@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from hive_ingest.compaction import CompactionPolicy, Maintenance, MaintenanceMode, hook_of, maintained
 from hive_ingest.connection import CommitInfo, StreamingConnection, StreamingSettings
@@ -30,6 +30,7 @@ def append(
     missing_columns: MissingColumns = ...,
     missing_partition_keys: MissingPartitionKeys = ...,
     unknown_fields: UnknownFields = ...,
+    coerce: Literal["strict", "lossless"] = ...,
     zoned_timestamps: ZonedTimestamps = ...,
     on_error: OnError = ...,
     settings: StreamingSettings | Mapping[str, Any] | None = ...,
@@ -50,6 +51,7 @@ def append(
     missing_columns: MissingColumns = ...,
     missing_partition_keys: MissingPartitionKeys = ...,
     unknown_fields: UnknownFields = ...,
+    coerce: Literal["strict", "lossless"] = ...,
     zoned_timestamps: ZonedTimestamps = ...,
     on_error: OnError = ...,
     settings: StreamingSettings | Mapping[str, Any] | None = ...,
@@ -69,6 +71,7 @@ def append(
     missing_columns: MissingColumns = "fail",
     missing_partition_keys: MissingPartitionKeys = "fail",
     unknown_fields: UnknownFields = "ignore",
+    coerce: Literal["strict", "lossless"] = "strict",
     zoned_timestamps: ZonedTimestamps = "fail",
     on_error: OnError = "fail",
     settings: StreamingSettings | Mapping[str, Any] | None = None,
@@ -76,7 +79,7 @@ def append(
     maintenance: MaintenanceMode | Maintenance = "off",
     compaction_policy: CompactionPolicy | None = None,
 ) -> CommitInfo | None:
-    """Append Arrow data in one transaction.
+    """Append Arrow data, or rows of Python objects, in one transaction.
 
     With `sink`, `source` and `position` the call is idempotent, as with Delta Lake's `txnAppId` and `txnVersion`: the
     position is committed with the rows, and a call that repeats the last committed position writes nothing.
@@ -84,13 +87,15 @@ def append(
     Args:
         metastore: A client, or the URI of a metastore.
         table: `"database.table"`.
-        data: A `pyarrow.Table`, or anything with the Arrow interface. Columns match by name, without regard to case;
-            partition columns may be anywhere.
+        data: A `pyarrow.Table`, anything with the Arrow interface (data frames of pandas, polars and others), or a list
+            of mappings or dataclasses, one for each row. Columns match by name, without regard to case; partition
+            columns may be anywhere.
         sink: Name of the application that appends.
         source: What the application numbers, such as a job or an input.
         position: Number of this append in its source, higher than that of the last one.
         static_partition_values: Values of the leading partition keys, as text.
-        missing_columns, missing_partition_keys, unknown_fields, zoned_timestamps, on_error: As in `ArrowWriter`.
+        missing_columns, missing_partition_keys, unknown_fields, coerce, zoned_timestamps, on_error: As in
+            `ArrowWriter`.
         settings: As in `StreamingConnection.connect`.
         on_commit: Called after the commit.
         maintenance: What to do about compaction after the commit. `"request"`: request it where the policy says so;
@@ -112,6 +117,7 @@ def append(
         missing_columns=missing_columns,
         missing_partition_keys=missing_partition_keys,
         unknown_fields=unknown_fields,
+        coerce=coerce,
         zoned_timestamps=zoned_timestamps,
     )
     with (
