@@ -123,7 +123,7 @@ def test_json_lines_of_web_clients():
 
 
 def test_json_lines_of_web_clients_are_refused_without_options():
-    [parsed] = parse_all(StrictJsonWriter(on_error="skip"), schema_of(**EVENTS), FILES / "events.jsonl")
+    [parsed] = parse_all(StrictJsonWriter(on_error="skip"), schema_of(None, **EVENTS), FILES / "events.jsonl")
     assert [bad.reason for bad in parsed.bad_records] == [
         "column 'id': '9007199254740993' is a string, bigint requires a JSON number"
     ]
