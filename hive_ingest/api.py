@@ -12,6 +12,7 @@ from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
 from hive_ingest.record_writer import (
     ArrowWriter,
+    EmptyPartitionValues,
     MissingColumns,
     MissingPartitionKeys,
     OnError,
@@ -30,6 +31,7 @@ def append(
     missing_columns: MissingColumns = ...,
     missing_partition_keys: MissingPartitionKeys = ...,
     unknown_fields: UnknownFields = ...,
+    empty_partition_values: EmptyPartitionValues = ...,
     coerce: Literal["strict", "lossless"] = ...,
     zoned_timestamps: ZonedTimestamps = ...,
     on_error: OnError = ...,
@@ -51,6 +53,7 @@ def append(
     missing_columns: MissingColumns = ...,
     missing_partition_keys: MissingPartitionKeys = ...,
     unknown_fields: UnknownFields = ...,
+    empty_partition_values: EmptyPartitionValues = ...,
     coerce: Literal["strict", "lossless"] = ...,
     zoned_timestamps: ZonedTimestamps = ...,
     on_error: OnError = ...,
@@ -71,6 +74,7 @@ def append(
     missing_columns: MissingColumns = "fail",
     missing_partition_keys: MissingPartitionKeys = "fail",
     unknown_fields: UnknownFields = "ignore",
+    empty_partition_values: EmptyPartitionValues = "null",
     coerce: Literal["strict", "lossless"] = "strict",
     zoned_timestamps: ZonedTimestamps = "fail",
     on_error: OnError = "fail",
@@ -94,8 +98,8 @@ def append(
         source: What the application numbers, such as a job or an input.
         position: Number of this append in its source, higher than that of the last one.
         static_partition_values: Values of the leading partition keys, as text.
-        missing_columns, missing_partition_keys, unknown_fields, coerce, zoned_timestamps, on_error: As in
-            `ArrowWriter`.
+        missing_columns, missing_partition_keys, unknown_fields, empty_partition_values, coerce, zoned_timestamps,
+            on_error: As in `ArrowWriter`.
         settings: As in `StreamingConnection.connect`.
         on_commit: Called after the commit.
         maintenance: What to do about compaction after the commit. `"request"`: request it where the policy says so;
@@ -117,6 +121,7 @@ def append(
         missing_columns=missing_columns,
         missing_partition_keys=missing_partition_keys,
         unknown_fields=unknown_fields,
+        empty_partition_values=empty_partition_values,
         coerce=coerce,
         zoned_timestamps=zoned_timestamps,
     )

@@ -12,6 +12,7 @@ from hive_ingest.record_writer.json_writer import StrictJsonWriter
 from hive_ingest.record_writer.list_writer import RecordListWriter
 from hive_ingest.record_writer.mapping_writer import MappingWriter
 from hive_ingest.record_writer.options import MissingPartitionKeys
+from hive_ingest.record_writer.partition_texts import EmptyPartitionValues
 from hive_ingest.record_writer.regex_writer import StrictRegexWriter
 from hive_ingest.record_writer.typed_columns import typed_columns
 from hive_ingest.record_writer.writer import Block, Parsed, RecordSchema, RecordWriter
@@ -28,6 +29,7 @@ __all__ = [
     "CsvFraming",
     "CsvText",
     "CsvWriter",
+    "EmptyPartitionValues",
     "MappingWriter",
     "MissingColumns",
     "MissingPartitionKeys",

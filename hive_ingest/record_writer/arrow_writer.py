@@ -16,6 +16,7 @@ from hive_ingest.record_writer.arrow_rows import ROWS_AT_ONCE, RowBatches, is_ro
 from hive_ingest.record_writer.bad_records import BadRecord, BadRecords, BadValue, OnError
 from hive_ingest.record_writer.json_records import UnknownFields
 from hive_ingest.record_writer.options import MissingPartitionKeys, check_choice, check_positive
+from hive_ingest.record_writer.partition_texts import EmptyPartitionValues, PartitionTexts
 from hive_ingest.record_writer.record_by_record import to_batch
 from hive_ingest.record_writer.static_keys import StaticKeys
 from hive_ingest.record_writer.typed_columns import TypedColumn, not_bound, typed_columns
@@ -74,6 +75,8 @@ class ArrowWriter:
         missing_columns: "fail" or "null", for data columns (and fields of structs) that the data lacks.
         missing_partition_keys: "fail" or "null" (the default partition), for partition columns that the data lacks.
         unknown_fields: "ignore" (logged once for each field) or "fail", for those that the table lacks.
+        empty_partition_values: "null" (an empty text as the value of a partition column is the default partition) or
+            "fail" (the record is bad).
         coerce: "strict" or "lossless" (also other types that hold the same value, such as text for an int).
             docs/records.md lists them.
         zoned_timestamps: "fail" or "local" (local time in the zone of the Arrow type), because Hive's timestamps have
@@ -91,6 +94,7 @@ class ArrowWriter:
         missing_columns: MissingColumns = "fail",
         missing_partition_keys: MissingPartitionKeys = "fail",
         unknown_fields: UnknownFields = "ignore",
+        empty_partition_values: EmptyPartitionValues = "null",
         coerce: Literal["strict", "lossless"] = "strict",
         zoned_timestamps: ZonedTimestamps = "fail",
         block_bytes: int = DEFAULT_BLOCK_BYTES,
@@ -98,6 +102,7 @@ class ArrowWriter:
         check_choice("missing_columns", missing_columns, ("fail", "null"))
         check_choice("missing_partition_keys", missing_partition_keys, ("fail", "null"))
         check_choice("unknown_fields", unknown_fields, ("ignore", "fail"))
+        check_choice("empty_partition_values", empty_partition_values, ("null", "fail"))
         check_choice("coerce", coerce, ("strict", "lossless"))
         check_choice("zoned_timestamps", zoned_timestamps, ("fail", "local"))
         check_positive("block_bytes", block_bytes)
@@ -105,6 +110,7 @@ class ArrowWriter:
         self._missing_columns = missing_columns
         self._missing_partition_keys = missing_partition_keys
         self._unknown_fields = unknown_fields
+        self._empty_partition_values: EmptyPartitionValues = empty_partition_values
         self._is_lossless = coerce == "lossless"
         self._local_instants = zoned_timestamps == "local"
         self._block_bytes = block_bytes
@@ -125,6 +131,7 @@ class ArrowWriter:
             StreamingConnectionError: The names of two columns differ only in case.
         """
         self._static = StaticKeys(schema)
+        self._keys = PartitionTexts(schema, self._empty_partition_values)
         self._partition_keys = {column.name for column in schema.partition_columns}
         self._columns = [*typed_columns(schema.all_columns), *self._static.columns]
         self._arrow_schema = schema.arrow
@@ -300,6 +307,8 @@ class ArrowWriter:
             arrays = cast_fields(plan.fields, batch.columns, batch.num_rows)
             width = len(self._arrow_schema)
             self._static.check(arrays[width:])
+            found = pa.RecordBatch.from_arrays(arrays[:width], schema=self._arrow_schema)
+            self._keys.check(found)
         except BadValue as bad:
             if batch.num_rows == 1:
                 row = plan.copy(batch)  # the slice would keep all rows in memory
@@ -308,7 +317,7 @@ class ArrowWriter:
             half = batch.num_rows // 2
             pieces = list(self._cast(batch.slice(0, half), plan, first_record, skipped))
             return [*pieces, *self._cast(batch.slice(half), plan, first_record + half, skipped)]
-        return [pa.RecordBatch.from_arrays(arrays[:width], schema=self._arrow_schema)]
+        return [found]
 
 
 def _parts(records: Any) -> Iterator[pa.RecordBatch | list[Any]]:
