@@ -80,8 +80,8 @@ def _hash_column(column: _Column, type_: str) -> UInt32Array:
 
 def _hash_values(array: _Column, kind: str) -> UInt32Array:
     if kind in ("boolean", "tinyint"):  # Hive takes the value itself
-        values: Int32Array = array.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False)
-        return values.astype(np.uint32)
+        values: UInt32Array = array.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False).view(np.uint32).copy()
+        return values
     if (numbers := numbers_of(array, kind)) is not None:
         return _hash_numbers(numbers)
     return _hash_bytes(bytes_of(array, kind))

@@ -18,7 +18,7 @@ from hive_ingest.cli.ingest import RECORDS_SKIPPED, MaintenanceMode
 from hive_ingest.cli.kafka_options import KafkaOptionOption, kafka_options_of
 from hive_ingest.cli.kafka_routes import ConfiguredRoute, opened
 from hive_ingest.cli.live_line import live_line
-from hive_ingest.cli.logs import say
+from hive_ingest.cli.logs import confirm, say
 from hive_ingest.cli.metrics_server import MaxCommitAgeOption, MetricsHostOption, MetricsPortOption, served_metrics
 from hive_ingest.cli.options import WarehouseOption, connected, pairs
 from hive_ingest.cli.record_options import (
@@ -272,7 +272,7 @@ def kafka(
                 metrics.watch(running)
             running.run(until_end=until_end)
     stats = running.stats
-    typer.echo(_summary(stats))
+    confirm(_summary(stats))
     if until_end and stats.bad_messages:
         raise typer.Exit(RECORDS_SKIPPED)
 

@@ -22,6 +22,22 @@ def is_row(item: object) -> TypeGuard[Any]:
     return isinstance(item, Mapping) or (dataclasses.is_dataclass(item) and not isinstance(item, type))
 
 
+def schema_of_rows(data: Any) -> pa.Schema | None:
+    """The columns of a list of rows, with the types that Arrow infers from all of them; None for other data.
+
+    Raises:
+        SerializationError: The values of a column have different types.
+    """
+    if is_row(data):
+        data = [data]
+    if not isinstance(data, list | tuple) or not data or not all(map(is_row, data)):
+        return None
+    try:
+        return pa.schema(list(pa.array([row if isinstance(row, Mapping) else _fields(row) for row in data]).type))
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        raise SerializationError(f"the columns of the rows cannot be inferred: {error}") from error
+
+
 class RowBatches:
     """Makes batches of rows. Rows without a field become batches without its column.
 

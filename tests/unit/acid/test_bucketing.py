@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_ingest.acid.bucketing import bucket_hash_codes, bucket_ids
@@ -78,7 +78,6 @@ def murmur(data):
     return h - (1 << 32) if h >> 31 else h
 
 
-@settings(deadline=None)
 @given(st.lists(st.one_of(st.none(), st.text(max_size=40)), max_size=60))
 def test_any_strings_hash_in_bulk_as_one_by_one(values):
     expected = [0 if v is None else murmur(v.encode()) for v in values]
