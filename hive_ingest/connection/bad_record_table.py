@@ -109,7 +109,7 @@ class BadRecordRows:
             "line": record.line,
             "record_number": record.record,
             "byte_offset": record.byte_offset,
-            "reason": record.reason,
+            "reason": _origin(record.data) + record.reason,
             "record": _as_bytes(record.data),
             "written_at": now,
         }
@@ -136,12 +136,21 @@ def _bad_record_table(client: MetastoreClient, name: TableName) -> Table:
     return table
 
 
-def _as_bytes(data: Any) -> bytes:
-    """The record itself if it is bytes, or has a value of bytes as a message; a row or object as JSON or text."""
+def _is_message(data: Any) -> bool:
+    return all(hasattr(data, name) for name in ("topic", "partition", "offset", "value"))
+
+
+def _origin(data: Any) -> str:
+    """The place of a message, before the reason."""
+    return f"{data.topic}, partition {data.partition}, offset {data.offset}: " if _is_message(data) else ""
+
+
+def _as_bytes(data: Any) -> bytes | None:
+    """The record itself if it is bytes, or the value of a message; a row or object as JSON or text."""
     if isinstance(data, bytes):
         return data
-    if isinstance(value := getattr(data, "value", None), bytes):
-        return value
+    if _is_message(data):
+        return None if data.value is None else bytes(data.value)
     if isinstance(data, pa.RecordBatch):
         [data] = data.to_pylist()
     try:

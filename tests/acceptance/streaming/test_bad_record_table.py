@@ -12,6 +12,7 @@ import hive_ingest as hi
 from hive_ingest.connection import BAD_RECORD_COLUMNS
 from hive_ingest.errors import ConfigurationError, TooManyBadRecords
 from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.streaming.kafka import KafkaMessage, MessageColumns, MessageWriter
 from tests.support.rows import ids
 
 TABLE, BAD = "web.events", "web.bad"
@@ -117,6 +118,22 @@ def test_rows_and_objects_are_kept_as_json(ms: MetastoreClient) -> None:
     ):
         conn.write(pa.table({"id": [1, 2**40]}))
     assert [row["record"] for row in bad_rows(ms)] == [b'{"id": %d}' % 2**40]
+
+
+def test_a_bad_message_is_kept_with_its_origin_and_its_value(ms: MetastoreClient) -> None:
+    writer = MessageWriter(hi.StrictJsonWriter(on_error="skip"), MessageColumns())
+    with (
+        hi.StreamingConnection.connect(
+            ms, table=TABLE, record_writer=writer, bad_records=hi.BadRecordTable(BAD)
+        ) as conn,
+        conn.transaction(),
+    ):
+        conn.write([KafkaMessage("events", 3, 7, value=b'{"id": 1}'), KafkaMessage("events", 3, 8, value=b"bad\xff")])
+        conn.write([KafkaMessage("events", 3, 9)])
+    first, second = bad_rows(ms)
+    assert (first["record"], second["record"]) == (b"bad\xff", None)
+    assert first["reason"].startswith("events, partition 3, offset 8: ")
+    assert second["reason"].startswith("events, partition 3, offset 9: ")
 
 
 def test_a_table_that_exists_may_lack_columns_but_not_have_others(ms: MetastoreClient) -> None:
