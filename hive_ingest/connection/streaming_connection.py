@@ -91,6 +91,7 @@ class StreamingConnection:
             transaction_batch_size,
             target.progress,
             skipped,
+            bad_rows=target.bad_rows,
             is_overwrite=overwrite,
             owns_client=target.owns_client,
         )
@@ -138,8 +139,8 @@ class StreamingConnection:
         the way, each time before a lock that was not granted is checked again; an error that it raises ends the wait.
 
         What a record writer with `on_error="skip"` skips goes to `bad_records`, a handler or a function, before the
-        commit. More than `max_bad_records` since connect (in committed transactions and the open one), or a larger
-        share of one transaction than `max_bad_record_share`, fail the transaction with TooManyBadRecords.
+        commit, or a `BadRecordTable`, with it. More than `max_bad_records` since connect (in committed transactions and
+        the open one), or a larger share of a transaction than `max_bad_record_share`, fail it with TooManyBadRecords.
 
         Raises InvalidTable, StreamingConnectionError, UnsupportedFeature, ConfigurationError.
         """
@@ -152,7 +153,9 @@ class StreamingConnection:
             settings=settings,
             sink=sink,
             sources=sources,
+            bad_records=bad_records,
         )
+        skipped.keep_in(target.bad_rows)
         try:
             return cls(
                 target,
