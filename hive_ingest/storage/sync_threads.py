@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from functools import lru_cache
+from functools import lru_cache, partial
 
 _THREADS = 8
 
@@ -47,7 +47,7 @@ def run_shares(device: int, items: Sequence[str], function: Callable[[str], None
         for item in share:
             function(item)
 
-    futures = [run_for_device(device, lambda share=share: each(share)) for share in others]
+    futures = [run_for_device(device, partial(each, share)) for share in others]
     try:
         each(own)
     finally:

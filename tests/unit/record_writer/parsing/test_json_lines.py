@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from hive_ingest.record_writer import json_blocks
 
-LINES = st.sampled_from([b"{}", b'{"a":1}', b"{}\r", b'{"a":1}\r', b"{", b"}", b"", b"\r", b"{}{}", b" {}", b"{} ", b"[]"])
+LINES = st.sampled_from(
+    [b"{}", b'{"a":1}', b"{}\r", b'{"a":1}\r', b"{", b"}", b"", b"\r", b"{}{}", b" {}", b"{} ", b"[]"]
+)
 
 
 @given(lines=st.lists(LINES, min_size=1, max_size=12), scan=st.integers(1, 20))
