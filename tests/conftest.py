@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 import sqlalchemy as sa
 
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from tests.services.kinds import REAL, Address, embedded_timeout
+from tests.services.spark_versions import use_pyspark
 from tests.support.metastores import connect_in
 from tests.support.warehouses import STORES, left_out_because, warehouse_in, warehouses_on
 
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
     from tests.services.postgres import PostgresServer
 
 _LEFT_OUT = pytest.StashKey[list[str]]()
+
+# How long an example takes says more of the machine than of the code.
+hypothesis.settings.register_profile("hive_ingest", deadline=None)
+hypothesis.settings.load_profile("hive_ingest")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -116,9 +122,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["3.1.3", "4.0.1"],
         help="only the tests of this version of Hive; those that name none belong to 4.0.1",
     )
+    parser.addoption(
+        "--spark",
+        metavar="VERSION",
+        help="the version of pyspark for tests that name none, or lowest; default: the installed one",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if version := config.getoption("--spark"):
+        use_pyspark(version)
     config.addinivalue_line("markers", "only_on(kinds, because): promised by these kinds of metastores alone")
     config.addinivalue_line("markers", "local_warehouse(because): about the local file system alone")
     config.addinivalue_line("markers", "not_on(*stores, because): about what these warehouse stores cannot do")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -81,6 +81,13 @@ class OutputFile(ABC):
     @abstractmethod
     def close(self) -> None:
         """Finish the file (and sync it, if so created). Idempotent. On failure the file is removed."""
+
+    def begin_close(self) -> Future[None]:
+        """Begin to close the file. The future ends when it is closed, and has the error of `close`."""
+        done: Future[None] = Future()
+        self.close()
+        done.set_result(None)
+        return done
 
     @abstractmethod
     def discard(self) -> None:
