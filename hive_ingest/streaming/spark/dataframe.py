@@ -61,5 +61,6 @@ def write_dataframe(
         ) as connection,
     ):
         target.plan(df, connection.table)
+        target.check_executors(df, connection.table)
         connection.begin_transaction()
         return connection.commit_transaction(prepared=target.write(df, connection))
