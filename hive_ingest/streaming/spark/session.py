@@ -80,7 +80,7 @@ def input_tasks(df: DataFrame) -> int | None:
 
 
 def known_bytes(df: DataFrame) -> int | None:
-    """What Spark estimates of the size of `df`; None where it does not know (it gives a huge number) or cannot be asked (Connect)."""
+    """What Spark estimates of the size of `df`; None where it gives a huge number, or cannot be asked (Connect)."""
     if is_connect(df):
         return None
     plan: Any = df
