@@ -193,6 +193,7 @@ class HiveSink:
         """`batch` is None without progress."""
         query_id = batch.query_id if batch else streaming_query_id(df)
         started = time.monotonic()
+        self._target.add_new_columns(df, client)
         with self._connect(client) as connection:
             self._target.check_executors(df, connection.table)
             connection.begin_transaction()
