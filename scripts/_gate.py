@@ -128,6 +128,10 @@ _SUITES_ON_HDFS = (
 )
 
 
+#: A sample; what depends on a version's interior has tests of its own.
+_ON_THE_LOWEST_SPARK = tuple(f"tests/spark/test_{name}.py" for name in ("batches", "types"))
+
+
 def _modules(folder: str, *, first: Sequence[str], without: Sequence[str]) -> list[str]:
     """The modules of tests in `folder`, in the order in which processes shall take them."""
     found = sorted(path.stem.removeprefix("test_") for path in (_ROOT / folder).glob("test_*.py"))
@@ -194,6 +198,7 @@ STAGES = (
                     without=("harness", "restarts"),
                 ),
             ),
+            (*_ON_THE_LOWEST_SPARK, "--spark=lowest"),
         ),
     ),
     Stage("interop", (_python("-m", "tests.services.fetch"),), runs=_for_each_hive("tests/interop", *_NO_BENCHMARK)),

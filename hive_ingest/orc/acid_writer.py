@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, Unpack
@@ -109,6 +110,13 @@ class AcidOrcWriter:
         with self._discarded_on_error():
             self._encode()
             return self._output.close()
+
+    def begin_close(self) -> tuple[AcidFile, Future[None]]:
+        """The same, without waiting for the device: the file is complete when the future has a result."""
+        self._check_open()
+        with self._discarded_on_error():
+            self._encode()
+            return self._output.begin_close()
 
     def discard(self) -> None:
         """Remove the file. Does nothing after `close` or `discard`."""

@@ -295,13 +295,20 @@ class _Sink:
         """Does nothing: pyarrow closes abandoned files too, so only `finish` and `discard` end the file."""
 
 
-def orc_writer(sink: object, *, compression: str, stripe_size_bytes: int, row_index_stride: int) -> orc.ORCWriter:
-    """pyarrow's writer with the options of every file here. Raises ConfigurationError, UnsupportedFeature."""
+def orc_writer(
+    sink: object, *, compression: str, stripe_size_bytes: int, row_index_stride: int, compress: bool = True
+) -> orc.ORCWriter:
+    """pyarrow's writer with the options of every file here.
+
+    Without `compress`, it encodes the values as for that compression, and leaves them uncompressed.
+
+    Raises ConfigurationError, UnsupportedFeature.
+    """
     kind, strategy = arrow_compression(compression)
     keep_freed_memory()
     return orc.ORCWriter(
         sink,
-        compression=kind,
+        compression=kind if compress else "uncompressed",
         compression_strategy=strategy,
         stripe_size=stripe_size_bytes,
         row_index_stride=row_index_stride,

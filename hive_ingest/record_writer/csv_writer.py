@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from hive_ingest.errors import ConfigurationError, SerializationError, UnsupportedFeature
 from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
+from hive_ingest.record_writer.coercion import COERCIONS, Coerce
 from hive_ingest.record_writer.csv_blocks import CsvBlock, CsvBlocks
 from hive_ingest.record_writer.csv_fields import CsvFields, CsvFormat, CsvRows
 from hive_ingest.record_writer.csv_framing import CsvFraming
@@ -50,6 +51,8 @@ class CsvWriter(CsvInput):
         missing_columns: "fail" (the header must name every data column) or "null".
         missing_partition_keys: The same for partition columns; null is the default partition.
         unknown_fields: "ignore" (a name of the header that matches no column is logged) or "fail".
+        coerce: "strict", "lossless" (also other forms of the same value, such as " 7" for an int) or "hive" (what
+            Hive 4.0's LazySimpleSerDe makes of a value, nulls included). docs/records.md lists the values.
         timestamp_formats: The formats of timestamps (docs/records.md lists them), in the order in which they are
             tried. Default: the table's property `timestamp.formats`, else only `yyyy-mm-dd hh:mm:ss[.fffffffff]`.
         timezone: The zone whose wall clock a timestamp with an offset, or a number since 1970, becomes, such as
@@ -74,6 +77,7 @@ class CsvWriter(CsvInput):
         missing_columns: Literal["fail", "null"] = "fail",
         missing_partition_keys: MissingPartitionKeys = "fail",
         unknown_fields: Literal["ignore", "fail"] = "ignore",
+        coerce: Coerce = "strict",
         timestamp_formats: Sequence[str] | None = None,
         timezone: str | None = None,
         on_error: OnError = "fail",
@@ -90,6 +94,7 @@ class CsvWriter(CsvInput):
         ):
             check_choice(name, value, ("fail", "null"))
         check_choice("unknown_fields", unknown_fields, ("ignore", "fail"))
+        check_choice("coerce", coerce, COERCIONS)
         if header and columns is not None:
             raise ConfigurationError(
                 f"columns={list(columns)} is the order of fields without a header: set header=False, or leave it out"
@@ -100,6 +105,7 @@ class CsvWriter(CsvInput):
             (quote or "").encode(),
             tuple(text.encode() for text in nulls),
             missing_fields == "null",
+            coerce=coerce,
         )
         super().__init__(
             framing=CsvFraming(self._format.field_delimiter, self._format.quote),

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hive_ingest.record_writer.bad_records import BadValue, Doubt
-from hive_ingest.record_writer.json_records import NumberText, decode
+from hive_ingest.record_writer.json_leaves import NumberText
+from hive_ingest.record_writer.json_records import decode
 from hive_ingest.record_writer.json_wire import Path
 from hive_ingest.schema import HiveType
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from hive_ingest.errors import SerializationError, StreamingError
 from hive_ingest.record_writer.bad_records import BadRecord, BadValue, OnError
+from hive_ingest.record_writer.coercion import Coerce
 from hive_ingest.record_writer.json_records import UnknownFields
 from hive_ingest.record_writer.json_writer import StrictJsonWriter, mapping_to_json
 from hive_ingest.record_writer.list_writer import ListBlock, RecordListWriter
@@ -30,6 +31,7 @@ class MappingWriter(RecordListWriter):
         on_error: "fail" (a bad record fails the transaction) or "skip" (it is skipped and counted).
         unknown_fields: "ignore" (logged once for each field) or "fail" (the record is bad).
         missing_partition_keys: "fail" (a record without the key of a partition column is bad) or "null".
+        coerce: As for `StrictJsonWriter`.
         timestamp_formats: As for `StrictJsonWriter`.
         timezone: As for `StrictJsonWriter`.
         block_records: Records that are converted in one call.
@@ -46,6 +48,7 @@ class MappingWriter(RecordListWriter):
         on_error: OnError = "fail",
         unknown_fields: UnknownFields = "ignore",
         missing_partition_keys: MissingPartitionKeys = "fail",
+        coerce: Coerce = "strict",
         timestamp_formats: Sequence[str] | None = None,
         timezone: str | None = None,
         block_records: int = 10_000,
@@ -57,6 +60,7 @@ class MappingWriter(RecordListWriter):
             on_error=on_error,
             unknown_fields=unknown_fields,
             missing_partition_keys=missing_partition_keys,
+            coerce=coerce,
             timestamp_formats=timestamp_formats,
             timezone=timezone,
         )

@@ -7,15 +7,15 @@ import os
 import shutil
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 
 import pyarrow as pa
 
 from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, OutputFile, io_errors, io_failure
+from hive_ingest.storage.sync_threads import run_for_device, run_shares
 
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-_MAX_SYNC_THREADS = 8
 #: Names that no reader looks at, such as an editor's lock, which is a symbolic link to nothing.
 _HIDDEN = (".", "_")
 # Errors of link(2) for a folder, and on a file system without hard links (FAT, some FUSE ones).
@@ -65,6 +65,13 @@ class LocalOutputFile(OutputFile):
         except OSError as error:
             self._remove_after(error)
             raise io_failure("finish", self.path, error) from error
+
+    def begin_close(self) -> Future[None]:
+        if self.closed or not self._sync:
+            return super().begin_close()
+        with io_errors("finish", self.path):
+            device = os.fstat(self._fd).st_dev
+        return run_for_device(device, self.close)
 
     def discard(self) -> None:
         if self.closed:
@@ -159,9 +166,12 @@ class LocalStore(FileStore):
             return _make_folder(path.rstrip("/"), exist_ok=exist_ok, parents=parents)
 
     def sync_folders(self, paths: Iterable[str]) -> None:
-        folders = list(dict.fromkeys(paths))
-        if len(folders) < 2 or not _sync_in_threads(folders):
-            _sync_each(folders)
+        by_device: dict[int, list[str]] = {}
+        for path in dict.fromkeys(paths):
+            with io_errors("sync folder", path):
+                by_device.setdefault(os.stat(path).st_dev, []).append(path)
+        for device, folders in by_device.items():
+            run_shares(device, folders, _sync_folder)
 
     def list(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> list[FileEntry]:
         with io_errors("list", path):
@@ -251,28 +261,6 @@ def _device(path: str) -> int:
         return os.stat(path).st_dev
     except FileNotFoundError:
         return os.stat(os.path.dirname(path)).st_dev
-
-
-def _sync_in_threads(folders: Sequence[str]) -> bool:
-    """Sync in several threads: the journal commits once for all that wait together. False if no thread can be started.
-
-    The caller's thread takes a share, because starting a thread takes longer than syncing a folder on a fast disk.
-    """
-    first, *others = [folders[start::_MAX_SYNC_THREADS] for start in range(min(_MAX_SYNC_THREADS, len(folders)))]
-    with ThreadPoolExecutor(len(others)) as pool:
-        try:
-            under_way = [pool.submit(_sync_each, share) for share in others]
-        except RuntimeError:  # too many threads, or the interpreter is shutting down
-            return False
-        _sync_each(first)
-        for future in under_way:
-            future.result()
-    return True
-
-
-def _sync_each(folders: Sequence[str]) -> None:
-    for folder in folders:
-        _sync_folder(folder)
 
 
 def _sync_folder(path: str) -> None:

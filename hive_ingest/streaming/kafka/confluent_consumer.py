@@ -18,7 +18,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafka import OffsetAndMetadata, TopicPartition
 from kafka.errors import (
@@ -34,28 +34,13 @@ from hive_ingest.errors import ConfigurationError, StreamingConnectionError
 from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
 from hive_ingest.streaming.kafka.confluent_options import confluent_config, confluent_module
 from hive_ingest.streaming.kafka.confluent_topics import TopicDescriptions
+from hive_ingest.streaming.kafka.messages import KafkaMessage
 
 _log = logging.getLogger(__name__)
 
 _CALL_SECONDS = 10.0
 #: `offsets_for_times` passes these on as they are: the first offset, and the one after the last message.
 _EARLIEST, _LATEST = -2, -1
-
-
-class Record(NamedTuple):
-    """A message with the names of kafka-python's `ConsumerRecord`. The size of a missing part is -1, as there."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    timestamp_type: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
-    serialized_key_size: int
-    serialized_value_size: int
-    serialized_header_size: int
 
 
 class ConfluentConsumer:
@@ -180,12 +165,12 @@ class ConfluentConsumer:
 
     # -- messages ----------------------------------------------------------------------------------
 
-    def poll(self, timeout_ms: float, max_records: int) -> dict[TopicPartition, list[Record]]:
+    def poll(self, timeout_ms: float, max_records: int) -> dict[TopicPartition, list[KafkaMessage]]:
         """The next messages of each partition. Raises KafkaError."""
         self._raise_error()
         with self._errors():
             messages = self._consumer.consume(max_records, timeout_ms / 1000)
-        found: defaultdict[TopicPartition, list[Record]] = defaultdict(list)
+        found: defaultdict[TopicPartition, list[KafkaMessage]] = defaultdict(list)
         for message in messages:
             if (problem := message.error()) is not None:
                 self._handle(problem, message)
@@ -365,19 +350,15 @@ def _named(partition: Any) -> TopicPartition:
     return TopicPartition(partition.topic, partition.partition)
 
 
-def _record(message: Any) -> Record:
+def _record(message: Any) -> KafkaMessage:
     kind, timestamp = message.timestamp()
-    key, value, headers = message.key(), message.value(), message.headers() or ()
-    return Record(
+    return KafkaMessage(
         message.topic(),
         message.partition(),
         message.offset(),
         timestamp,
         max(kind - 1, 0),
-        key,
-        value,
-        headers,
-        -1 if key is None else len(key),
-        -1 if value is None else len(value),
-        sum([len(name) + len(data or b"") for name, data in headers]) if headers else -1,
+        message.key(),
+        message.value(),
+        tuple(message.headers() or ()),
     )

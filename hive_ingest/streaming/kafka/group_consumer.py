@@ -17,6 +17,7 @@ from hive_ingest.streaming.kafka.options import (
     POLLS_IN_QUEUE,
     KafkaOptions,
 )
+from hive_ingest.streaming.kafka.record_batches import use_record_batches
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +58,9 @@ def group_consumer(
     if "partition_assignment_strategy" not in client_options:
         assignors = importlib.import_module("kafka.coordinator.assignors.cooperative_sticky")
         own["partition_assignment_strategy"] = [assignors.CooperativeStickyAssignor]
-    return new_consumer(bootstrap_servers, client_options, own | {"auto_offset_reset": "none"})
+    consumer = new_consumer(bootstrap_servers, client_options, own | {"auto_offset_reset": "none"})
+    use_record_batches(consumer)
+    return consumer
 
 
 def high_watermarks(

@@ -192,6 +192,7 @@ class HiveSink:
         """`batch` is None without progress."""
         query_id = batch.query_id if batch else streaming_query_id(df)
         started = time.monotonic()
+        self._target.add_new_columns(df, client)
         with self._connect(client) as connection:
             connection.begin_transaction()
             begun = time.monotonic()

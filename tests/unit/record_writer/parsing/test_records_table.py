@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,13 @@ import pyarrow as pa
 import pytest
 
 from hive_ingest.errors import SerializationError
-from hive_ingest.record_writer import ArrowWriter, StrictDelimitedInputWriter, StrictJsonWriter
+from hive_ingest.record_writer import (
+    ArrowWriter,
+    CsvWriter,
+    StrictDelimitedInputWriter,
+    StrictJsonWriter,
+    StrictRegexWriter,
+)
 from hive_ingest.record_writer.list_writer import RecordListWriter
 from tests.unit.record_writer.parsing.writing import rows_of, schema_of
 
@@ -27,7 +34,7 @@ def table_with(heading: str) -> list[dict[str, str]]:
     for line in lines[first + 2 :]:
         if not line.startswith("|"):
             break
-        rows.append(dict(zip(names, [cell.strip() for cell in line.strip("|").split("|")], strict=True)))
+        rows.append(dict(zip(names, [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))], strict=True)))
     return rows
 
 
@@ -112,6 +119,55 @@ def test_null_is_null_for_every_type_and_an_empty_field_only_text(type_):
     else:
         with pytest.raises(SerializationError):
             write_delimited(type_, "\n")
+
+
+def unmarked(cell: str) -> str:
+    return cell.strip("`").replace("\\|", "|") if cell != "(empty)" else ""
+
+
+def shown(value: Any) -> str:
+    """A value as the tables show it."""
+    if isinstance(value, float):
+        return {"nan": "NaN", "inf": "Infinity"}.get(str(value), str(value))
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, list) and value and isinstance(value[0], tuple):
+        value = dict(value)
+    is_json = value is None or isinstance(value, bool | str | list | dict)
+    return json.dumps(value, ensure_ascii=False) if is_json else str(value)
+
+
+def coerced(writer: Any, type_: str, record: str) -> str:
+    try:
+        [row] = rows_of(writer, schema_of(v=type_), [record])
+    except SerializationError:
+        return "bad"
+    return f"`{shown(row['v'])}`"
+
+
+@pytest.mark.parametrize("row", table_with("JSON value"), ids=lambda row: f"{row['Hive type']} {row['JSON value']}")
+def test_json_values_are_coerced_as_the_table_says(row):
+    type_, record = html.unescape(row["Hive type"]), f'{{"v":{unmarked(row["JSON value"])}}}'
+    assert coerced(StrictJsonWriter(), type_, record) == "bad"
+    assert coerced(StrictJsonWriter(coerce="lossless"), type_, record) == row["`lossless`"]
+    assert coerced(StrictJsonWriter(coerce="hive"), type_, record) == row["`hive`"]
+
+
+@pytest.mark.parametrize("row", table_with("Text | `lossless`"), ids=lambda row: f"{row['Hive type']} {row['Text']}")
+def test_texts_are_coerced_as_the_table_says(row):
+    type_, record = html.unescape(row["Hive type"]), unmarked(row["Text"])
+    for choice in ("lossless", "hive"):
+        wanted = row[f"`{choice}`"]
+        assert coerced(StrictDelimitedInputWriter(coerce=choice), type_, record) == wanted
+        assert coerced(StrictRegexWriter(regex="(.*)", coerce=choice), type_, record) == wanted
+        csv = CsvWriter(header=False, null_values=[], coerce=choice)
+        assert coerced(csv, type_, record) == wanted
+
+
+@pytest.mark.parametrize("row", table_with("Text | Value"), ids=lambda row: row["Text"])
+def test_nested_texts_have_the_values_of_the_table(row):
+    writer = StrictDelimitedInputWriter(collection_delimiter="|", map_key_delimiter=":")
+    assert coerced(writer, html.unescape(row["Hive type"]), unmarked(row["Text"])) == row["Value"]
 
 
 def test_the_writer_of_the_pages_own_example_works():

@@ -16,6 +16,7 @@ from hive_ingest.errors import OffsetLoss
 from hive_ingest.streaming.kafka import consumer as module
 from hive_ingest.streaming.kafka.consumer import MessageConsumer
 from hive_ingest.streaming.kafka.inbox import AssignmentChanged, Batch, RouteEvent, RouteInbox, StartRequest
+from hive_ingest.streaming.kafka.messages import KafkaMessage
 from hive_ingest.streaming.kafka.options import KafkaOptions
 from hive_ingest.streaming.kafka.positions import KnownPosition, TopicPosition
 from hive_ingest.streaming.kafka.takeover import Membership
@@ -25,10 +26,9 @@ ZERO, ONE = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
 Polled = dict[TopicPartition, list[Any]]
 
 
-def message(offset: int, *, key: int = -1, headers: int = -1) -> Any:
-    return SimpleNamespace(
-        offset=offset, serialized_value_size=10, serialized_key_size=key, serialized_header_size=headers
-    )
+def message(offset: int, *, key: int = 0, header: int = 0) -> KafkaMessage:
+    headers = (("", b"h" * header),) if header else ()
+    return KafkaMessage(TOPIC, 0, offset, key=b"k" * key or None, value=b"0123456789", headers=headers)
 
 
 class Client:
@@ -174,9 +174,9 @@ def test_gaps_are_passed_while_another_partition_has_messages(monkeypatch: pytes
 
 def test_keys_and_headers_count_as_memory() -> None:
     route = Route()
-    route.run(route.assign, nothing, lambda: {ZERO: [message(0)], ONE: [message(0, key=1_000, headers=500)]})
+    route.run(route.assign, nothing, lambda: {ZERO: [message(0)], ONE: [message(0, key=1_000, header=500)]})
     small, large = (each.nbytes for each in route.batches())
-    assert large - small == 1_502
+    assert large - small == 1_500
 
 
 def test_the_end_of_a_topic_that_was_created_again_is_its_own() -> None:
