@@ -143,8 +143,7 @@ class StreamingConnection:
             on_commit: Called after each commit; its errors are logged and not raised.
             on_blocked: Called with the locks in the way before each new attempt; an error that it raises ends the wait.
             overwrite: Whether each transaction replaces the table, or the partitions that it writes; others wait.
-            bad_records: Where what `on_error="skip"` skips goes: to a handler or a function, before the commit, or to a
-                `BadRecordTable`, with it.
+            bad_records: A handler or function that gets what was skipped before the commit, or a `BadRecordTable`.
             max_bad_records: How many may be skipped since connect. More fail the transaction with TooManyBadRecords.
             max_bad_record_share: The same as a share of the records of one transaction.
 
@@ -432,13 +431,9 @@ class StreamingConnection:
             release_record_writer(self._bound.record_writer)
         finally:
             self._context.calls.release()
-        self._wait_for_write()
-        self._guard.end_now()
-
-    def _wait_for_write(self) -> None:
-        """Refuse a `write` that began just before the state changed."""
-        while self._is_writing:
+        while self._is_writing:  # a `write` that began just before the state changed is refused
             time.sleep(0.001)
+        self._guard.end_now()
 
     def __enter__(self) -> Self:
         return self
