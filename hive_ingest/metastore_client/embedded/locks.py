@@ -155,14 +155,14 @@ class Locks:
         if not request.components:
             raise ConfigurationError("a lock request without components: name at least one thing to lock")
         rows = [_row(request, number, component) for number, component in enumerate(request.components, 1)]
-        response = self._db.run(lambda session: _enqueue(session, request, rows))
+        response = self._db.run(lambda session: _enqueue(session, request, rows), is_durable=False)
         if response.state is LockState.WAITING:
             self._housekeeping.run_if_due()
         return response
 
     def check_lock(self, lock_id: LockId) -> LockResponse:
         """Try again to acquire a WAITING lock; counts as a heartbeat. Raises NoSuchLock, TxnAborted."""
-        response = self._db.run(lambda session: _check_again(session, lock_id))
+        response = self._db.run(lambda session: _check_again(session, lock_id), is_durable=False)
         if response.state is LockState.WAITING:
             # Whoever is in the way may be dead, and nobody else may come by to time it out, or to finish its rename.
             self._folder_tasks.finish()
