@@ -142,7 +142,7 @@ class HiveTarget:
         )
 
     def check_executors(self, df: DataFrame, table: Table) -> None:
-        """Check that the executors can write into the table, before a transaction is open. Raises ConfigurationError."""
+        """Check that executors can write into the table, before a transaction is open. Raises ConfigurationError."""
         if not self.shared_filesystem:
             refuse_unshared_warehouse(df.sparkSession, table)
         check_executors(df.sparkSession, table)
