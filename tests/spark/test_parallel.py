@@ -288,6 +288,7 @@ def test_a_task_of_600_megabytes_of_rows_takes_its_buffer_and_little_more(
 # -- where the warehouse is --------------------------------------------------------------------------
 
 
+@pytest.mark.local_warehouse(because="executors elsewhere reach every other store")
 def test_a_warehouse_on_this_machines_disk_is_refused_where_executors_run_elsewhere(
     spark: SparkSession, client: MetastoreClient, tables: Tables
 ) -> None:
@@ -301,6 +302,7 @@ def test_a_warehouse_on_this_machines_disk_is_refused_where_executors_run_elsewh
     assert tables.hidden(table) == []
 
 
+@pytest.mark.local_warehouse(because="the option is about local paths")
 def test_a_shared_disk_is_accepted_when_the_user_declares_it(
     spark: SparkSession, client: MetastoreClient, tables: Tables
 ) -> None:
