@@ -134,8 +134,6 @@ class HiveTarget:
         """Check `df` against the table, before its first row; with `merge_schema`, as if new columns were added."""
         if self.merge_schema:
             table = replace(table, columns=(*table.columns, *model_columns(_new_columns(df, table))))
-        if not self.shared_filesystem:
-            refuse_unshared_warehouse(df.sparkSession, table)
         return plan_columns(
             df.schema,
             table,
@@ -144,7 +142,9 @@ class HiveTarget:
         )
 
     def check_executors(self, df: DataFrame, table: Table) -> None:
-        """Check the Python of the executors, before a transaction is open. Raises ConfigurationError."""
+        """Check that executors can write into the table, before a transaction is open. Raises ConfigurationError."""
+        if not self.shared_filesystem:
+            refuse_unshared_warehouse(df.sparkSession, table)
         check_executors(df.sparkSession, table)
 
     def write(self, df: DataFrame, connection: StreamingConnection) -> list[PreparedWrite]:
