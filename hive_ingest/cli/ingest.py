@@ -16,6 +16,8 @@ from hive_ingest.cli.options import MetastoreOption, TableArgument, WarehouseOpt
 from hive_ingest.cli.record_options import (
     BadRecordsOption,
     BadRecordsTableOption,
+    BlankLines,
+    BlankLinesOption,
     CaseInsensitiveOption,
     Coerce,
     CoerceOption,
@@ -109,6 +111,7 @@ def ingest(
     header: HeaderOption = True,
     quote: QuoteOption = '"',
     null_values: NullValuesOption = None,
+    blank_lines: BlankLinesOption = BlankLines.FAIL,
     missing_columns: MissingColumnsOption = MissingFields.FAIL,
     regex: RegexOption = None,
     case_insensitive: CaseInsensitiveOption = False,

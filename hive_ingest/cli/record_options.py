@@ -54,6 +54,13 @@ class MissingFields(enum.StrEnum):
     NULL = "null"
 
 
+class BlankLines(enum.StrEnum):
+    """What becomes of an empty line."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
 class EmptyPartitionValues(enum.StrEnum):
     """What becomes of a partition value that is an empty text."""
 
@@ -149,6 +156,9 @@ QuoteOption = Annotated[
     typer.Option(
         "--quote", metavar="CHAR", help="CSV: the character around a field with delimiters or newlines; '' for none."
     ),
+]
+BlankLinesOption = Annotated[
+    BlankLines, typer.Option("--blank-lines", help="CSV: an empty line is a record, or it is left out.")
 ]
 NullValuesOption = Annotated[
     list[str] | None,

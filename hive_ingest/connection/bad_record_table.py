@@ -105,11 +105,11 @@ class BadRecordRows:
     def _row(self, record: BadRecord, now: dt.datetime) -> dict[str, Any]:
         return {
             "table_name": str(self._data),
-            "file": record.file,
+            "file": None if record.file is None else _text(record.file),
             "line": record.line,
             "record_number": record.record,
             "byte_offset": record.byte_offset,
-            "reason": _origin(record.data) + record.reason,
+            "reason": _text(_origin(record.data) + record.reason),
             "record": _as_bytes(record.data),
             "written_at": now,
         }
@@ -134,6 +134,11 @@ def _bad_record_table(client: MetastoreClient, name: TableName) -> Table:
             + f". It may have these columns, and neither partitions nor buckets: {needed}"
         )
     return table
+
+
+def _text(text: str) -> str:
+    """The text without what UTF-8 cannot encode, such as bytes in the name of a file."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _is_message(data: Any) -> bool:

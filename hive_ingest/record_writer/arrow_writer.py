@@ -228,7 +228,7 @@ class ArrowWriter:
                 f"the Arrow data does not fit the table: {bad}", record=self._records_written()
             ) from bad
         self._check_unknown(unknown)
-        if schema and all(field.place is None for field in fields):
+        if fields and all(field.place is None for field in fields):
             raise SerializationError(
                 f"the Arrow data does not fit the table, which has none of its columns ({', '.join(schema.names[:9])})",
                 record=self._records_written(),

@@ -170,6 +170,8 @@ class AvroWriter(RecordListWriter):
         names = [name for name in schema.fields if name.lower() in columns]
         for name in schema.fields.keys() - set(names):
             self._unknown(name)
+        if columns and not names:
+            raise BadValue("no field of the schema matches a column: check that the record belongs to this table")
         types = [_arrow_type(schema, name) for name in names]
         sources = [pa.field(name, type_) for name, type_ in zip(names, types, strict=True)]
         casts = Casts(missing=self._missing, unknown=self._unknown).fields(sources, self._columns)

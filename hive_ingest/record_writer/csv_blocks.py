@@ -8,7 +8,7 @@ row of empty fields, a byte order mark.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -66,6 +66,11 @@ class CsvBlock:
             CsvBlock(first, self.first_record, self.first_offset),
             CsvBlock(second, self.first_record + middle, self.first_offset + len(first.text)),
         )
+
+    def without_blank_lines(self) -> CsvBlock:
+        """The block without the records that are empty lines; its records have other numbers and offsets."""
+        text = self.text.without_blank_lines()
+        return self if text is self.text else replace(self, text=text)
 
     def _starts(self) -> list[int]:
         return [0, *self.text.ends[:-1].tolist()]

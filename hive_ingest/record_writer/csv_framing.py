@@ -55,6 +55,30 @@ class CsvText:
         ends = self.ends[first:end] - start
         return replace(self, text=self.text[start : start + int(ends[-1]) if len(ends) else start], ends=ends)
 
+    def without_blank_lines(self) -> CsvText:
+        """The records that are not empty lines."""
+        blank = self._are_blank()
+        if not blank.any():
+            return self
+        lengths = np.diff(self.ends, prepend=0)
+        kept = np.frombuffer(self.text, np.uint8)[: int(self.ends[-1])][np.repeat(~blank, lengths)]
+        return replace(self, text=kept.tobytes(), ends=np.cumsum(lengths[~blank]))
+
+    @property
+    def blank_lines(self) -> int:
+        """How many records are empty lines."""
+        return int(np.count_nonzero(self._are_blank()))
+
+    def _are_blank(self) -> Any:
+        lengths = np.diff(self.ends, prepend=0)
+        if not self.count or int(lengths.min()) > 2:
+            return np.zeros(self.count, np.bool_)
+        data = np.frombuffer(self.text, np.uint8)
+        only_end = (lengths == 1) & (data[self.ends - 1] == _NEWLINE)
+        return only_end | (
+            (lengths == 2) & (data[self.ends - 2] == _CARRIAGE_RETURN) & (data[self.ends - 1] == _NEWLINE)
+        )
+
     def inner_newlines(self) -> Any:
         """How many newlines are inside the records up to each one, as numpy's int32; None if there are none."""
         newlines = _places_of(_NEWLINE, np.frombuffer(self.text, np.uint8))

@@ -47,6 +47,8 @@ class CsvWriter(CsvInput):
             doubled. None: quotes are ordinary characters, and every newline ends a record.
         null_values: The texts of a field without quotes that is null. Default: the empty text. A quoted field is never
             null.
+        blank_lines: "fail" (an empty line is a record with one empty field, which is bad unless the table has one
+            column) or "skip" (it is no record).
         missing_fields: "fail" (a record must have all fields of the header, or of `columns`) or "null" (fields missing
             at the end are null, additional ones are ignored).
         missing_columns: "fail" (the header must name every data column) or "null".
@@ -76,6 +78,7 @@ class CsvWriter(CsvInput):
         field_delimiter: str = ",",
         quote: str | None = '"',
         null_values: Sequence[str] | None = None,
+        blank_lines: Literal["fail", "skip"] = "fail",
         missing_fields: Literal["fail", "null"] = "fail",
         missing_columns: Literal["fail", "null"] = "fail",
         missing_partition_keys: MissingPartitionKeys = "fail",
@@ -98,6 +101,7 @@ class CsvWriter(CsvInput):
         ):
             check_choice(name, value, ("fail", "null"))
         check_choice("unknown_fields", unknown_fields, ("ignore", "fail"))
+        check_choice("blank_lines", blank_lines, ("fail", "skip"))
         check_choice("empty_partition_values", empty_partition_values, ("null", "fail"))
         check_choice("coerce", coerce, COERCIONS)
         if header and columns is not None:
@@ -120,6 +124,7 @@ class CsvWriter(CsvInput):
             max_record_bytes=max_record_bytes,
         )
         self._order = None if columns is None else [name.lower() for name in columns]
+        self._skips_blank_lines = blank_lines == "skip"
         self._choices = (missing_columns, missing_partition_keys, unknown_fields)
         self._bad_records = BadRecords(on_error)
         self._named: set[str] = set()
@@ -173,6 +178,8 @@ class CsvWriter(CsvInput):
         self._name_unknown(layout.unknown)
 
         def at_once(part: CsvBlock) -> Parsed | None:
+            if self._skips_blank_lines:
+                part = part.without_blank_lines()
             found = blocks.parse(part)
             batch = None if found is None else self._without_static_keys(found)
             if batch is None:
@@ -180,13 +187,14 @@ class CsvWriter(CsvInput):
             return Parsed(batch, part.records, 0, layout.unknown, matched, is_checked=True)
 
         def one_by_one(part: CsvBlock) -> Parsed:
-            def row(record: bytes) -> tuple[Any, ...]:
+            def row(record: bytes) -> tuple[Any, ...] | None:
+                if self._skips_blank_lines and not record:
+                    return None
                 return self._keys.checked_row(self._static.checked_row(rows.row(record)))
 
             batch, skipped = parse_records(part, row, self._arrow_schema, self._bad_records)
-            return Parsed(
-                batch, part.records, len(skipped), layout.unknown, matched, is_checked=True, bad_records=skipped
-            )
+            records = part.records - (part.text.blank_lines if self._skips_blank_lines else 0)
+            return Parsed(batch, records, len(skipped), layout.unknown, matched, is_checked=True, bad_records=skipped)
 
         return parse_halving(block, at_once, one_by_one)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from hive_ingest.record_writer import lossless_values, values
 from hive_ingest.record_writer.bad_records import BadValue, shown
@@ -86,15 +86,13 @@ def _characters(convert: values.Converter, *, is_string: bool) -> JsonConverter:
     return from_value
 
 
-def json_text(value: Any, number: Callable[[str], str] = str, quoted: Callable[[str], str] | None = None) -> str:
+def json_text(value: Any, number: Callable[[str], str] = str) -> str:
     """A decoded value as JSON, without blanks.
 
     Args:
         value: The value.
         number: Returns the JSON of a number, from its text.
-        quoted: Returns the JSON of a string. Default: only what must be escaped is.
     """
-    quote = quoted or _quoted
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -102,14 +100,22 @@ def json_text(value: Any, number: Callable[[str], str] = str, quoted: Callable[[
     if isinstance(value, NumberText):
         return number(value)
     if isinstance(value, str):
-        return quote(value)
+        return _quoted(value)
     if isinstance(value, tuple):
-        return "{" + ",".join(f"{quote(key)}:{json_text(item, number, quote)}" for key, item in value) + "}"
-    return "[" + ",".join(json_text(item, number, quote) for item in value) + "]"
+        return "{" + ",".join(f"{_quoted(key)}:{json_text(item, number)}" for key, item in value) + "}"
+    return "[" + ",".join(json_text(item, number) for item in value) + "]"
 
 
-_ESCAPES = {char: f"\\u{char:04X}" for char in range(32)}
-_ESCAPES |= {ord('"'): '\\"', ord("\\"): "\\\\", 8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r"}
+#: As Jackson writes strings.
+_ESCAPES: Final = {char: f"\\u{char:04X}" for char in range(32)} | {
+    ord('"'): '\\"',
+    ord("\\"): "\\\\",
+    ord("\b"): "\\b",
+    ord("\t"): "\\t",
+    ord("\n"): "\\n",
+    ord("\f"): "\\f",
+    ord("\r"): "\\r",
+}
 
 
 def _quoted(text: str) -> str:

@@ -81,9 +81,9 @@ def _joined(first: Parsed, second: Parsed) -> Parsed:
 
 
 def parse_records(
-    block: RecordBlock, row: Callable[[bytes], tuple[Any, ...]], schema: pa.Schema, bad_records: BadRecords
+    block: RecordBlock, row: Callable[[bytes], tuple[Any, ...] | None], schema: pa.Schema, bad_records: BadRecords
 ) -> tuple[pa.RecordBatch, tuple[BadRecord, ...]]:
-    """The rows of a block without skipped records, and these.
+    """The rows of a block without skipped records, and these. A record whose row is None is left out.
 
     Raises:
         SerializationError: For the first bad record, unless bad records are skipped.
@@ -93,7 +93,8 @@ def parse_records(
     offsets: list[int] | None = None
     for number, record in enumerate(block.split()):
         try:
-            rows.append(row(record))
+            if (values := row(record)) is not None:
+                rows.append(values)
         except BadValue as bad:
             offsets = offsets or block.offsets()
             skipped.append(bad_records.skip(bad, block.first_record + number, offsets[number], record))

@@ -1,4 +1,4 @@
-"""Records as lines that a regular expression takes apart (Java: `StrictRegexWriter`)."""
+"""Records as lines parsed by a regular expression (Java: `StrictRegexWriter`)."""
 
 from __future__ import annotations
 

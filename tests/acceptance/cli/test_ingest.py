@@ -157,3 +157,38 @@ def test_ingest_refuses_options_that_the_format_does_not_have(
     refused = alerts("ingest", "web.alerts", path, "--format", format, option, *value)
     assert refused.code == 2
     assert f"has no effect with --format {format}" in refused.err
+
+
+def test_ingest_takes_an_access_log_and_other_forms_of_values(alerts: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "access.log"
+    path.write_text("[1.0] a b Asia In\n[2] c - Asia In\n")
+    alerts.done(
+        *("ingest", "web.alerts", path, "--format", "regex", "--coerce", "lossless", "--null-value", "-"),
+        *("--regex", r"\[(?<id>\S+)\] \S+ (?<MSG>\S+) (?<continent>\S+) (?<country>\S+)"),
+    )
+    rows = alerts.done("read", "web.alerts", "-o", "json", "--columns", "id,msg").rows
+    assert sorted((row["id"], row["msg"]) for row in rows) == [(1, "b"), (2, None)]
+    missing = alerts("ingest", "web.alerts", path, "--format", "regex")
+    assert (missing.code, "--regex: is missing" in missing.err) == (2, True)
+    strict = alerts("ingest", "web.alerts", path, "--regex", "(.*)")
+    assert (strict.code, "--regex: has no effect with --format json" in strict.err) == (2, True)
+
+
+def test_ingest_keeps_bad_records_in_a_table(alerts: Shell, tmp_path: Path) -> None:
+    path = records(tmp_path / "a.json", 3)
+    path.write_text(path.read_text() + '{"id": "x"}\n')
+    options = ("--on-error", "skip", "--bad-records-table", "web.bad")
+    outcome = alerts("ingest", "web.alerts", path, *options)
+    assert outcome.code == 3
+    [row] = alerts.done("read", "web.bad", "-o", "json", "--columns", "table_name,file,line,record_number").rows
+    assert row == {"table_name": "web.alerts", "file": str(path), "line": 4, "record_number": 3}
+    both = alerts("ingest", "web.alerts", path, *options, "--bad-records", tmp_path / "bad.jsonl")
+    assert (both.code, "give one of" in both.err) == (2, True)
+
+
+def test_ingest_can_refuse_empty_partition_values(alerts: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"id": 1, "continent": "", "country": "In"}\n')
+    refused = alerts("ingest", "web.alerts", path, "--empty-partition-values", "fail")
+    assert (refused.code, "--empty-partition-values" in refused.err) == (1, True)
+    alerts.done("ingest", "web.alerts", path)

@@ -12,6 +12,7 @@ import hive_ingest as hi
 from hive_ingest.connection import BAD_RECORD_COLUMNS
 from hive_ingest.errors import ConfigurationError, TooManyBadRecords
 from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.record_writer import MappingWriter
 from hive_ingest.streaming.kafka import KafkaMessage, MessageColumns, MessageWriter
 from tests.support.rows import ids
 
@@ -118,6 +119,21 @@ def test_rows_and_objects_are_kept_as_json(ms: MetastoreClient) -> None:
     ):
         conn.write(pa.table({"id": [1, 2**40]}))
     assert [row["record"] for row in bad_rows(ms)] == [b'{"id": %d}' % 2**40]
+
+
+def test_a_reason_that_is_not_utf8_is_kept_readable(ms: MetastoreClient) -> None:
+    def refuse(record: bytes) -> dict[str, Any]:
+        raise ValueError("half a pair \ud800")
+
+    writer = MappingWriter(refuse, on_error="skip")
+    with (
+        hi.StreamingConnection.connect(
+            ms, table=TABLE, record_writer=writer, bad_records=hi.BadRecordTable(BAD)
+        ) as conn,
+        conn.transaction(),
+    ):
+        conn.write(b"x")
+    assert [row["reason"] for row in bad_rows(ms)] == ["ValueError: half a pair \\ud800"]
 
 
 def test_a_bad_message_is_kept_with_its_origin_and_its_value(ms: MetastoreClient) -> None:

@@ -174,3 +174,17 @@ def test_files_without_a_header_have_the_order_of_the_columns(ms: MetastoreClien
     writer = CsvWriter(header=False, columns=["part", "msg", "id"], field_delimiter=";", quote="'")
     ingest(ms, path, record_writer=writer)
     assert rows(ms) == [(7, "a;'b'\n")]
+
+
+@pytest.mark.parametrize("rows_per_transaction", [1, 3, 1000])
+def test_blank_lines_are_left_out_and_files_are_still_finished(
+    ms: MetastoreClient, tmp_path: Path, rows_per_transaction: int
+) -> None:
+    path = written(tmp_path / "a.csv", "id,msg,part\n1,a,p\n\n\r\n2,b,p\n\n\n\n\n")
+    writer = CsvWriter(blank_lines="skip")
+    first = ingest_files(ms, TABLE, path, record_writer=writer, rows_per_transaction=rows_per_transaction)
+    assert (first.stats.records_skipped, rows(ms)) == (0, [(1, "a"), (2, "b")])
+    path.write_bytes(path.read_bytes() + b"3,c,p\n\n")
+    ingest_files(ms, TABLE, path, record_writer=CsvWriter(blank_lines="skip"))
+    again = ingest_files(ms, TABLE, path, record_writer=CsvWriter(blank_lines="skip"))
+    assert (again.stats.transactions_committed, rows(ms)) == (0, [(1, "a"), (2, "b"), (3, "c")])

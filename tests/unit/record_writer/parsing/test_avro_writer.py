@@ -165,6 +165,12 @@ def test_a_column_that_the_schema_lacks_can_be_refused():
         rows_of(writer, schema_of(id="int", name="string"), encoded(schema, {"id": 1}))
 
 
+def test_a_record_without_any_column_of_the_table_is_bad():
+    schema = record(other="int")
+    [bad] = skipped(AvroWriter(Schemas(schema), on_error="skip"), schema_of(v="int"), encoded(schema, {"other": 1}))
+    assert "no field of the schema matches a column" in bad.reason
+
+
 def test_a_schema_without_a_partition_key_is_refused_unless_null_is_meant():
     schema, table = record(id="int"), schema_of({"day": "string"}, id="int")
     with pytest.raises(SerializationError, match=r"column 'day': the schema lacks the partition key"):

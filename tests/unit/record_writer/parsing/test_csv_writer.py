@@ -221,3 +221,32 @@ def test_a_nested_column_and_a_writer_without_schema_are_refused() -> None:
 def test_invalid_options_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(options))):
         CsvWriter(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("count", [3, 100])
+def test_blank_lines_are_left_out_on_request(end, count):
+    schema = schema_of(id="int", text="string")
+    lines = [b"id,text", *(b'%d,"a\n\nb"' % number for number in range(count)), b"", b"", b"7,x", b""]
+    [parsed] = parse_all(CsvWriter(blank_lines="skip"), schema, end.join(lines) + end)
+    assert (parsed.records, parsed.skipped, parsed.batch.num_rows) == (count + 1, 0, count + 1)
+    assert parsed.batch["text"].to_pylist() == ["a\n\nb"] * count + ["x"]
+    with pytest.raises(SerializationError, match=f"record {count} .*an empty line"):
+        parse_all(CsvWriter(), schema, end.join(lines) + end)
+
+
+@pytest.mark.parametrize("count", [3, 100])
+def test_a_bad_record_after_blank_lines_keeps_its_number_and_offset(count):
+    text = b"1,a\n" * count + b"\n\r\n" + b"x,b\n"
+    writer = CsvWriter(header=False, blank_lines="skip", on_error="skip")
+    [parsed] = parse_all(writer, schema_of(id="int", text="string"), text)
+    assert (parsed.records, parsed.batch.num_rows) == (count + 1, count)
+    assert [(bad.record, bad.byte_offset, bad.data) for bad in parsed.bad_records] == [
+        (count + 2, 4 * count + 3, b"x,b")
+    ]
+
+
+def test_blank_lines_are_left_out_of_a_table_with_one_column():
+    text = b"a\n\n" * 50 + b"b"
+    assert len(rows_of(CsvWriter(header=False, blank_lines="skip"), schema_of(v="string"), text)) == 51
+    assert len(rows_of(CsvWriter(header=False), schema_of(v="string"), text)) == 101

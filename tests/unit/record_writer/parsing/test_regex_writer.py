@@ -1,4 +1,4 @@
-"""Records that a regular expression takes apart."""
+"""Records parsed by a regular expression."""
 
 from __future__ import annotations
 
