@@ -10,7 +10,7 @@ from hive_ingest.record_writer.json_records import UnknownFields
 from hive_ingest.record_writer.json_writer import StrictJsonWriter
 from hive_ingest.record_writer.list_writer import RecordListWriter
 from hive_ingest.record_writer.mapping_writer import MappingWriter
-from hive_ingest.record_writer.options import MissingPartitionKeys
+from hive_ingest.record_writer.options import MissingPartitionKeys, check_choice
 from hive_ingest.record_writer.typed_columns import typed_columns
 from hive_ingest.record_writer.writer import Block, Parsed, RecordSchema, RecordWriter
 
@@ -37,6 +37,7 @@ __all__ = [
     "StrictJsonWriter",
     "UnknownFields",
     "ZonedTimestamps",
+    "check_choice",
     "named_records",
     "typed_columns",
 ]
