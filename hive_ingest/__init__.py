@@ -3,7 +3,7 @@
 from hive_ingest.api import append
 from hive_ingest.compaction import CompactionPolicy, Compactor, Maintenance, compact, purge
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection import BadRecordHandler, CommitInfo, StreamingConnection
+from hive_ingest.connection import BadRecordHandler, BadRecordTable, CommitInfo, StreamingConnection
 from hive_ingest.errors import (
     AlreadyExists,
     CommitOutcomeUnknown,
@@ -52,6 +52,7 @@ from hive_ingest.record_writer import (
     RecordListWriter,
     StrictDelimitedInputWriter,
     StrictJsonWriter,
+    StrictRegexWriter,
 )
 from hive_ingest.streaming import BadRecordFile, follow_files, infer_columns, ingest_files
 
@@ -62,6 +63,7 @@ __all__ = [
     "BadRecord",
     "BadRecordFile",
     "BadRecordHandler",
+    "BadRecordTable",
     "Column",
     "CommitInfo",
     "CommitOutcomeUnknown",
@@ -105,6 +107,7 @@ __all__ = [
     "StreamingSettings",
     "StrictDelimitedInputWriter",
     "StrictJsonWriter",
+    "StrictRegexWriter",
     "TooManyBadRecords",
     "TooManyOpenTxns",
     "TransactionError",

@@ -15,12 +15,20 @@ from hive_ingest.cli.logs import confirm, say, shows_progress
 from hive_ingest.cli.options import MetastoreOption, TableArgument, WarehouseOption, connected
 from hive_ingest.cli.record_options import (
     BadRecordsOption,
+    BadRecordsTableOption,
+    CaseInsensitiveOption,
+    Coerce,
+    CoerceOption,
+    CollectionDelimiterOption,
     ColumnsOption,
+    EmptyPartitionValues,
+    EmptyPartitionValuesOption,
     EscapeOption,
     FieldDelimiterOption,
     Format,
     FormatOption,
     HeaderOption,
+    MapKeyDelimiterOption,
     MaxBadRecordShareOption,
     MaxBadRecordsOption,
     MaxRecordBytesOption,
@@ -33,6 +41,7 @@ from hive_ingest.cli.record_options import (
     OnError,
     OnErrorOption,
     QuoteOption,
+    RegexOption,
     TimestampFormatsOption,
     TimezoneOption,
     UnknownFields,
@@ -104,7 +113,10 @@ def ingest(
     on_error: OnErrorOption = OnError.FAIL,
     unknown_fields: UnknownFieldsOption = UnknownFields.IGNORE,
     missing_partition_keys: MissingPartitionKeysOption = MissingFields.FAIL,
+    empty_partition_values: EmptyPartitionValuesOption = EmptyPartitionValues.NULL,
     field_delimiter: FieldDelimiterOption = ",",
+    collection_delimiter: CollectionDelimiterOption = "\x02",
+    map_key_delimiter: MapKeyDelimiterOption = "\x03",
     null_format: NullFormatOption = "\\N",
     escape: EscapeOption = None,
     columns: ColumnsOption = None,
@@ -113,6 +125,9 @@ def ingest(
     quote: QuoteOption = '"',
     null_values: NullValuesOption = None,
     missing_columns: MissingColumnsOption = MissingFields.FAIL,
+    regex: RegexOption = None,
+    case_insensitive: CaseInsensitiveOption = False,
+    coerce: CoerceOption = Coerce.STRICT,
     timestamp_formats: TimestampFormatsOption = None,
     timezone: TimezoneOption = None,
     max_record_bytes: MaxRecordBytesOption = 16 << 20,
@@ -121,6 +136,7 @@ def ingest(
         typer.Option("--maintenance", help="Compact meanwhile: not at all, by requests only, or in this process."),
     ] = MaintenanceMode.OFF,
     bad_records: BadRecordsOption = None,
+    bad_records_table: BadRecordsTableOption = None,
     max_bad_records: MaxBadRecordsOption = None,
     max_bad_record_share: MaxBadRecordShareOption = None,
     source_key: Annotated[
@@ -152,10 +168,13 @@ def ingest(
 
     The exit code is 3 if everything is committed, but bad records were skipped.
     """
+    from hive_ingest.connection import BadRecordTable
     from hive_ingest.model import TableName
     from hive_ingest.streaming import follow_files, ingest_files
 
     refuse_options_of_other_formats(context, format)
+    if bad_records is not None and bad_records_table is not None:
+        raise typer.BadParameter("give one of --bad-records and --bad-records-table", param_hint="--bad-records")
     name = TableName.of(table)
     with connected(metastore, warehouse) as client, _report_interruption(), _progress_bar() as on_progress:
         options: dict[str, Any] = {
@@ -165,7 +184,7 @@ def ingest(
             "header_lines": header_lines,
             "on_progress": on_progress,
             "maintenance": maintenance.value,
-            "bad_records": bad_records,
+            "bad_records": BadRecordTable(bad_records_table) if bad_records_table else bad_records,
             "max_bad_records": max_bad_records,
             "max_bad_record_share": max_bad_record_share,
             "source_key": source_key.value,

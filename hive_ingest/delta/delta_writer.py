@@ -7,8 +7,10 @@ another process's transaction runs the same code.
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent import futures
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,6 +31,8 @@ DEFAULT_COMPRESSION = "ZSTD"
 #: The most rows that are encoded in one call. Their size is far below 2 GiB, where a
 #: column of text would overflow.
 _JOINED_ROWS, _JOINED_BYTES = 8192, 1 << 28
+#: The most files that are open while they are being closed.
+_MOST_CLOSING = 64
 #: The least that a thread encodes at commit, in bytes of rows in memory: each part becomes a stripe.
 _MIN_PART_BYTES = 1 << 20
 
@@ -78,6 +82,7 @@ class DeltaWriter:
         self._numbers = itertools.count()
         self._files: list[Location] = []
         self._has_folder = False
+        self._closing: deque[Future[None]] = deque()
 
     @property
     def store(self) -> FileStore:
@@ -112,9 +117,19 @@ class DeltaWriter:
         return file
 
     def encode(
-        self, key: GroupKey, file: Location, batches: Iterable[pa.RecordBatch], *, first_row_id: int, sync: bool
+        self,
+        key: GroupKey,
+        file: Location,
+        batches: Iterable[pa.RecordBatch],
+        *,
+        first_row_id: int,
+        sync: bool,
+        wait: bool = True,
     ) -> AcidFile:
-        """Write one complete ORC file with row ids from `first_row_id`. On any error the file is removed."""
+        """Write one complete ORC file with row ids from `first_row_id`. On any error the file is removed.
+
+        Without `wait`, it is complete only after `wait_for_files`.
+        """
         target = self._target
         writer = AcidOrcWriter(
             file.store,
@@ -130,10 +145,22 @@ class DeltaWriter:
         try:
             for batch in _joined(batches):
                 writer.write(batch)
-            return writer.close()
+            return writer.close() if wait else self._begin_close(writer)
         except BaseException:
             writer.discard()
             raise
+
+    def _begin_close(self, writer: AcidOrcWriter) -> AcidFile:
+        file, closed = writer.begin_close()
+        self._closing.append(closed)
+        if len(self._closing) > _MOST_CLOSING:
+            self._closing.popleft().result()
+        return file
+
+    def wait_for_files(self) -> None:
+        """Wait until all finished files are closed. Raises StreamingIOFailure."""
+        while self._closing:
+            self._closing.popleft().result()
 
     def finish(
         self,
@@ -141,17 +168,21 @@ class DeltaWriter:
         spills: Sequence[AcidFile],
         rest: Sequence[pa.RecordBatch],
         pool: ThreadPoolExecutor | None = None,
+        *,
+        wait: bool = True,
     ) -> StagedFile:
         """One file from the spills of a group, in order, and the rows that were never spilled.
 
-        With a pool, the rows of a group without spills are encoded in parts by several threads.
+        With a pool, the rows of a group without spills are encoded in parts by several threads. Without `wait`, the
+        file may be complete only after `wait_for_files`.
         """
         if spills:
             file = self._join(key, [*spills, *self._tail(key, spills, rest)])
         elif pool and len(parts := _parts(rest, self._settings.writer_threads)) > 1:
             file = self._encode_parts(key, self._new_output(key), parts, pool)
         else:
-            file = self.encode(key, self._new_output(key), rest, first_row_id=0, sync=self._settings.fsync)
+            sync = self._settings.fsync
+            file = self.encode(key, self._new_output(key), rest, first_row_id=0, sync=sync, wait=wait)
         target = self._target
         return StagedFile(
             location=target.staging.parent / file.path.rpartition("/")[2],
@@ -208,6 +239,8 @@ class DeltaWriter:
 
     def discard(self) -> None:
         """Remove every file that still has its hidden name."""
+        futures.wait(self._closing)
+        self._closing.clear()
         for file in self._files:
             file.delete_file()
         self._files = []

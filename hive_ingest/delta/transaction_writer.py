@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from hive_ingest.config import StreamingSettings
 from hive_ingest.delta.delta_writer import DeltaTarget, DeltaWriter
@@ -25,6 +25,8 @@ from hive_ingest.faults import reach
 from hive_ingest.orc import AcidFile, unreadable_row
 from hive_ingest.record_writer import Block, Parsed, RecordWriter
 from hive_ingest.transactions import StagedFile
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -71,7 +73,7 @@ class TransactionWriter:
         self._parsing: deque[tuple[int, Future[tuple[Parsed, RoutedBatch]]]] = deque()
         self._parsing_bytes = 0
         self._encoding: dict[Future[AcidFile], int] = {}
-        self._finishing: list[Future[StagedFile]] = []
+        self._finishing: list[Future[None]] = []
         self._buffer = RowBuffer()
         self._partitions: set[PartitionValues] = set()
         self._shared: list[SharedSpill] = []
@@ -211,20 +213,39 @@ class TransactionWriter:
             files = [self._finish_group(group, runs, self._pool()) for group, runs in groups]
         else:
             files = self._finish_in_threads(groups)
+        self._delta.wait_for_files()
         self._close_shared()
         return files
 
     def _finish_in_threads(self, groups: Sequence[tuple[Group, list[Run]]]) -> list[StagedFile]:
-        with contextlib.ExitStack() as stack:
-            pool = self._pool()
-            if (most := min(self._delta.store.parallel_files, len(groups))) > self._settings.writer_threads:
-                pool = stack.enter_context(ThreadPoolExecutor(most, "hive-ingest-files"))
-            self._finishing = [pool.submit(self._finish_group, group, runs) for group, runs in groups]
-            return [future.result() for future in self._finishing]
+        files: dict[int, StagedFile] = {}
+        waiting = deque(enumerate(groups))
 
-    def _finish_group(self, group: Group, runs: list[Run], pool: ThreadPoolExecutor | None = None) -> StagedFile:
+        def finish() -> None:
+            # Each thread takes the next group when it is free, which costs less than a future for each group.
+            while (item := _popped(waiting)) is not None:
+                number, (group, runs) = item
+                files[number] = self._finish_group(group, runs, wait=False)
+
+        with contextlib.ExitStack() as stack:
+            pool, threads = self._pool(), min(self._settings.writer_threads, len(groups))
+            if (most := min(self._delta.store.parallel_files, len(groups))) > threads:
+                threads = most
+                pool = stack.enter_context(ThreadPoolExecutor(threads, "hive-ingest-files"))
+            self._finishing = [pool.submit(finish) for _ in range(threads)]
+            try:
+                for future in self._finishing:
+                    future.result()
+            except BaseException:
+                waiting.clear()
+                raise
+        return [files[number] for number in range(len(groups))]
+
+    def _finish_group(
+        self, group: Group, runs: list[Run], pool: ThreadPoolExecutor | None = None, *, wait: bool = True
+    ) -> StagedFile:
         spills = [future.result() for future in group.spills]
-        return self._delta.finish(group.key, spills, [*group.take_parts(), *slices(runs)], pool)
+        return self._delta.finish(group.key, spills, [*group.take_parts(), *slices(runs)], pool, wait=wait)
 
     def discard(self) -> None:
         """Drop all rows and remove the hidden files. Idempotent.
@@ -247,3 +268,11 @@ class TransactionWriter:
         for spill in self._shared:
             spill.close()
         self._shared = []
+
+
+def _popped(items: deque[T]) -> T | None:
+    """The first item; None if there is none left, whichever thread took it."""
+    try:
+        return items.popleft()
+    except IndexError:
+        return None

@@ -23,6 +23,7 @@ from hive_ingest.orc.merge import MergeOptions, merge_rows
 from hive_ingest.orc.merge_events import merge_delete_events, read_delete_events
 from hive_ingest.orc.merge_parts import RowPart, join_rows, split_rows
 from hive_ingest.orc.merge_rows import RowConversion
+from hive_ingest.orc.merge_runs import StripeSizes
 from hive_ingest.orc.normalise import unreadable_row, unwritable_values
 from hive_ingest.orc.open_ahead import open_ahead
 from hive_ingest.orc.original_rows import OriginalRows, count_rows
@@ -67,6 +68,7 @@ __all__ = [
     "StripeOutput",
     "StripeReader",
     "StripeRows",
+    "StripeSizes",
     "StripeSummary",
     "arrow_compression",
     "check_acid_file",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, Unpack
@@ -32,9 +33,13 @@ __all__ = ["ACID_VERSION_CONTENT", "COMPRESSIONS", "AcidFile", "AcidOrcWriter", 
 ACID_VERSION_CONTENT = b"2"
 
 
-def write_acid_version(store: FileStore, folders: Sequence[str], *, sync: bool = True) -> None:
-    """Mark new delta folders as ACID version 2 (Hive: `AcidUtils.OrcAcidVersion`)."""
-    store.create_all([f"{folder}/{ACID_VERSION_FILE}" for folder in folders], ACID_VERSION_CONTENT, sync=sync)
+def write_acid_version(store: FileStore, folders: Sequence[str], *, sync: bool = True) -> Future[None]:
+    """Mark new delta folders as ACID version 2 (Hive: `AcidUtils.OrcAcidVersion`).
+
+    The files are complete when the future has a result.
+    """
+    paths = [f"{folder}/{ACID_VERSION_FILE}" for folder in folders]
+    return store.begin_create_all(paths, ACID_VERSION_CONTENT, sync=sync)
 
 
 class AcidOrcWriter:
@@ -109,6 +114,13 @@ class AcidOrcWriter:
         with self._discarded_on_error():
             self._encode()
             return self._output.close()
+
+    def begin_close(self) -> tuple[AcidFile, Future[None]]:
+        """The same, without waiting for the device: the file is complete when the future has a result."""
+        self._check_open()
+        with self._discarded_on_error():
+            self._encode()
+            return self._output.begin_close()
 
     def discard(self) -> None:
         """Remove the file. Does nothing after `close` or `discard`."""

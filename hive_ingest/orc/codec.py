@@ -208,6 +208,8 @@ def _decompressed(decompress: Callable[[bytes, int], bytes], chunk: bytes, block
 
 def pack(content: bytes, codec: Codec, block_size: int) -> bytes:
     """Encode a section."""
+    if 0 < len(content) < _MIN_COMPRESSED_BYTES and codec != Codec.NONE:
+        return _chunk(content, content)
     return b"".join(packed_chunks(content, codec, block_size))
 
 

@@ -126,7 +126,7 @@ class AcidFileWriter(ABC):
             # ORC writes a stripe as a whole, and the last one when the writer is closed.
             self._is_one_stripe = bool(self._rows) and self._buffer.tell() == len(MAGIC)
             if not self._rows:  # pyarrow learns the columns from the first table, and writes nothing without one
-                self._writer.write(self._acid_schema.empty_table())
+                self._writer.write(no_rows(self._acid_schema))
             self._writer.close()
             self._buffer.flush()
             return self._sink.finish(self._completed_tail)
@@ -295,18 +295,30 @@ class _Sink:
         """Does nothing: pyarrow closes abandoned files too, so only `finish` and `discard` end the file."""
 
 
-def orc_writer(sink: object, *, compression: str, stripe_size_bytes: int, row_index_stride: int) -> orc.ORCWriter:
-    """pyarrow's writer with the options of every file here. Raises ConfigurationError, UnsupportedFeature."""
+def orc_writer(
+    sink: object, *, compression: str, stripe_size_bytes: int, row_index_stride: int, compress: bool = True
+) -> orc.ORCWriter:
+    """pyarrow's writer with the options of every file here.
+
+    Without `compress`, it encodes the values as for that compression, and leaves them uncompressed.
+
+    Raises ConfigurationError, UnsupportedFeature.
+    """
     kind, strategy = arrow_compression(compression)
     keep_freed_memory()
     return orc.ORCWriter(
         sink,
-        compression=kind,
+        compression=kind if compress else "uncompressed",
         compression_strategy=strategy,
         stripe_size=stripe_size_bytes,
         row_index_stride=row_index_stride,
         batch_size=BATCH_ROWS,
     )
+
+
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """A table without rows. pyarrow's own `empty_table` imports pandas, if it is installed: 0.6 s and 30 MiB."""
+    return pa.Table.from_batches([], schema)
 
 
 def arrow_compression(name: str) -> tuple[str, str]:

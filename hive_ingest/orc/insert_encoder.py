@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import accumulate
 
 import pyarrow as pa
@@ -21,18 +20,19 @@ from hive_ingest.orc.file_writer import (
     DEFAULT_COMPRESSION,
     DEFAULT_ROW_INDEX_STRIDE,
     DEFAULT_STRIPE_SIZE_BYTES,
+    no_rows,
     orc_writer,
 )
 from hive_ingest.orc.key_columns import KEY_COLUMNS, KEY_ENCODING, InsertedRows, KeyColumn, key_columns
 from hive_ingest.orc.normalise import normalise
 from hive_ingest.orc.protobuf import WireError, bytes_field, read_fields
+from hive_ingest.orc.small_stripes import SMALL_STRIPE_BYTES, Stream, compressed_streams
 from hive_ingest.orc.stripe_encoder import EncodedStripes, StripeEncoder
 from hive_ingest.orc.stripe_output import WholeStripe, stripe_statistics
 from hive_ingest.orc.stripe_streams import (
     DATA,
     INDEXES,
     ROW_INDEX,
-    StreamInfo,
     StripeFooter,
     encode_stripe_footer,
     packed_stripe_footer,
@@ -61,7 +61,8 @@ class InsertEncoder:
 
     def __post_init__(self) -> None:
         """Raises ConfigurationError, UnsupportedFeature: see `AcidFileWriter`."""
-        object.__setattr__(self, "like", _tail_of(self.schema, self.compression, self.row_index_stride))
+        like = StripeEncoder(self.schema, compression=self.compression, row_index_stride=self.row_index_stride).like
+        object.__setattr__(self, "like", like)
 
     def encode(self, batches: Iterable[pa.RecordBatch], inserted: InsertedRows, path: str) -> EncodedStripes:
         """One stripe, or several if the rows exceed `stripe_bytes`; none without rows.
@@ -78,7 +79,11 @@ class InsertEncoder:
 
     def encode_rows(self, rows: Iterable[pa.StructArray], inserted: InsertedRows, path: str) -> EncodedStripes:
         """The same for rows that `normalise` has made safe to write."""
-        content = self._encoded(rows)
+        is_small = False
+        if inserted.rows <= self.row_index_stride:
+            rows = list(rows)
+            is_small = sum(part.nbytes for part in rows) <= SMALL_STRIPE_BYTES
+        content = self._encoded(rows, compress=not is_small)  # `_streams` compresses those of a small stripe
         source = pa.BufferReader(content)
         tail = read_tail(source, path)
         if tail.footer.rows != inserted.rows:
@@ -92,7 +97,7 @@ class InsertEncoder:
                 "pyarrow"
             ) from error
 
-    def _encoded(self, rows: Iterable[pa.StructArray]) -> pa.Buffer:
+    def _encoded(self, rows: Iterable[pa.StructArray], *, compress: bool) -> pa.Buffer:
         """A file with the table's columns in the struct `row`."""
         sink = pa.BufferOutputStream()
         schema = pa.schema([(ROW, pa.struct(list(self.schema)))])
@@ -101,13 +106,14 @@ class InsertEncoder:
             compression=self.compression,
             stripe_size_bytes=self.stripe_bytes,
             row_index_stride=self.row_index_stride,
+            compress=compress,
         ) as writer:
             is_empty = True
             for part in rows:
                 writer.write(pa.Table.from_arrays([part], schema=schema))
                 is_empty = False
             if is_empty:  # pyarrow learns the columns from the first table, and writes nothing without one
-                writer.write(schema.empty_table())
+                writer.write(no_rows(schema))
         return sink.getvalue()
 
     def _with_ids(
@@ -123,10 +129,11 @@ class InsertEncoder:
             columns = key_columns(
                 ids,
                 row_index_stride=self.row_index_stride,
-                codec=tail.postscript.codec,
-                block_size=tail.postscript.block_size,
+                codec=self.like.postscript.codec,
+                block_size=self.like.postscript.block_size,
             )
-            found, lengths = _joined(data, stripe, columns, tail)
+            footer, streams = self._streams(data, stripe, tail)
+            found, lengths = self._joined(streams, footer, columns)
             parts += found
             placed = Stripe(at, *lengths, stripe.rows)
             whole.append(WholeStripe(path, placed, _joined_statistics(of_row, columns), ids.last_key))
@@ -135,50 +142,49 @@ class InsertEncoder:
             raise WireError("it has no statistics")
         return EncodedStripes(pa.BufferReader(pa.py_buffer(b"".join(parts))), tuple(whole))
 
+    def _streams(self, data: memoryview, stripe: Stripe, tail: OrcTail) -> tuple[StripeFooter, list[Stream]]:
+        """The footer of a stripe, and its streams with the compression of the file that it is for."""
+        codec, block_size = tail.postscript.codec, tail.postscript.block_size
+        footer = parse_stripe_footer(unpack(packed_stripe_footer(data, stripe), codec, block_size))
+        streams: list[Stream] = []
+        at = stripe.offset
+        for kind, column, length in footer.streams:
+            streams.append((kind, column, data[at : at + length]))
+            at += length
+        if at != stripe.offset + stripe.index_length + stripe.data_length:
+            raise WireError("its streams are not as long as the stripe")
+        like = self.like.postscript
+        return footer, streams if codec == like.codec else compressed_streams(streams, like.codec, like.block_size)
 
-@lru_cache(maxsize=128)
-def _tail_of(schema: pa.Schema, compression: str, row_index_stride: int) -> OrcTail:
-    return StripeEncoder(schema, compression=compression, row_index_stride=row_index_stride).like
+    def _joined(
+        self, streams: list[Stream], footer: StripeFooter, columns: list[KeyColumn]
+    ) -> tuple[list[bytes | memoryview], tuple[int, int, int]]:
+        """The bytes of a stripe with the columns after its root, and the lengths of indexes, data and footer."""
+        indexes = sum(kind in INDEXES for kind, _, _ in streams)
+        if streams[0][:2] != (ROW_INDEX, 0) or any(kind in INDEXES for kind, _, _ in streams[indexes:]):
+            raise WireError("its streams are in another order")
+        numbered = list(enumerate(columns, 1))
+        joined: list[Stream] = [
+            streams[0],
+            *((ROW_INDEX, number, column.row_index) for number, column in numbered),
+            *map(_renumbered, streams[1:indexes]),
+            *((DATA, number, column.data) for number, column in numbered),
+            *map(_renumbered, streams[indexes:]),
+        ]
+        listed = tuple((kind, column, len(content)) for kind, column, content in joined)
+        encodings = (footer.encodings[0], *[KEY_ENCODING] * KEY_COLUMNS, *footer.encodings[1:])
+        message = encode_stripe_footer(StripeFooter(listed, encodings, footer.time_zone))
+        packed = pack(message, self.like.postscript.codec, self.like.postscript.block_size)
+        index_length = sum(length for _, _, length in listed[: indexes + KEY_COLUMNS])
+        data_length = sum(length for _, _, length in listed[indexes + KEY_COLUMNS :])
+        return [*(content for _, _, content in joined), packed], (index_length, data_length, len(packed))
 
 
-def _joined(
-    data: memoryview, stripe: Stripe, columns: list[KeyColumn], tail: OrcTail
-) -> tuple[list[bytes | memoryview], tuple[int, int, int]]:
-    """The bytes of a stripe with the columns after its root, and the lengths of indexes, data and footer."""
-    codec, block_size = tail.postscript.codec, tail.postscript.block_size
-    footer = parse_stripe_footer(unpack(packed_stripe_footer(data, stripe), codec, block_size))
-    indexes = [stream for stream in footer.streams if stream[0] in INDEXES]
-    kind, column, root_length = indexes[0]
-    if (kind, column) != (ROW_INDEX, 0) or footer.streams[: len(indexes)] != tuple(indexes):
-        raise WireError("its streams are in another order")
-    numbered = list(enumerate(columns, 1))
-    streams: list[StreamInfo] = [
-        indexes[0],
-        *((ROW_INDEX, number, len(column.row_index)) for number, column in numbered),
-        *map(_renumbered, indexes[1:]),
-        *((DATA, number, len(column.data)) for number, column in numbered),
-        *map(_renumbered, footer.streams[len(indexes) :]),
-    ]
-    encodings = (footer.encodings[0], *[KEY_ENCODING] * KEY_COLUMNS, *footer.encodings[1:])
-    packed = pack(encode_stripe_footer(StripeFooter(tuple(streams), encodings, footer.time_zone)), codec, block_size)
-    root_end, index_end = stripe.offset + root_length, stripe.offset + stripe.index_length
-    parts: list[bytes | memoryview] = [
-        data[stripe.offset : root_end],
-        *(column.row_index for column in columns),
-        data[root_end:index_end],
-        *(column.data for column in columns),
-        data[index_end : index_end + stripe.data_length],
-        packed,
-    ]
-    index_length = stripe.index_length + sum(len(column.row_index) for column in columns)
-    return parts, (index_length, stripe.data_length + sum(len(column.data) for column in columns), len(packed))
-
-
-def _renumbered(stream: StreamInfo) -> StreamInfo:
-    kind, column, length = stream
+def _renumbered(stream: Stream) -> Stream:
+    kind, column, content = stream
     if not column:
         raise WireError("its root has values of its own")
-    return kind, column + KEY_COLUMNS, length
+    return kind, column + KEY_COLUMNS, content
 
 
 def _joined_statistics(of_row: bytes, columns: list[KeyColumn]) -> bytes:

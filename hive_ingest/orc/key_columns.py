@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 
 from hive_ingest.model import WriteId
@@ -21,6 +22,7 @@ KEY_COLUMNS = 5
 #: Their encoded `ColumnEncoding`, `DIRECT_V2`, as the library writes it.
 KEY_ENCODING = int_field(1, 2) + int_field(2, 0)
 _RUN_VALUES = 512
+_CACHED_ROWS = 10_000
 _DELTA = 0b11 << 6
 _INT64 = range(-(2**63), 2**63)
 
@@ -64,10 +66,16 @@ def key_columns(inserted: InsertedRows, *, row_index_stride: int, codec: Codec, 
         block_size: Its largest compression block, in bytes.
     """
     packing = row_index_stride, codec, block_size
+    column = _small_column if inserted.rows <= _CACHED_ROWS else _column
     operation, write_id, bucket = (
-        _column(value, 0, inserted.rows, *packing) for value in (INSERT, inserted.write_id, inserted.bucket_property)
+        column(value, 0, inserted.rows, *packing) for value in (INSERT, inserted.write_id, inserted.bucket_property)
     )
-    return [operation, write_id, bucket, _column(inserted.first_row_id, 1, inserted.rows, *packing), write_id]
+    return [operation, write_id, bucket, column(inserted.first_row_id, 1, inserted.rows, *packing), write_id]
+
+
+@lru_cache(maxsize=1024)  # small transactions and partitions have few numbers of rows, and begin with row id 0
+def _small_column(first: int, step: int, rows: int, stride: int, codec: Codec, block_size: int) -> KeyColumn:
+    return _column(first, step, rows, stride, codec, block_size)
 
 
 def _column(first: int, step: int, rows: int, stride: int, codec: Codec, block_size: int) -> KeyColumn:

@@ -143,6 +143,8 @@ def varint(number: int) -> bytes:
 
 def int_field(number: int, value: int) -> bytes:
     """`uint32`, `uint64`, `bool` or an enum."""
+    if number < 16 and 0 <= value < 0x80:  # as most are: calls would take most of the time
+        return _BYTES_OF[number << 3] + _BYTES_OF[value]
     return varint(number << 3) + varint(value)
 
 
@@ -152,7 +154,10 @@ def signed_field(number: int, value: int) -> bytes:
 
 
 def bytes_field(number: int, payload: bytes) -> bytes:
-    return varint(number << 3 | _BYTES) + varint(len(payload)) + payload
+    size = len(payload)
+    if number < 16 and size < 0x80:  # as most are
+        return _BYTES_OF[number << 3 | _BYTES] + _BYTES_OF[size] + payload
+    return varint(number << 3 | _BYTES) + varint(size) + payload
 
 
 def double_field(number: int, value: float) -> bytes:

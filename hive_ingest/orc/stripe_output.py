@@ -7,6 +7,7 @@ statistics, Hive's metadata and checksums are made for the new file.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -128,12 +129,20 @@ class StripeOutput:
 
     def close(self) -> AcidFile:
         """Write the tail, also of a file without rows."""
+        file = self._end()
+        self._out.close()
+        return file
+
+    def begin_close(self) -> tuple[AcidFile, Future[None]]:
+        """The same, without waiting for the device: the file is complete when the future has a result."""
+        return self._end(), self._out.begin_close()
+
+    def _end(self) -> AcidFile:
         if not self._stripes:
             self._content.write(MAGIC)
         rows = tuple(stripe.rows for stripe in self._stripes)
         tail = self._tail(sum(rows))
         self._out.write(tail)
-        self._out.close()
         return AcidFile(self.path, sum(rows), self._out.tell(), rows)
 
     def discard(self) -> None:

@@ -113,11 +113,21 @@ def _fields(message: bytes) -> list[tuple[int, int | bytes, int, int]]:
 def encode_stripe_footer(footer: StripeFooter) -> bytes:
     """Encode the message, uncompressed."""
     parts = [
-        bytes_field(_STREAM, int_field(_KIND, kind) + int_field(_COLUMN, column) + int_field(_LENGTH, length))
+        bytes_field(_STREAM, _kind_and_column(kind, column) + int_field(_LENGTH, length))
         for kind, column, length in footer.streams
     ]
-    parts += [bytes_field(_ENCODING, encoding) for encoding in footer.encodings]
-    return b"".join(parts) + (bytes_field(_TIME_ZONE, footer.time_zone) if footer.time_zone else b"")
+    return b"".join([*parts, _after_streams(footer.encodings, footer.time_zone)])
+
+
+@lru_cache(maxsize=4096)
+def _kind_and_column(kind: int, column: int) -> bytes:
+    return int_field(_KIND, kind) + int_field(_COLUMN, column)
+
+
+@lru_cache(maxsize=1024)  # the same in most stripes of a table
+def _after_streams(encodings: tuple[bytes, ...], time_zone: bytes) -> bytes:
+    found = b"".join(bytes_field(_ENCODING, encoding) for encoding in encodings)
+    return found + (bytes_field(_TIME_ZONE, time_zone) if time_zone else b"")
 
 
 def _stream(message: bytes) -> StreamInfo:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -225,7 +226,7 @@ def encode_footer(footer: Footer) -> bytes:
             int_field(1, len(MAGIC)),
             int_field(2, footer.content_length),
             *(bytes_field(3, _encode_stripe(stripe)) for stripe in footer.stripes),
-            *(bytes_field(4, type_) for type_ in footer.types),
+            _encode_types(footer.types),
             _encode_items(footer.user_metadata),
             int_field(6, footer.rows),
             *(bytes_field(7, statistics) for statistics in footer.statistics),
@@ -241,6 +242,11 @@ def with_lengths(postscript: PostScript, footer_length: int, metadata_length: in
     # The lengths come first: Hive looks for the magic bytes at the very end.
     message = int_field(1, footer_length) + int_field(5, metadata_length) + postscript.rest
     return message + bytes([len(message)])
+
+
+@lru_cache(maxsize=128)  # the same in all files of a table
+def _encode_types(types: tuple[bytes, ...]) -> bytes:
+    return b"".join(bytes_field(4, type_) for type_ in types)
 
 
 def _encode_items(items: Mapping[str, bytes]) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -81,6 +81,13 @@ class OutputFile(ABC):
     @abstractmethod
     def close(self) -> None:
         """Finish the file (and sync it, if so created). Idempotent. On failure the file is removed."""
+
+    def begin_close(self) -> Future[None]:
+        """Begin to close the file. The future ends when it is closed, and has the error of `close`."""
+        done: Future[None] = Future()
+        self.close()
+        done.set_result(None)
+        return done
 
     @abstractmethod
     def discard(self) -> None:
@@ -185,6 +192,8 @@ class FileStore(ABC):
         for path in (source, target.rpartition("/")[0]):
             if not self.exists(path):
                 return f"{path} is missing"
+        if not self.can_rename(source, target):
+            return "no rename leads from one mount point into another: create a new table and copy the rows"
         return None
 
     @abstractmethod
@@ -208,6 +217,13 @@ class FileStore(ABC):
             return
         with ThreadPoolExecutor(min(len(paths), self.parallel_files), "hive-ingest-files") as pool:
             list(pool.map(put, paths))
+
+    def begin_create_all(self, paths: Sequence[str], data: bytes, *, sync: bool) -> Future[None]:
+        """The same, without waiting for the device: the files are complete when the future has a result."""
+        done: Future[None] = Future()
+        self.create_all(paths, data, sync=sync)
+        done.set_result(None)
+        return done
 
     @abstractmethod
     def make_folder(self, path: str, *, exist_ok: bool = True, parents: bool = True) -> list[str]:
@@ -254,3 +270,12 @@ class FileStore(ABC):
     @abstractmethod
     def delete_folder(self, path: str) -> None:
         """Delete a folder and its content; a missing one is not an error."""
+
+    def delete_some(self, path: str) -> bool:
+        """Delete a folder, or so much of it as a few requests delete, on a store that cannot rename folders.
+
+        Returns:
+            Whether the folder is gone. Otherwise call it again.
+        """
+        self.delete_folder(path)
+        return True

@@ -7,15 +7,15 @@ import os
 import shutil
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 
 import pyarrow as pa
 
 from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, OutputFile, io_errors, io_failure
+from hive_ingest.storage.sync_threads import run_for_device, run_shares
 
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-_MAX_SYNC_THREADS = 8
 #: Names that no reader looks at, such as an editor's lock, which is a symbolic link to nothing.
 _HIDDEN = (".", "_")
 # Errors of link(2) for a folder, and on a file system without hard links (FAT, some FUSE ones).
@@ -65,6 +65,13 @@ class LocalOutputFile(OutputFile):
         except OSError as error:
             self._remove_after(error)
             raise io_failure("finish", self.path, error) from error
+
+    def begin_close(self) -> Future[None]:
+        if self.closed or not self._sync:
+            return super().begin_close()
+        with io_errors("finish", self.path):
+            device = os.fstat(self._fd).st_dev
+        return run_for_device(device, self.close)
 
     def discard(self) -> None:
         if self.closed:
@@ -139,8 +146,19 @@ class LocalStore(FileStore):
         return None
 
     def create_all(self, paths: Sequence[str], data: bytes, *, sync: bool) -> None:
+        self.begin_create_all(paths, data, sync=sync).result()
+
+    def begin_create_all(self, paths: Sequence[str], data: bytes, *, sync: bool) -> Future[None]:
         """The first file is written and synced; the others are hard links to it, if the file system supports them."""
-        super().create_all(paths[:1], data, sync=sync)
+        if not paths:
+            return super().begin_create_all([], data, sync=sync)
+        first = self.create(paths[0], sync=sync)
+        try:
+            first.write(data)
+            closed = first.begin_close()
+        except BaseException:
+            first.discard()
+            raise
         for path in paths[1:]:
             with io_errors("link", f"{paths[0]} to {path}"):
                 try:
@@ -149,6 +167,7 @@ class LocalStore(FileStore):
                     if error.errno not in _NO_HARD_LINKS and error.errno != errno.EXDEV:
                         raise
                     super().create_all([path], data, sync=sync)
+        return closed
 
     def can_rename(self, source: str, target: str) -> bool:
         with io_errors("look at", target):
@@ -159,9 +178,12 @@ class LocalStore(FileStore):
             return _make_folder(path.rstrip("/"), exist_ok=exist_ok, parents=parents)
 
     def sync_folders(self, paths: Iterable[str]) -> None:
-        folders = list(dict.fromkeys(paths))
-        if len(folders) < 2 or not _sync_in_threads(folders):
-            _sync_each(folders)
+        by_device: dict[int, list[str]] = {}
+        for path in dict.fromkeys(paths):
+            with io_errors("sync folder", path):
+                by_device.setdefault(os.stat(path).st_dev, []).append(path)
+        for device, folders in by_device.items():
+            run_shares(device, folders, _sync_folder)
 
     def list(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> list[FileEntry]:
         with io_errors("list", path):
@@ -253,28 +275,6 @@ def _device(path: str) -> int:
         return os.stat(os.path.dirname(path)).st_dev
 
 
-def _sync_in_threads(folders: Sequence[str]) -> bool:
-    """Sync in several threads: the journal commits once for all that wait together. False if no thread can be started.
-
-    The caller's thread takes a share, because starting a thread takes longer than syncing a folder on a fast disk.
-    """
-    first, *others = [folders[start::_MAX_SYNC_THREADS] for start in range(min(_MAX_SYNC_THREADS, len(folders)))]
-    with ThreadPoolExecutor(len(others)) as pool:
-        try:
-            under_way = [pool.submit(_sync_each, share) for share in others]
-        except RuntimeError:  # too many threads, or the interpreter is shutting down
-            return False
-        _sync_each(first)
-        for future in under_way:
-            future.result()
-    return True
-
-
-def _sync_each(folders: Sequence[str]) -> None:
-    for folder in folders:
-        _sync_folder(folder)
-
-
 def _sync_folder(path: str) -> None:
     with io_errors("sync folder", path):
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -318,6 +318,8 @@ def _scan(path: str) -> list[os.DirEntry[str]]:
 
 
 def _delete_tree(path: str) -> None:
+    if _delete_flat(path):
+        return
     while True:
         try:
             shutil.rmtree(path)
@@ -326,3 +328,20 @@ def _delete_tree(path: str) -> None:
             if os.path.lexists(path):
                 continue
         return
+
+
+def _delete_flat(path: str) -> bool:
+    """Remove a folder of files only, in a third of the time that `rmtree` takes. False: it is not one, or is gone."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        for name in os.listdir(fd):
+            os.unlink(name, dir_fd=fd)  # not by its path, which a symbolic link could replace meanwhile
+        os.rmdir(path)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True

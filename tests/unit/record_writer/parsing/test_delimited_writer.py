@@ -158,9 +158,12 @@ def test_a_column_added_between_transactions_is_read():
     assert rows_of(writer, schema_of(id="int", user="string"), b"1,a") == [{"id": 1, "user": "a"}]
 
 
-def test_schemas_that_json_cannot_fill_are_refused():
-    with pytest.raises(UnsupportedFeature, match="column 'a': array<int> cannot be read from delimited text"):
-        StrictDelimitedInputWriter().bind(schema_of(a="array<int>"))
+def test_schemas_that_delimited_text_cannot_fill_are_refused():
+    deep = f"{'array<' * 8}int{'>' * 8}"
+    with pytest.raises(UnsupportedFeature, match=r"column 'a': .* is nested deeper than there are delimiters"):
+        StrictDelimitedInputWriter().bind(schema_of(a=deep))
+    with pytest.raises(UnsupportedFeature, match="map keys of type array<int>"):
+        StrictDelimitedInputWriter().bind(schema_of(a="map<array<int>,int>"))
     with pytest.raises(StreamingConnectionError, match="no column nope"):
         StrictDelimitedInputWriter(columns=["id", "nope"]).bind(SCHEMA)
     with pytest.raises(StreamingConnectionError, match="none twice"):
@@ -189,8 +192,8 @@ def test_invalid_options_are_refused(options):
 
 @pytest.mark.parametrize("loose", [b"5 ,u,0.5", b" 5,u,0.5", b"0x5,u,0.5", b"-0X5,u,0.5", b"5,u,\t0.5", b""])
 def test_a_loose_record_is_found_wherever_the_scan_of_a_block_is_divided(loose, monkeypatch):
-    monkeypatch.setattr(text_columns, "_SCAN_BYTES", 16)
-    monkeypatch.setattr(text_blocks, "_SCAN_BYTES", 16)
+    monkeypatch.setattr(text_columns, "SCAN_BYTES", 16)
+    monkeypatch.setattr(text_blocks, "SCAN_BYTES", 16)
     for place in range(16):
         text = b"\n".join([b"1,u,0.5", b"1," + b"u" * place + b",0.5", loose, b"1,u,0.5"]) + b"\n"
         is_loose = text_columns.has_loose_numbers(text, b",")
