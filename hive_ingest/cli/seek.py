@@ -10,7 +10,6 @@ import typer
 
 from hive_ingest.cli.ingest import SourceKey
 from hive_ingest.cli.kafka_options import KafkaOptionOption, kafka_options_of
-from hive_ingest.cli.logs import confirm
 from hive_ingest.cli.options import MetastoreOption, TableArgument, WarehouseOption, connected
 from hive_ingest.cli.record_options import (
     FieldDelimiterOption,
@@ -141,7 +140,7 @@ def seek_file(
             settings={"lock_wait_seconds": lock_wait_seconds},
         )
     before = "no position" if found.before is None else f"record {found.before.records}"
-    confirm(f"{found.source}: {before} -> record {found.after.records}{_what_is_repeated(found)}")
+    typer.echo(f"{found.source}: {before} -> record {found.after.records}{_what_is_repeated(found)}")
 
 
 def _what_is_repeated(found: FileSeek) -> str:

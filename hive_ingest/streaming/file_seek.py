@@ -46,7 +46,8 @@ def seek_file(
         metastore: A client, or the URI of a metastore.
         table: `"database.table"`.
         path: The file as it is now; it may have been edited since it was ingested.
-        to_record: The number of records that count as committed, header not included; "start" or "end".
+        to_record: The number of records that count as committed, header not included; "start"; or "end", before a
+            last line without its newline.
         record_writer: Tells CSV, whose records may have newlines in them, from lines.
         sink: The sink; by default the table's name.
         source_key: As in `ingest_files`.
@@ -54,12 +55,14 @@ def seek_file(
         settings: Of the connection.
 
     Raises:
-        ConfigurationError: The file has fewer records, or cannot be recognised.
+        ConfigurationError: It is not one file, has fewer records, or cannot be recognised.
         SinkInUse, LockTimeout: A transaction that writes from this file is open.
         SinkConflict: The positions of the sink are not those of files.
     """
-    files, _ = sources_of([path], record_writer, source_key=source_key, waits_for_newline=False)
-    if not files:
+    files, too_short = sources_of([path], record_writer, source_key=source_key, waits_for_newline=to_record == "end")
+    if len(files) + len(too_short) > 1:
+        raise ConfigurationError(f"{path!r} stands for several files: give one")
+    if too_short:
         raise ConfigurationError(f"{path!r} is too short to be recognised by its content: use source_key='path'")
     ((source, file),) = files.items()
     name = TableName.of(table)

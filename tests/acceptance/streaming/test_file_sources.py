@@ -200,3 +200,15 @@ def test_a_position_that_the_file_does_not_have_is_refused(ms: MetastoreClient, 
             seek_file(ms, "web.t", str(path), to_record=target, record_writer=StrictJsonWriter())  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="too short"):
         seek_file(ms, "web.t", str(path), to_record="end", record_writer=StrictJsonWriter(), source_key="content")
+    write(tmp_path / "b.json", range(3))
+    with pytest.raises(ConfigurationError, match="stands for several files"):
+        seek_file(ms, "web.t", str(tmp_path), to_record="end", record_writer=StrictJsonWriter())
+
+
+def test_the_end_of_a_file_is_before_a_line_that_is_being_written(ms: MetastoreClient, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", range(3))
+    path.write_text(path.read_text() + line(3)[:10])
+    seek_file(ms, "web.t", str(path), to_record="end", record_writer=StrictJsonWriter())
+    write(path, range(5))
+    ingest(ms, path)
+    assert ids(ms) == [3, 4]
