@@ -54,7 +54,7 @@ from hive_ingest.record_writer import (
     StrictJsonWriter,
     StrictRegexWriter,
 )
-from hive_ingest.streaming import BadRecordFile, infer_columns, ingest_files
+from hive_ingest.streaming import BadRecordFile, follow_files, infer_columns, ingest_files
 
 __version__ = "0.1.0"
 __all__ = [
@@ -117,6 +117,7 @@ __all__ = [
     "append",
     "compact",
     "connect_metastore",
+    "follow_files",
     "infer_columns",
     "ingest_files",
     "partition_sizes",

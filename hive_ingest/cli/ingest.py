@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -59,6 +59,21 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 #: All is committed, but bad records were skipped.
 RECORDS_SKIPPED = 3
+
+
+class SourceKey(enum.StrEnum):
+    """What a file is."""
+
+    PATH = "path"
+    NAME = "name"
+    CONTENT = "content"
+
+
+class UnfinishedLine(enum.StrEnum):
+    """What becomes of a last line without its newline."""
+
+    COMMIT = "commit"
+    WAIT = "wait"
 
 
 class MaintenanceMode(enum.StrEnum):
@@ -127,41 +142,78 @@ def ingest(
     bad_records_table: BadRecordsTableOption = None,
     max_bad_records: MaxBadRecordsOption = None,
     max_bad_record_share: MaxBadRecordShareOption = None,
+    source_key: Annotated[
+        SourceKey,
+        typer.Option(
+            "--source-key",
+            help="What a file is: its path; its name, so that it may be moved; or its first 1,024 bytes, so that "
+            "it may be renamed. With --follow: content.",
+        ),
+    ] = SourceKey.PATH,
+    unfinished_line: Annotated[
+        UnfinishedLine,
+        typer.Option(
+            "--unfinished-line",
+            help="A last line without its newline is a record, or waits for the next run. With --follow: wait.",
+        ),
+    ] = UnfinishedLine.COMMIT,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with what is appended, through rotation, until Ctrl-C or SIGTERM.")
+    ] = False,
+    poll_seconds: Annotated[
+        float, typer.Option("--poll-seconds", metavar="N", min=0.01, help="With --follow: how often to look.")
+    ] = 1.0,
 ) -> None:
     """Stream files into a table, exactly once.
 
-    After a crash, run the same command again: it resumes after the last committed record. A file is identified by
-    its name: it may be moved, and lines that were appended to it are ingested by the next run.
+    After a crash, run the same command again: it resumes after the last committed record. Lines that were appended to
+    a file are ingested by the next run, or with --follow as they come.
 
     The exit code is 3 if everything is committed, but bad records were skipped.
     """
     from hive_ingest.connection import BadRecordTable
     from hive_ingest.model import TableName
-    from hive_ingest.streaming import ingest_files
+    from hive_ingest.streaming import follow_files, ingest_files
 
     refuse_options_of_other_formats(context, format)
     if bad_records is not None and bad_records_table is not None:
         raise typer.BadParameter("give one of --bad-records and --bad-records-table", param_hint="--bad-records")
-    writer = writer_from_options(context.params)
     name = TableName.of(table)
     with connected(metastore, warehouse) as client, _report_interruption(), _progress_bar() as on_progress:
-        result = ingest_files(
-            client,
-            name,
-            files,
-            sink=sink,
-            record_writer=writer,
-            rows_per_transaction=rows_per_transaction,
-            header_lines=header_lines,
-            on_progress=on_progress,
-            maintenance=maintenance.value,
-            bad_records=BadRecordTable(bad_records_table) if bad_records_table else bad_records,
-            max_bad_records=max_bad_records,
-            max_bad_record_share=max_bad_record_share,
-        )
+        options: dict[str, Any] = {
+            "sink": sink,
+            "record_writer": writer_from_options(context.params),
+            "rows_per_transaction": rows_per_transaction,
+            "header_lines": header_lines,
+            "on_progress": on_progress,
+            "maintenance": maintenance.value,
+            "bad_records": BadRecordTable(bad_records_table) if bad_records_table else bad_records,
+            "max_bad_records": max_bad_records,
+            "max_bad_record_share": max_bad_record_share,
+            "source_key": source_key.value,
+            "unfinished_line": unfinished_line.value,
+        }
+        if follow:
+            options |= _chosen_for_following(context)
+            for result in follow_files(client, name, files, poll_seconds=poll_seconds, **options):
+                if result.stats.transactions_committed:
+                    confirm(f"{name}: {_summary(result)}")
+            return
+        result = ingest_files(client, name, files, **options)
     confirm(f"{name}: {_summary(result)}")
     if result.stats.records_skipped:
         raise typer.Exit(RECORDS_SKIPPED)
+
+
+def _chosen_for_following(context: typer.Context) -> dict[str, str]:
+    """The defaults of `--follow`, for options that were not given."""
+    defaults = {"source_key": SourceKey.CONTENT.value, "unfinished_line": UnfinishedLine.WAIT.value}
+    sources = {name: context.get_parameter_source(name) for name in defaults}
+    return {
+        name: value
+        for name, value in defaults.items()
+        if (source := sources[name]) is None or source.name != "COMMANDLINE"
+    }
 
 
 @contextmanager
@@ -218,4 +270,6 @@ def _summary(result: IngestResult) -> str:
         parts.append(f"{counted(stats.records_skipped, 'bad record')} skipped")
     if result.finished_before:
         parts.append(f"{counted(len(result.finished_before), 'file')} finished before")
+    if result.too_short:
+        parts.append(f"{counted(len(result.too_short), 'file')} too short to be recognised by content")
     return "; ".join(parts)

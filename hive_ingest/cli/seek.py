@@ -1,4 +1,4 @@
-"""`hive-ingest sinks seek`: set the positions of a sink in a Kafka topic."""
+"""`hive-ingest sinks seek` and `seek-file`: set the positions of a sink in a Kafka topic, or in a file."""
 
 from __future__ import annotations
 
@@ -8,10 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hive_ingest.cli.ingest import SourceKey
 from hive_ingest.cli.kafka_options import KafkaOptionOption, kafka_options_of
 from hive_ingest.cli.options import MetastoreOption, TableArgument, WarehouseOption, connected
+from hive_ingest.cli.record_options import (
+    FieldDelimiterOption,
+    Format,
+    FormatOption,
+    HeaderOption,
+    QuoteOption,
+    writer_from_options,
+)
 
 if TYPE_CHECKING:
+    from hive_ingest.streaming import FileSeek
     from hive_ingest.streaming.kafka.seek import SeekResult
 
 
@@ -80,6 +90,65 @@ def seek(
         )
     for line in _report(results):
         typer.echo(line)
+
+
+def seek_file(
+    context: typer.Context,
+    table: TableArgument,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file, as it is now.", show_default=False)],
+    metastore: MetastoreOption,
+    to_record: Annotated[
+        str,
+        typer.Option(
+            "--to-record", metavar="N|start|end", help="How many records count as committed.", show_default=False
+        ),
+    ],
+    warehouse: WarehouseOption = None,
+    format: FormatOption = Format.JSON,
+    sink: Annotated[
+        str | None, typer.Option("--sink", metavar="NAME", help="The sink. Default: the table's name.")
+    ] = None,
+    source_key: Annotated[SourceKey, typer.Option("--source-key", help="As for ingest.")] = SourceKey.PATH,
+    header_lines: Annotated[
+        int, typer.Option("--header-lines", metavar="N", min=0, help="Header lines of the file.")
+    ] = 0,
+    field_delimiter: FieldDelimiterOption = ",",
+    header: HeaderOption = True,
+    quote: QuoteOption = '"',
+    lock_wait_seconds: Annotated[
+        float,
+        typer.Option("--lock-wait-seconds", metavar="N", min=0, help="How long to wait for an open transaction."),
+    ] = 10.0,
+) -> None:
+    """Set after which record of a file ingest continues. Records before may be written again, or left out.
+
+    Also accepts a file whose committed part was edited, which ingest refuses.
+    """
+    from hive_ingest import streaming
+
+    target: Any = int(to_record) if to_record.isdecimal() else to_record
+    with connected(metastore, warehouse) as client:
+        found = streaming.seek_file(
+            client,
+            table,
+            file,
+            to_record=target,
+            record_writer=writer_from_options(context.params),
+            sink=sink,
+            source_key=source_key.value,
+            header_lines=header_lines,
+            settings={"lock_wait_seconds": lock_wait_seconds},
+        )
+    before = "no position" if found.before is None else f"record {found.before.records}"
+    typer.echo(f"{found.source}: {before} -> record {found.after.records}{_what_is_repeated(found)}")
+
+
+def _what_is_repeated(found: FileSeek) -> str:
+    if found.before is None or found.before.records == found.after.records:
+        return ""
+    low, high = sorted((found.before.records, found.after.records))
+    verb = "are written again" if found.after.records < found.before.records else "are left out"
+    return f"; CAUTION: records {low + 1} to {high} {verb}"
 
 
 def _time(text: str) -> dt.datetime:

@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     from hive_ingest.streaming.spark.checkpoint import Checkpoint
 
 app = typer.Typer(
-    help="Show the progress of sinks, set positions in Kafka, and bind a sink to a Spark query.",
+    help="Show the progress of sinks, set positions in Kafka and files, and bind a sink to a Spark query.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 app.command("seek", cls=Command)(seek.seek)
+app.command("seek-file", cls=Command)(seek.seek_file)
 
 
 @app.command("list", cls=Command)

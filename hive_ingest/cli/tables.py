@@ -114,7 +114,7 @@ def _print_description(description: dict[str, Any]) -> None:
     typer.echo()
     facts = [(name, _fact(value)) for name, value in description.items() if value is not None]
     write_rows(
-        ("", "value"), [*facts, *((f"property {key}", value) for key, value in properties.items())], Output.TABLE
+        ("name", "value"), [*facts, *((f"property {key}", value) for key, value in properties.items())], Output.TABLE
     )
 
 

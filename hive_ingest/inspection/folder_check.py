@@ -21,7 +21,7 @@ from hive_ingest.acid import (
     parse_file_name,
     parse_folder_name,
 )
-from hive_ingest.errors import CorruptFile, PathNotFound, StreamingError, UnsupportedFeature
+from hive_ingest.errors import CorruptFile, PathNotFound, StreamingError, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.inspection.findings import Finding, Severity
 from hive_ingest.model import Table
 from hive_ingest.orc import (
@@ -55,11 +55,14 @@ class FolderCheck:
         """Everything that is wrong, folder by folder."""
         try:
             entries = self._location.list()
+            yield from self._name_findings(entries)
         except PathNotFound:
             why = "the folder is missing: mount its file system, restore it, or drop the table or partition"
             yield _error("folders", str(self._location), why)
             return
-        yield from self._name_findings(entries)
+        except StreamingIOFailure as error:
+            yield _error("readable", str(self._location), str(error))
+            return
         try:
             folder = FolderToRead.of(self._location, self._snapshot.valid_write_ids, self._snapshot.valid_txns)
         except StreamingError as error:

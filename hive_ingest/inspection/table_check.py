@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.inspection.findings import Finding, Severity, TableCheck
 from hive_ingest.inspection.folder_check import FolderCheck
 from hive_ingest.metastore_client import MetastoreClient, opened_metastore
@@ -79,8 +80,6 @@ def _partition_findings(
 
 
 def _metastore_findings(client: MetastoreClient, table: Table) -> Iterator[Finding]:
-    from hive_ingest.errors import StreamingIOFailure
-
     try:
         report = check_write_ids(client, table.name)
     except StreamingIOFailure as error:

@@ -12,7 +12,7 @@ from hive_ingest.record_writer.json_records import UnknownFields
 from hive_ingest.record_writer.json_writer import StrictJsonWriter
 from hive_ingest.record_writer.list_writer import RecordListWriter
 from hive_ingest.record_writer.mapping_writer import MappingWriter
-from hive_ingest.record_writer.options import MissingPartitionKeys
+from hive_ingest.record_writer.options import MissingPartitionKeys, check_choice
 from hive_ingest.record_writer.partition_texts import EmptyPartitionValues
 from hive_ingest.record_writer.regex_writer import StrictRegexWriter
 from hive_ingest.record_writer.typed_columns import typed_columns
@@ -44,6 +44,7 @@ __all__ = [
     "StrictRegexWriter",
     "UnknownFields",
     "ZonedTimestamps",
+    "check_choice",
     "named_records",
     "schema_of_rows",
     "typed_columns",

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from hive_ingest.compaction import CompactionPolicy, Maintenance, MaintenanceMode, hook_of, maintained
 from hive_ingest.connection import (
@@ -26,17 +26,15 @@ from hive_ingest.errors import ConfigurationError, StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
 from hive_ingest.plurals import counted
-from hive_ingest.record_writer import CsvWriter, RecordWriter
+from hive_ingest.record_writer import RecordWriter, check_choice
 from hive_ingest.streaming.file_bad_records import located_bad_records
-from hive_ingest.streaming.file_patterns import matching_files
+from hive_ingest.streaming.file_sources import SourceKey, UnfinishedLine, refuse_other_keys, sources_of
 from hive_ingest.streaming.file_spans import Spans
-from hive_ingest.streaming.line_file import MAX_LINE_BYTES, FilePosition, LineFile, Lines
+from hive_ingest.streaming.line_file import Beginning, FilePosition, LineFile, Lines
 
 _log = logging.getLogger(__name__)
 
 DEFAULT_ROWS_PER_TRANSACTION = 100_000
-#: Each file of a call has a lock and a progress row in every transaction.
-MAX_FILES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +48,20 @@ class IngestProgress:
     bytes_total: int
     records_committed: int
     transactions_committed: int
-    #: Name of the file whose records come next; None when all are committed.
+    #: Key of the file whose records come next; None when all are committed.
     file: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class IngestResult:
-    """Statistics of one run (`stats`, `seconds`), and how far each file is committed."""
+    """Statistics of one run (`stats`, `seconds`), and how far each file is committed, by its key."""
 
     stats: ConnectionStats
     positions: Mapping[str, FilePosition]
-    #: Names of the files that earlier runs had committed to their end.
+    #: Keys of the files that earlier runs had committed to their end.
     finished_before: tuple[str, ...]
+    #: Paths of files that are too short to be recognised by their content.
+    too_short: tuple[str, ...]
     seconds: float
 
 
@@ -84,6 +84,8 @@ def ingest_files(
     bad_records: BadRecordTarget | str | os.PathLike[str] | None = None,
     max_bad_records: int | None = None,
     max_bad_record_share: float | None = None,
+    source_key: SourceKey = "path",
+    unfinished_line: UnfinishedLine = "commit",
 ) -> IngestResult:
     """Commit every record of `paths` to `table`, once, however often this is called.
 
@@ -94,12 +96,14 @@ def ingest_files(
     are compressed by gzip, zstd or bzip2 are recognised by their first bytes. `-` is the standard input, whose name is
     `stdin`; from it, as from any pipe, the text must come again from its beginning when a run is repeated.
 
-    A file is identified by its *name*, without the folder, and by a fingerprint of its committed part: it may be moved,
-    and it may grow by whole lines, which a later call commits. A last line without a newline is a record. Two files of
-    the same name, or more than MAX_FILES, are an error; so is a file that was truncated, edited or replaced by another
-    of the same name (SinkConflict). Each transaction takes up to `rows_per_transaction` lines, of several files if
-    they are small, in the given order. The first `header_lines` lines of each file are not records. Positions are kept
-    under the name of the sink, by default the table's name.
+    What a file is, `source_key` says. "path": its absolute path, so that equal names in two folders are two files.
+    "name": its name without the folder, so that it may be moved. "content": its first KEY_BYTES bytes, so that it may
+    be renamed, as logs are when they are rotated; a shorter file is left for a later call. It may grow by whole lines,
+    which a later call commits. Two files that are the same by this key, or more than MAX_FILES, are an error; so is a
+    file whose committed part was truncated, edited or replaced (SinkConflict). A last line without a newline is a
+    record, or is left for a later call with `unfinished_line="wait"`. Each transaction takes up to
+    `rows_per_transaction` lines, of several files if they are small, in the given order. The first `header_lines` lines
+    of each file are not records. Positions are kept under the name of the sink, by default the table's name.
 
     With `maintenance="inline"` threads of this process compact the table and the sink's progress while rows come in,
     and for up to half a minute after the last commit; with `"request"` compactions are only requested, by
@@ -119,7 +123,10 @@ def ingest_files(
         )
     if isinstance(paths, str | os.PathLike):
         paths = [paths]
-    files = _by_name(paths, record_writer)
+    check_choice("unfinished_line", unfinished_line, get_args(UnfinishedLine))
+    files, too_short = sources_of(
+        paths, record_writer, source_key=source_key, waits_for_newline=unfinished_line == "wait"
+    )
     started = time.monotonic()
     spans = Spans()
     with (
@@ -143,7 +150,8 @@ def ingest_files(
     ):
         ingestion = _Ingestion(connection, files, spans, rows_per_transaction, header_lines, on_progress)
         finished_before = ingestion.run()
-        return IngestResult(connection.stats, ingestion.positions, finished_before, seconds=time.monotonic() - started)
+        seconds = time.monotonic() - started
+        return IngestResult(connection.stats, ingestion.positions, finished_before, too_short, seconds=seconds)
 
 
 @contextmanager
@@ -153,23 +161,6 @@ def _closed(files: Iterable[LineFile]) -> Iterator[None]:
     finally:
         for file in files:
             file.close()
-
-
-def _by_name(paths: Iterable[str | os.PathLike[str]], record_writer: RecordWriter) -> dict[str, LineFile]:
-    files: dict[str, LineFile] = {}
-    csv = record_writer if isinstance(record_writer, CsvWriter) else None
-    max_line_bytes = getattr(record_writer, "max_record_bytes", MAX_LINE_BYTES)
-    for path in matching_files(paths):
-        file = LineFile(path, max_line_bytes=max_line_bytes, csv=csv)
-        if file.name in files:
-            raise ConfigurationError(
-                f"{files[file.name].location!r} and {file.location!r} have the same name, which identifies a file: "
-                "rename one of them"
-            )
-        files[file.name] = file
-    if not 1 <= len(files) <= MAX_FILES:
-        raise ConfigurationError(f"{len(files)} files: give 1 to {MAX_FILES} in one call")
-    return files
 
 
 class _Ingestion:
@@ -211,6 +202,7 @@ class _Ingestion:
     def _begin(self) -> None:
         """Take the positions from the progress: another owner may have continued since our last commit."""
         self._connection.begin_transaction()
+        refuse_other_keys(self._files, self._connection)
         for name, progress in self._connection.progress.items():
             position = FilePosition.from_json(name, progress.position) if progress else FilePosition()
             if self.positions.get(name) != position:
@@ -245,12 +237,13 @@ class _Ingestion:
         left = self._rows_per_transaction
         for name, file in self._files.items():
             if left and not self._is_finished(name):
-                after[name] = self._write_file(file, self.positions[name], left, spans)
+                after[name] = self._write_file(file, self._beginnings[name], self.positions[name], left, spans)
                 left -= after[name].records - self.positions[name].records
         return after
 
-    def _write_file(self, file: LineFile, start: FilePosition, most: int, spans: Spans) -> FilePosition:
-        beginning = self._beginnings[file.name]
+    def _write_file(
+        self, file: LineFile, beginning: Beginning, start: FilePosition, most: int, spans: Spans
+    ) -> FilePosition:
         offset, records, inner = start.offset or beginning.offset, start.records, start.inner_newlines
         for found in file.records(offset, most, beginning.header):
             line = 1 + beginning.lines + records + inner

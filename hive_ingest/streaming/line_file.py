@@ -91,12 +91,23 @@ class LineFile:
     Args:
         max_line_bytes: Longest record that is read into memory.
         csv: The writer of the records, if they are CSV. Otherwise a record is a line.
+        waits_for_newline: Whether a last record without its newline does not count yet.
     """
 
-    def __init__(self, location: str, *, max_line_bytes: int = MAX_LINE_BYTES, csv: CsvWriter | None = None) -> None:
+    def __init__(
+        self,
+        location: str,
+        *,
+        max_line_bytes: int = MAX_LINE_BYTES,
+        csv: CsvWriter | None = None,
+        waits_for_newline: bool = False,
+    ) -> None:
         self.location = location
         self._max_line_bytes = max_line_bytes
         self._csv = csv
+        self._waits_for_newline = waits_for_newline
+        #: Where a last record without its newline begins that is left for a later run.
+        self._unfinished_at: int | None = None
         file = Location.of(location)
         self.name = "stdin" if location == STDIN else file.name
         self._text = text_of(file, location)
@@ -114,8 +125,27 @@ class LineFile:
         self._text.close()
 
     def ends_at(self, offset: int) -> bool:
-        """Whether nothing follows the byte `offset`."""
-        return self._text.ends_at(offset)
+        """Whether no record follows the byte `offset`."""
+        if self._text.ends_at(offset) or offset == self._unfinished_at:
+            return True
+        if not self._waits_for_newline:
+            return False
+        is_unfinished = next(self.records(offset, 1), None) is None
+        if not offset:
+            self._text.rewind()  # as before: many files may wait for their turn
+        if is_unfinished:
+            self._unfinished_at = offset
+        return is_unfinished
+
+    def beginning_digest(self, length: int) -> str | None:
+        """A digest of the first bytes; None if there are fewer. Raises StreamingIOFailure."""
+        found = self._text.fingerprint(length)
+        self._text.rewind()
+        return None if found is None else found[0]
+
+    def begins_like(self, other: LineFile) -> bool:
+        """Whether a plain file begins with all of another, as far as fingerprints tell. Raises StreamingIOFailure."""
+        return self._text.fingerprint(other.size_bytes) == other._text.fingerprint(other.size_bytes)
 
     def beginning(self, header_lines: int) -> Beginning:
         """Where the records begin, after lines that are no records, a byte order mark and the header.
@@ -180,6 +210,8 @@ class LineFile:
                 rest = rest[len(found.text) :]
             if len(rest) > self._max_line_bytes:
                 raise self._too_long(at)
+        if rest and self._waits_for_newline:
+            return
         if rest and not framing.ends_in_quotes(rest):
             yield replace(framing.whole_records(rest, is_last=True), header=header)
         elif rest and at == offset:
@@ -204,7 +236,7 @@ class LineFile:
             if sum(map(len, pieces)) > self._max_line_bytes:
                 raise self._too_long(line_start)
         rest = b"".join(pieces)
-        if rest:
+        if rest and (self._csv is not None or not self._waits_for_newline):
             yield rest
 
     def _too_long(self, start: int) -> StreamingIOFailure:

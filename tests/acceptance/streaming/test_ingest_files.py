@@ -16,8 +16,7 @@ from hive_ingest.connection import CommitInfo
 from hive_ingest.errors import ConfigurationError, NoSuchObject, SerializationError, SinkConflict, StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
-from hive_ingest.streaming import IngestProgress, IngestResult, ingest_files
-from hive_ingest.streaming import files as files_module
+from hive_ingest.streaming import IngestProgress, IngestResult, file_sources, ingest_files
 from tests.support.rows import ids
 
 TABLE = "web.events"
@@ -42,6 +41,7 @@ def write(path: Path, ids: Iterable[int]) -> Path:
 
 def ingest(client: MetastoreClient, *paths: Path, table: str = TABLE, **options: Any) -> IngestResult:
     defaults: dict[str, Any] = {"sink": "events", "record_writer": StrictJsonWriter(), "rows_per_transaction": 10}
+    defaults["source_key"] = "name"
     return ingest_files(client, table, paths, **(defaults | options))
 
 
@@ -334,7 +334,7 @@ def test_two_files_of_one_name_are_refused(ms: MetastoreClient, tmp_path: Path) 
 def test_no_file_and_too_many_are_refused(ms: MetastoreClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigurationError, match="0 files"):
         ingest(ms)
-    monkeypatch.setattr(files_module, "MAX_FILES", 2)
+    monkeypatch.setattr(file_sources, "MAX_FILES", 2)
     with pytest.raises(ConfigurationError, match="3 files: give 1 to 2"):
         ingest(ms, *(write(tmp_path / f"{i}.json", [i]) for i in range(3)))
 
