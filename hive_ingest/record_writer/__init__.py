@@ -11,6 +11,7 @@ from hive_ingest.record_writer.json_writer import StrictJsonWriter
 from hive_ingest.record_writer.list_writer import RecordListWriter
 from hive_ingest.record_writer.mapping_writer import MappingWriter
 from hive_ingest.record_writer.options import MissingPartitionKeys
+from hive_ingest.record_writer.record_by_record import divided_blocks
 from hive_ingest.record_writer.typed_columns import typed_columns
 from hive_ingest.record_writer.writer import Block, Parsed, RecordSchema, RecordWriter
 
@@ -37,6 +38,7 @@ __all__ = [
     "StrictJsonWriter",
     "UnknownFields",
     "ZonedTimestamps",
+    "divided_blocks",
     "named_records",
     "typed_columns",
 ]
