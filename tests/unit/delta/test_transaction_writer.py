@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -123,3 +126,24 @@ def test_a_bad_record_of_a_divided_block_is_named_by_its_number(tmp_path: Path) 
         with pytest.raises(SerializationError, match="record 9000 "):
             writer.finish()
         writer.discard()
+
+
+def test_a_file_that_the_device_refuses_fails_the_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(TableName.of("db.t"), (Column("id", "int"),), (Column("p", "string"),), location=f"file:{tmp_path}")
+    records = ArrowWriter()
+    records.bind(RecordSchema(table.columns, table.partition_keys))
+    synced = itertools.count(1)
+
+    def fail_at_last(_: int) -> None:
+        if next(synced) == 20:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail_at_last)
+    target = DeltaTarget(table, WriteId(1), Location.of(f"{table.location}/.hive_ingest/1_w"))
+    with ThreadPoolExecutor(2) as pool:
+        writer = TransactionWriter(records, target, StreamingSettings(writer_threads=2), lambda: pool)
+        writer.write(pa.table({"id": pa.array(range(20), pa.int32()), "p": [f"{i}" for i in range(20)]}))
+        with pytest.raises(StreamingIOFailure, match="device reported an error"):
+            writer.finish()
+        writer.discard()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
