@@ -21,6 +21,7 @@ not: pip install orjson.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
 import json
 import random
@@ -31,7 +32,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ from hive_ingest.streaming.kafka.options import MAX_PARTITION_FETCH_BYTES, MAX_P
 MESSAGES = 1_000_000
 PARTITIONS = 4
 RUNS = 3
-SIDES = ("poll", "plain", "ingest")
+SIDES = ("poll", "plain", "ingest", "confluent")
 #: Ingest's messages/s to those of polling alone.
 TO_REACH = 0.85
 ROWS_PER_COMMIT = 500_000
@@ -131,11 +132,14 @@ def plain(servers: str, topic: str, group: str, folder: Path) -> int:
     return count
 
 
-def ingest(servers: str, topic: str, group: str, folder: Path) -> int:
+def ingest(servers: str, topic: str, group: str, folder: Path, client: str = "kafka-python") -> int:
     """`KafkaIngest`, exactly once, synced."""
     rows: list[int] = []
     running = new_ingest(
-        *(servers, topic, group, folder), max_rows=ROWS_PER_COMMIT, on_commit=lambda info: rows.append(info.rows)
+        *(servers, topic, group, folder),
+        max_rows=ROWS_PER_COMMIT,
+        client=client,
+        on_commit=lambda info: rows.append(info.rows),
     )
     running.run(until_end=True)
     return sum(rows)
@@ -173,15 +177,21 @@ def latency_child(servers: str, topic: str, folder: Path) -> None:
 
 
 def child(side: str, servers: str, topic: str) -> None:
-    run: dict[str, Callable[[str, str, str, Path], int]] = {"poll": poll, "plain": plain, "ingest": ingest}
+    run: dict[str, Callable[[str, str, str, Path], int]] = {
+        "poll": poll,
+        "plain": plain,
+        "ingest": ingest,
+        "confluent": functools.partial(ingest, client="confluent-kafka"),
+    }
     pa.array([0])  # where pandas is installed, pyarrow loads it at the first call
     with tempfile.TemporaryDirectory(prefix="hive-ingest-bench-") as folder:
-        if side == "ingest":
+        is_ingest = side in ("ingest", "confluent")
+        if is_ingest:
             create_table(Path(folder))
         start, cpu_start = time.perf_counter(), time.process_time()
         count = run[side](servers, topic, f"{side}-{time.time_ns()}", Path(folder))
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu_start
-        if side == "ingest":
+        if is_ingest:
             count = min(count, count_rows(Path(folder)))
     assert count == MESSAGES, f"{side}: {count:,} of {MESSAGES:,} messages"
     rss_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -204,26 +214,26 @@ def fill(servers: str, topic: str) -> float:
     return size / MESSAGES
 
 
-def throughput(broker: Any) -> None:
-    if importlib.util.find_spec("orjson") is None:
+def throughput(broker: Any, sides: Sequence[str], runs: int) -> None:
+    if "plain" in sides and importlib.util.find_spec("orjson") is None:
         raise SystemExit("the plain consumer needs orjson: pip install orjson")
     topic = broker.new_topic(partitions=PARTITIONS)
     print(f"producing {MESSAGES:,} messages …", file=sys.stderr)
     size = fill(broker.bootstrap_servers, topic)
-    found: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES}
-    for number in range(RUNS):
-        for side in SIDES:
+    found: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
+    for number in range(runs):
+        for side in sides:
             found[side].append(run_child(side, broker.bootstrap_servers, topic))
             print(f"run {number + 1}, {side}: {found[side][-1]['seconds']:.1f} s", file=sys.stderr)
-    print(f"\n{MESSAGES:,} messages of {size:.0f} bytes, {PARTITIONS} partitions, median of {RUNS} runs")
-    print(f"{'':10} {'messages/s':>12} {'wall s':>8} {'processor s':>12} {'RSS MiB':>8} {'to polling alone':>17}")
+    print(f"\n{MESSAGES:,} messages of {size:.0f} bytes, {PARTITIONS} partitions, median of {runs} runs")
+    print(f"{'':10} {'messages/s':>12} {'wall s':>8} {'processor s':>12} {'RSS MiB':>8} {'to ' + sides[0]:>17}")
     rates = {}
-    for side in SIDES:
+    for side in sides:
         seconds, cpu, rss = (
             statistics.median(run[key] for run in found[side]) for key in ("seconds", "cpu", "rss_mib")
         )
         rates[side] = MESSAGES / seconds
-        ratio = rates[side] / rates["poll"]
+        ratio = rates[side] / rates[sides[0]]
         print(f"{side:10} {rates[side]:12,.0f} {seconds:8.1f} {cpu:12.1f} {rss:8.0f} {ratio:17.2f}")
     print(f"to reach: ingest at {TO_REACH} of polling alone")
 
@@ -279,6 +289,8 @@ def produce_steadily(servers: str, topic: str) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES, help="of throughput: what is compared")
+    parser.add_argument("--runs", type=int, default=RUNS, help="of each side (default: %(default)s)")
     parser.add_argument("part", nargs="?", choices=("throughput", "latency", "child", "latency-child"))
     for name in ("--side", "--servers", "--topic", "--folder"):
         parser.add_argument(name, help=argparse.SUPPRESS)
@@ -292,7 +304,7 @@ def main() -> None:
 
         with tempfile.TemporaryDirectory(prefix="hive-ingest-kafka-") as folder, running_broker(Path(folder)) as broker:
             if arguments.part in (None, "throughput"):
-                throughput(broker)
+                throughput(broker, arguments.sides, arguments.runs)
             if arguments.part in (None, "latency"):
                 latency(broker)
 

@@ -3,7 +3,7 @@
 from hive_ingest.api import append
 from hive_ingest.compaction import CompactionPolicy, Compactor, Maintenance, compact, purge
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection import BadRecordHandler, CommitInfo, StreamingConnection
+from hive_ingest.connection import BadRecordHandler, BadRecordTable, CommitInfo, StreamingConnection
 from hive_ingest.errors import (
     AlreadyExists,
     CommitOutcomeUnknown,
@@ -44,7 +44,7 @@ from hive_ingest.errors import (
 )
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import Column
-from hive_ingest.reader import Scan, read_table, scan
+from hive_ingest.reader import PartitionSize, Scan, partition_sizes, read_table, scan
 from hive_ingest.record_writer import (
     ArrowWriter,
     BadRecord,
@@ -52,8 +52,9 @@ from hive_ingest.record_writer import (
     RecordListWriter,
     StrictDelimitedInputWriter,
     StrictJsonWriter,
+    StrictRegexWriter,
 )
-from hive_ingest.streaming import BadRecordFile, ingest_files
+from hive_ingest.streaming import BadRecordFile, infer_columns, ingest_files
 
 __version__ = "0.1.0"
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "BadRecord",
     "BadRecordFile",
     "BadRecordHandler",
+    "BadRecordTable",
     "Column",
     "CommitInfo",
     "CommitOutcomeUnknown",
@@ -89,6 +91,7 @@ __all__ = [
     "NoSuchTxn",
     "OffsetLoss",
     "PartitionCreationFailed",
+    "PartitionSize",
     "PathExists",
     "PathNotFound",
     "RecordListWriter",
@@ -104,6 +107,7 @@ __all__ = [
     "StreamingSettings",
     "StrictDelimitedInputWriter",
     "StrictJsonWriter",
+    "StrictRegexWriter",
     "TooManyBadRecords",
     "TooManyOpenTxns",
     "TransactionError",
@@ -113,7 +117,9 @@ __all__ = [
     "append",
     "compact",
     "connect_metastore",
+    "infer_columns",
     "ingest_files",
+    "partition_sizes",
     "purge",
     "read_table",
     "scan",

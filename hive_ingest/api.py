@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, overload
+import itertools
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, overload
+
+import pyarrow as pa
 
 from hive_ingest.compaction import CompactionPolicy, Maintenance, MaintenanceMode, hook_of, maintained
 from hive_ingest.connection import CommitInfo, StreamingConnection, StreamingSettings
-from hive_ingest.errors import ConfigurationError, SinkConflict
-from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.errors import AlreadyExists, ConfigurationError, SinkConflict
+from hive_ingest.metastore_client import MetastoreClient, opened_metastore
 from hive_ingest.model import TableName
 from hive_ingest.record_writer import (
     ArrowWriter,
+    EmptyPartitionValues,
     MissingColumns,
     MissingPartitionKeys,
     OnError,
     UnknownFields,
     ZonedTimestamps,
+    schema_of_rows,
 )
+from hive_ingest.schema import columns_of_schema, schema_of
+
+_log = logging.getLogger(__name__)
 
 
 @overload
@@ -30,7 +39,11 @@ def append(
     missing_columns: MissingColumns = ...,
     missing_partition_keys: MissingPartitionKeys = ...,
     unknown_fields: UnknownFields = ...,
+    empty_partition_values: EmptyPartitionValues = ...,
+    coerce: Literal["strict", "lossless"] = ...,
     zoned_timestamps: ZonedTimestamps = ...,
+    create: bool = ...,
+    merge_schema: bool = ...,
     on_error: OnError = ...,
     settings: StreamingSettings | Mapping[str, Any] | None = ...,
     on_commit: Callable[[CommitInfo], None] | None = ...,
@@ -50,7 +63,11 @@ def append(
     missing_columns: MissingColumns = ...,
     missing_partition_keys: MissingPartitionKeys = ...,
     unknown_fields: UnknownFields = ...,
+    empty_partition_values: EmptyPartitionValues = ...,
+    coerce: Literal["strict", "lossless"] = ...,
     zoned_timestamps: ZonedTimestamps = ...,
+    create: bool = ...,
+    merge_schema: bool = ...,
     on_error: OnError = ...,
     settings: StreamingSettings | Mapping[str, Any] | None = ...,
     on_commit: Callable[[CommitInfo], None] | None = ...,
@@ -69,14 +86,18 @@ def append(
     missing_columns: MissingColumns = "fail",
     missing_partition_keys: MissingPartitionKeys = "fail",
     unknown_fields: UnknownFields = "ignore",
+    empty_partition_values: EmptyPartitionValues = "null",
+    coerce: Literal["strict", "lossless"] = "strict",
     zoned_timestamps: ZonedTimestamps = "fail",
+    create: bool = False,
+    merge_schema: bool = False,
     on_error: OnError = "fail",
     settings: StreamingSettings | Mapping[str, Any] | None = None,
     on_commit: Callable[[CommitInfo], None] | None = None,
     maintenance: MaintenanceMode | Maintenance = "off",
     compaction_policy: CompactionPolicy | None = None,
 ) -> CommitInfo | None:
-    """Append Arrow data in one transaction.
+    """Append Arrow data, or rows of Python objects, in one transaction.
 
     With `sink`, `source` and `position` the call is idempotent, as with Delta Lake's `txnAppId` and `txnVersion`: the
     position is committed with the rows, and a call that repeats the last committed position writes nothing.
@@ -84,13 +105,19 @@ def append(
     Args:
         metastore: A client, or the URI of a metastore.
         table: `"database.table"`.
-        data: A `pyarrow.Table`, or anything with the Arrow interface. Columns match by name, without regard to case;
-            partition columns may be anywhere.
+        data: A `pyarrow.Table`, anything with the Arrow interface (data frames of pandas, polars and others), or a list
+            of mappings or dataclasses, one for each row. Columns match by name, without regard to case; partition
+            columns may be anywhere.
         sink: Name of the application that appends.
         source: What the application numbers, such as a job or an input.
         position: Number of this append in its source, higher than that of the last one.
         static_partition_values: Values of the leading partition keys, as text.
-        missing_columns, missing_partition_keys, unknown_fields, zoned_timestamps, on_error: As in `ArrowWriter`.
+        missing_columns, missing_partition_keys, unknown_fields, empty_partition_values, coerce, zoned_timestamps,
+            on_error: As in `ArrowWriter`.
+        create: Create the table if it does not exist, with the columns of the data and no partition keys. For another
+            layout, call `create_table(…, schema=data, if_not_exists=True)` first.
+        merge_schema: Add columns that the data has and the table lacks to the table, before the first row is written,
+            under a lock of their own. They stay if the append then fails. Fields inside of structs are not added.
         settings: As in `StreamingConnection.connect`.
         on_commit: Called after the commit.
         maintenance: What to do about compaction after the commit. `"request"`: request it where the policy says so;
@@ -112,12 +139,18 @@ def append(
         missing_columns=missing_columns,
         missing_partition_keys=missing_partition_keys,
         unknown_fields=unknown_fields,
+        empty_partition_values=empty_partition_values,
+        coerce=coerce,
         zoned_timestamps=zoned_timestamps,
     )
     with (
-        maintained(metastore, maintenance, compaction_policy) as keeper,
-        StreamingConnection.connect(
-            metastore,
+        opened_metastore(metastore) as client,
+        maintained(client, maintenance, compaction_policy) as keeper,
+    ):
+        if create or merge_schema:
+            data = _fit_table(client, TableName.of(table), data, create=create, merge_schema=merge_schema)
+        with StreamingConnection.connect(
+            client,
             table=table,
             static_partition_values=static_partition_values,
             record_writer=writer,
@@ -126,15 +159,54 @@ def append(
             sink=sink,
             sources=key,
             on_commit=hook_of(keeper, on_commit),
-        ) as connection,
-    ):
-        connection.begin_transaction()
-        for name, number in key.items():
-            if _is_committed(connection, name, number):
-                connection.abort_transaction()
-                return None
-        connection.write(data)
-        return connection.commit_transaction(positions=key)
+        ) as connection:
+            connection.begin_transaction()
+            for name, number in key.items():
+                if _is_committed(connection, name, number):
+                    connection.abort_transaction()
+                    return None
+            connection.write(data)
+            return connection.commit_transaction(positions=key)
+
+
+def _fit_table(client: MetastoreClient, name: TableName, data: Any, *, create: bool, merge_schema: bool) -> Any:
+    """Create the table or add columns, as the data needs it. Returns the data, of which nothing was consumed."""
+    data, schema = _with_schema(data)
+    if create:
+        _create_if_missing(client, name, schema)
+    if merge_schema:
+        found = client.get_table(name)
+        known = {column.name for column in (*found.columns, *found.partition_keys)}
+        new = columns_of_schema(pa.schema([field for field in schema if field.name.lower() not in known]))
+        if new:
+            _log.info("adding the columns %s to %s", ", ".join(f"{each.name} {each.type}" for each in new), name)
+            client.add_columns(name, new, if_not_exists=True)
+    return data
+
+
+def _create_if_missing(client: MetastoreClient, name: TableName, schema: pa.Schema) -> None:
+    """Whatever its columns are, a table that exists is taken as it is: the rows are checked against it."""
+    if client.get_tables(name.database, name.table):
+        return
+    try:
+        client.create_table(name, schema=schema)
+    except AlreadyExists:
+        _log.info("another writer has created %s meanwhile", name)
+
+
+def _with_schema(data: Any) -> tuple[Any, pa.Schema]:
+    """The data, and its schema. A stream that can be read only once is read through a reader from now on."""
+    if (schema := schema_of_rows(data)) is not None:
+        return data, schema
+    if not isinstance(getattr(data, "schema", None), pa.Schema) and hasattr(data, "__arrow_c_stream__"):
+        data = pa.RecordBatchReader.from_stream(data)
+    elif isinstance(data, Iterable) and not hasattr(data, "schema"):
+        batches = iter(data)
+        first = next(batches, None)
+        if first is None:
+            raise ConfigurationError("the data has no batch, and so no columns: give a table or a reader")
+        return itertools.chain([first], batches), schema_of(first)
+    return data, schema_of(data)
 
 
 def _idempotency_key(sink: str | None, source: str | None, position: int | None) -> dict[str, int]:

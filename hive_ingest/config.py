@@ -115,13 +115,25 @@ class StreamingSettings:
     def load(cls, arguments: Mapping[str, Any] | None = None, *, environ: Mapping[str, str] | None = None) -> Self:
         """Settings from all sources. Raises ConfigurationError for an unknown name or an invalid value."""
         environ = os.environ if environ is None else environ
-        return options_from(
-            cls,
+        return options_from(cls, *cls._sources(environ), ("the arguments", arguments or {}))
+
+    @classmethod
+    def explain(cls, *, environ: Mapping[str, str] | None = None) -> dict[str, tuple[Any, str]]:
+        """The value of each setting and its source, "default" for one that is not set. Raises as `load`."""
+        environ = os.environ if environ is None else environ
+        settings = cls.load(environ=environ)
+        sources = {name: source for source, found in cls._sources(environ) for name in found}
+        names = [field.name for field in dataclasses.fields(cls)]
+        return {name: (getattr(settings, name), sources.get(name, "default")) for name in names}
+
+    @classmethod
+    def _sources(cls, environ: Mapping[str, str]) -> list[tuple[str, Mapping[str, Any]]]:
+        """A later one wins."""
+        return [
             ("hive-site.xml", from_hive_site(cls, environ)),
             ("the TOML file", _from_toml(environ)),
             ("the environment", from_environment(cls, "HIVE_INGEST_", environ)),
-            ("the arguments", arguments or {}),
-        )
+        ]
 
 
 # -- options in general: checked the same way, wherever they come from ---------------------------------

@@ -11,9 +11,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 
@@ -173,6 +174,19 @@ def parse_type(text: str) -> HiveType:
     return found
 
 
+def is_same_type(one: str, other: str) -> bool:
+    """Whether two texts stand for one Hive type."""
+    return type_text(one) == type_text(other)
+
+
+def type_text(type_: str) -> str:
+    """A type in its usual spelling; one of Hive that is not supported here stays as it is."""
+    try:
+        return str(parse_type(type_))
+    except (ConfigurationError, UnsupportedFeature):
+        return type_.lower()
+
+
 @lru_cache(maxsize=1024)
 def arrow_type(text: str) -> pa.DataType:
     """The Arrow type of a Hive type string."""
@@ -213,6 +227,71 @@ def hive_type(type_: pa.DataType) -> str:
     if pa.types.is_struct(type_):
         return f"struct<{','.join(f'{f.name.lower()}:{hive_type(f.type)}' for f in type_)}>"
     raise UnsupportedFeature(f"no Hive type holds every value of Arrow's {type_}: cast the column first")
+
+
+# -- columns of data -----------------------------------------------------------------------------------
+
+#: pandas' names of the columns of an index without a name, which is no data.
+_INDEX_COLUMN = "__index_level_"
+
+
+def schema_of(data: object) -> pa.Schema:
+    """The Arrow schema of data, without its unnamed pandas indexes.
+
+    Args:
+        data: A `pyarrow.Schema`, or data with the Arrow interface: tables, batches and readers of pyarrow, data frames
+            of pandas and polars. A `RecordBatchReader` is not read; another stream that can be read only once is.
+
+    Raises:
+        ConfigurationError: It is none of these.
+    """
+    found = data if isinstance(data, pa.Schema) else getattr(data, "schema", None)
+    if not isinstance(found, pa.Schema):
+        found = _exported_schema(data)
+    return pa.schema([field for field in found if not field.name.startswith(_INDEX_COLUMN)])
+
+
+def _exported_schema(data: Any) -> pa.Schema:
+    try:
+        if hasattr(data, "__arrow_c_schema__"):
+            return pa.schema(data)
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(data).schema
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise ConfigurationError(f"the columns of {type(data).__name__} data cannot be read: {error}") from error
+    raise ConfigurationError(
+        f"{type(data).__name__} has no Arrow schema: give a pyarrow.Schema, a pyarrow.Table, or a data frame of pandas "
+        "or polars"
+    )
+
+
+def columns_of_schema(schema: pa.Schema, types: Mapping[str, str] | None = None) -> tuple[Column, ...]:
+    """The columns of a table that holds every value of an Arrow schema.
+
+    Args:
+        schema: The schema. Names become lower case.
+        types: Hive types of some columns, which replace the derived ones.
+
+    Raises:
+        UnsupportedFeature: No Hive type holds a column's values; all such columns are named.
+        ConfigurationError: `types` names a column that is not there.
+    """
+    given = {name.lower(): type_ for name, type_ in (types or {}).items()}
+    names = [field.name.lower() for field in schema]
+    if unknown := [name for name in given if name not in names]:
+        raise ConfigurationError(
+            f"a type is given for column {unknown[0]!r}, which the data does not have: its columns are "
+            f"{', '.join(names)}"
+        )
+    found, problems = [], []
+    for field, name in zip(schema, names, strict=True):
+        try:
+            found.append(Column(name, given[name] if name in given else hive_type(field.type)))
+        except UnsupportedFeature as error:
+            problems.append(f"column {field.name!r}: {error}")
+    if problems:
+        raise UnsupportedFeature(f"{'; '.join(problems)}. Or give the types of these columns (columns=…)")
+    return tuple(found)
 
 
 # -- types that grow -----------------------------------------------------------------------------------

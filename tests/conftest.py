@@ -8,18 +8,26 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 import sqlalchemy as sa
 
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from tests.services.kinds import REAL, Address, embedded_timeout
+from tests.services.spark_versions import use_pyspark
 from tests.support.metastores import connect_in
-from tests.support.warehouses import STORES, warehouse_in, warehouses_on
+from tests.support.warehouses import STORES, left_out_because, warehouse_in, warehouses_on
 
 if TYPE_CHECKING:
     from tests.acceptance.cli.shell import Shell
     from tests.services.metastore import RealMetastore, RealMetastores
     from tests.services.postgres import PostgresServer
+
+_LEFT_OUT = pytest.StashKey[list[str]]()
+
+# How long an example takes says more of the machine than of the code.
+hypothesis.settings.register_profile("hive_ingest", deadline=None)
+hypothesis.settings.load_profile("hive_ingest")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -114,27 +122,39 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["3.1.3", "4.0.1"],
         help="only the tests of this version of Hive; those that name none belong to 4.0.1",
     )
+    parser.addoption(
+        "--spark",
+        metavar="VERSION",
+        help="the version of pyspark for tests that name none, or lowest; default: the installed one",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if version := config.getoption("--spark"):
+        use_pyspark(version)
     config.addinivalue_line("markers", "only_on(kinds, because): promised by these kinds of metastores alone")
     config.addinivalue_line("markers", "local_warehouse(because): about the local file system alone")
+    config.addinivalue_line("markers", "not_on(*stores, because): about what these warehouse stores cannot do")
     config.addinivalue_line("markers", "one_embedded: of the embedded metastores SQLite alone, for the sake of time")
     config.addinivalue_line("markers", "on_both: on SQLite and PostgreSQL, in a module that is one_embedded otherwise")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     metastores, hive = config.getoption("--metastores"), config.getoption("--hive")
-    is_local = config.getoption("--warehouse") == "local"
-    chosen = [
-        item
-        for item in items
-        if _is_wanted(item, metastores)
-        and hive in (None, _hive_of(item))
-        and (is_local or item.get_closest_marker("local_warehouse") is None)
-    ]
+    wanted = [item for item in items if _is_wanted(item, metastores) and hive in (None, _hive_of(item))]
+    left_out = {
+        item: because for item in wanted if (because := left_out_because(item, config.getoption("--warehouse")))
+    }
+    config.stash[_LEFT_OUT] = [f"{item.nodeid}: {because}" for item, because in left_out.items()]
+    chosen = [item for item in wanted if item not in left_out]
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = chosen
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    """The tests that do not run on the store chosen by `--warehouse`."""
+    found = config.stash.get(_LEFT_OUT, [])
+    return [f"not run on {config.getoption('--warehouse')}:", *(f"  {each}" for each in found)] if found else []
 
 
 def _is_wanted(item: pytest.Item, metastores: str) -> bool:

@@ -1,8 +1,8 @@
 """Hive's bucket hash, version 2, over whole columns.
 
-A column hashes by Murmur3 (32 bits, seed 104729) over the big-endian bytes of a number or the UTF-8 bytes of a
-string, a null to 0; several columns combine as `31 * hash + next`; the bucket is the hash without its sign,
-modulo the number of buckets. Sources: `ObjectInspectorUtils.getBucketHashCode`, `getBucketNumber`, `Murmur3.hash32`.
+A column hashes by Murmur3 (32 bits, seed 104729) over the bytes of its values, which `bucket_bytes` describes, a null
+to 0; several columns combine as `31 * hash + next`; the bucket is the hash without its sign, modulo the number of
+buckets. Sources: `ObjectInspectorUtils.getBucketHashCode`, `getBucketNumber`, `Murmur3.hash32`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hive_ingest.acid.bucket_bytes import bytes_of, numbers_of
 from hive_ingest.errors import ConfigurationError, UnsupportedFeature
 from hive_ingest.schema import parse_type
 
@@ -36,7 +37,8 @@ def bucket_ids(columns: Sequence[_Column], types: Sequence[str], num_buckets: in
     """The bucket of each row, 0 to `num_buckets` - 1.
 
     `columns` are the bucket columns in table order (Arrow arrays or chunked arrays of one length), `types` their
-    Hive types: int, bigint or string. Raises UnsupportedFeature for another type, ConfigurationError for no buckets.
+    Hive types: any primitive type but binary. Raises UnsupportedFeature for another type, ConfigurationError for no
+    buckets.
     """
     if num_buckets < 1:
         raise ConfigurationError(f"a table has at least one bucket, not {num_buckets}")
@@ -56,16 +58,18 @@ def bucket_hash_codes(columns: Sequence[_Column], types: Sequence[str]) -> Int32
 
 def check_bucket_type(type_: str) -> str:
     """The kind of a bucket column's Hive type. Raises UnsupportedFeature for one that cannot be hashed here."""
-    kind = parse_type(type_).kind
-    if kind not in ("int", "bigint", "string"):
-        raise UnsupportedFeature(f"a bucket column of type {type_} is not supported: use int, bigint or string")
-    return kind
+    parsed = parse_type(type_)
+    if parsed.kind == "binary" or parsed.children:
+        raise UnsupportedFeature(
+            f"a bucket column of type {type_} is not supported: use a primitive type other than binary"
+        )
+    return parsed.kind
 
 
 def _hash_column(column: _Column, type_: str) -> UInt32Array:
     kind = check_bucket_type(type_)
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    hashes = _hash_strings(array) if kind == "string" else _hash_numbers(array, kind)
+    hashes = _hash_values(array, kind)
     if array.null_count:
         hashes[pc.is_null(array).to_numpy(zero_copy_only=False)] = 0
     return hashes
@@ -74,9 +78,16 @@ def _hash_column(column: _Column, type_: str) -> UInt32Array:
 # -- numbers ---------------------------------------------------------------------------------------
 
 
-def _hash_numbers(array: _Column, kind: str) -> UInt32Array:
-    target = pa.int32() if kind == "int" else pa.int64()
-    numbers = array.cast(target).fill_null(0).to_numpy(zero_copy_only=False)
+def _hash_values(array: _Column, kind: str) -> UInt32Array:
+    if kind in ("boolean", "tinyint"):  # Hive takes the value itself
+        values: UInt32Array = array.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False).view(np.uint32).copy()
+        return values
+    if (numbers := numbers_of(array, kind)) is not None:
+        return _hash_numbers(numbers)
+    return _hash_bytes(bytes_of(array, kind))
+
+
+def _hash_numbers(numbers: npt.NDArray[Any]) -> UInt32Array:
     # Hive hashes the number's big-endian bytes, and Murmur3 reads them as little-endian words
     words = numbers.byteswap().view(np.uint32).reshape(len(numbers), numbers.itemsize // 4)
     hashes = np.full(len(numbers), _SEED, dtype=np.uint32)
@@ -85,11 +96,11 @@ def _hash_numbers(array: _Column, kind: str) -> UInt32Array:
     return _finish(hashes, np.uint32(numbers.itemsize))
 
 
-# -- strings ---------------------------------------------------------------------------------------
+# -- strings of bytes ------------------------------------------------------------------------------
 
 
-def _hash_strings(array: _Column) -> UInt32Array:
-    starts, lengths, data = _utf8(array)
+def _hash_bytes(array: _Column) -> UInt32Array:
+    starts, lengths, data = _spans(array)
     # Longest first, so that the strings that still have a word at step i are the first ones.
     order = np.argsort(-(lengths >> 2), kind="stable")
     starts, lengths = starts[order], lengths[order]
@@ -100,9 +111,9 @@ def _hash_strings(array: _Column) -> UInt32Array:
     return found
 
 
-def _utf8(array: _Column) -> tuple[_Int64Array, _Int64Array, npt.NDArray[np.uint8]]:
-    """Start and length of each string, in bytes, and the bytes."""
-    array = array.cast(pa.large_string())
+def _spans(array: _Column) -> tuple[_Int64Array, _Int64Array, npt.NDArray[np.uint8]]:
+    """Start and length of each value, in bytes, and the bytes."""
+    array = array.cast(pa.large_binary())
     _, offset_buffer, data_buffer = array.buffers()
     if len(array) == 0 or offset_buffer is None:
         nothing = np.zeros(0, dtype=np.int64)

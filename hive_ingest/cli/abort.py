@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from hive_ingest.cli.logs import confirm
 from hive_ingest.cli.options import MetastoreOption, WarehouseOption, connected
 
 
@@ -32,6 +33,6 @@ def abort(
                 refused += 1
                 typer.echo(f"error: {one_line(str(error))}", err=True)
             else:
-                typer.echo(f"transaction {txn_id} is aborted")
+                confirm(f"transaction {txn_id} is aborted")
     if refused:
         raise typer.Exit(1)

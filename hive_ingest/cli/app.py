@@ -13,8 +13,21 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from hive_ingest.cli import abort, compaction, create_table, ingest, kafka, read, repair, show, sinks
-from hive_ingest.cli.logs import LogFormat, LogLevel, configure, report, say
+from hive_ingest.cli import (
+    abort,
+    check,
+    compaction,
+    config,
+    create_table,
+    ingest,
+    kafka,
+    read,
+    repair,
+    show,
+    sinks,
+    tables,
+)
+from hive_ingest.cli.logs import LogFormat, LogLevel, be_quiet, configure, report, say
 from hive_ingest.cli.option_names import Command
 
 _ABOUT = "Stream records into Apache Hive's transactional tables, exactly once."
@@ -59,9 +72,7 @@ def _exit_on_signal(number: int, frame: FrameType | None) -> NoReturn:
 
 def make_app(on_debug: Callable[[], None]) -> typer.Typer:
     """The whole command tree. `on_debug` is called for `--debug`."""
-    app = typer.Typer(
-        help=_ABOUT, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
-    )
+    app = typer.Typer(help=_ABOUT, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 
     @app.callback()
     def root(
@@ -85,6 +96,12 @@ def make_app(on_debug: Callable[[], None]) -> typer.Typer:
                 help="Which messages of the library are written. Default: warning; with JSON, info.",
             ),
         ] = None,
+        quiet: Annotated[
+            bool,
+            typer.Option(
+                "--quiet", "-q", help="Print only what was asked for, warnings and errors: no progress, no summary."
+            ),
+        ] = False,
         version: Annotated[
             bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit.")
         ] = False,
@@ -92,18 +109,26 @@ def make_app(on_debug: Callable[[], None]) -> typer.Typer:
         if debug:
             on_debug()
         configure(log_format, log_level)
+        be_quiet(quiet)
 
     app.command("create-table", cls=Command)(create_table.create_table)
+    app.command("describe", cls=Command)(tables.describe)
+    app.command("drop-table", cls=Command)(tables.drop_table)
+    app.command("drop-partition", cls=Command)(tables.drop_partition)
+    app.add_typer(tables.alter_app, name="alter-table")
     app.command("ingest", cls=Command)(ingest.ingest)
     app.command("kafka", cls=Command)(kafka.kafka)
     app.command("read", cls=Command)(read.read)
     app.add_typer(show.app, name="show")
     app.add_typer(sinks.app, name="sinks")
+    app.command("check", cls=Command)(check.check)
+    app.command("inspect", cls=Command)(check.inspect)
     app.command("compact", cls=Command)(compaction.compact)
     app.command("compactor", cls=Command)(compaction.compactor)
     app.command("purge", cls=Command)(compaction.purge)
     app.command("abort", cls=Command)(abort.abort)
     app.command("repair", cls=Command)(repair.repair)
+    app.add_typer(config.app, name="config")
     return app
 
 

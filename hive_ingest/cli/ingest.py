@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,16 +11,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hive_ingest.cli.logs import is_for_people, say
+from hive_ingest.cli.logs import confirm, say, shows_progress
 from hive_ingest.cli.options import MetastoreOption, TableArgument, WarehouseOption, connected
 from hive_ingest.cli.record_options import (
     BadRecordsOption,
+    BadRecordsTableOption,
+    CaseInsensitiveOption,
+    Coerce,
+    CoerceOption,
+    CollectionDelimiterOption,
     ColumnsOption,
+    EmptyPartitionValues,
+    EmptyPartitionValuesOption,
     EscapeOption,
     FieldDelimiterOption,
     Format,
     FormatOption,
     HeaderOption,
+    MapKeyDelimiterOption,
     MaxBadRecordShareOption,
     MaxBadRecordsOption,
     MaxRecordBytesOption,
@@ -32,6 +41,7 @@ from hive_ingest.cli.record_options import (
     OnError,
     OnErrorOption,
     QuoteOption,
+    RegexOption,
     TimestampFormatsOption,
     TimezoneOption,
     UnknownFields,
@@ -88,7 +98,10 @@ def ingest(
     on_error: OnErrorOption = OnError.FAIL,
     unknown_fields: UnknownFieldsOption = UnknownFields.IGNORE,
     missing_partition_keys: MissingPartitionKeysOption = MissingFields.FAIL,
+    empty_partition_values: EmptyPartitionValuesOption = EmptyPartitionValues.NULL,
     field_delimiter: FieldDelimiterOption = ",",
+    collection_delimiter: CollectionDelimiterOption = "\x02",
+    map_key_delimiter: MapKeyDelimiterOption = "\x03",
     null_format: NullFormatOption = "\\N",
     escape: EscapeOption = None,
     columns: ColumnsOption = None,
@@ -97,6 +110,9 @@ def ingest(
     quote: QuoteOption = '"',
     null_values: NullValuesOption = None,
     missing_columns: MissingColumnsOption = MissingFields.FAIL,
+    regex: RegexOption = None,
+    case_insensitive: CaseInsensitiveOption = False,
+    coerce: CoerceOption = Coerce.STRICT,
     timestamp_formats: TimestampFormatsOption = None,
     timezone: TimezoneOption = None,
     max_record_bytes: MaxRecordBytesOption = 16 << 20,
@@ -105,6 +121,7 @@ def ingest(
         typer.Option("--maintenance", help="Compact meanwhile: not at all, by requests only, or in this process."),
     ] = MaintenanceMode.OFF,
     bad_records: BadRecordsOption = None,
+    bad_records_table: BadRecordsTableOption = None,
     max_bad_records: MaxBadRecordsOption = None,
     max_bad_record_share: MaxBadRecordShareOption = None,
 ) -> None:
@@ -115,10 +132,13 @@ def ingest(
 
     The exit code is 3 if everything is committed, but bad records were skipped.
     """
+    from hive_ingest.connection import BadRecordTable
     from hive_ingest.model import TableName
     from hive_ingest.streaming import ingest_files
 
     refuse_options_of_other_formats(context, format)
+    if bad_records is not None and bad_records_table is not None:
+        raise typer.BadParameter("give one of --bad-records and --bad-records-table", param_hint="--bad-records")
     writer = writer_from_options(context.params)
     name = TableName.of(table)
     with connected(metastore, warehouse) as client, _report_interruption(), _progress_bar() as on_progress:
@@ -132,11 +152,11 @@ def ingest(
             header_lines=header_lines,
             on_progress=on_progress,
             maintenance=maintenance.value,
-            bad_records=bad_records,
+            bad_records=BadRecordTable(bad_records_table) if bad_records_table else bad_records,
             max_bad_records=max_bad_records,
             max_bad_record_share=max_bad_record_share,
         )
-    typer.echo(f"{name}: {_summary(result)}")
+    confirm(f"{name}: {_summary(result)}")
     if result.stats.records_skipped:
         raise typer.Exit(RECORDS_SKIPPED)
 
@@ -154,9 +174,10 @@ def _report_interruption() -> Iterator[None]:
 def _progress_bar() -> Iterator[Callable[[IngestProgress], None]]:
     """On stderr, and only if it is a terminal."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     from hive_ingest.cli.failures import printable
+    from hive_ingest.cli.live_line import RowRate
 
     console = Console(stderr=True)
     columns = (
@@ -164,14 +185,18 @@ def _progress_bar() -> Iterator[Callable[[IngestProgress], None]]:
         TextColumn("{task.percentage:3.0f} %"),
         TextColumn("{task.description}", markup=False),
         TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
     )
-    is_shown = console.is_terminal and is_for_people()
+    is_shown = console.is_terminal and shows_progress()
     with Progress(*columns, console=console, transient=True, disable=not is_shown) as bar:
         task = bar.add_task("", total=None)
+        rate = RowRate()
 
         def show(progress: IngestProgress) -> None:
             text = f"{counted(progress.records_committed, 'row')}, "
             text += counted(progress.transactions_committed, "transaction")
+            text += f", {rate.per_second(progress.records_committed, time.monotonic()):,.0f} rows/s"
             where = f", {printable(progress.file)}" if progress.file else ""
             bar.update(task, completed=progress.bytes_committed, total=progress.bytes_total, description=text + where)
 

@@ -18,14 +18,21 @@ from hive_ingest.cli.ingest import RECORDS_SKIPPED, MaintenanceMode
 from hive_ingest.cli.kafka_options import KafkaOptionOption, kafka_options_of
 from hive_ingest.cli.kafka_routes import ConfiguredRoute, opened
 from hive_ingest.cli.live_line import live_line
-from hive_ingest.cli.logs import say
+from hive_ingest.cli.logs import confirm, say
 from hive_ingest.cli.metrics_server import MaxCommitAgeOption, MetricsHostOption, MetricsPortOption, served_metrics
 from hive_ingest.cli.options import WarehouseOption, connected, pairs
 from hive_ingest.cli.record_options import (
     BadRecordsOption,
+    CaseInsensitiveOption,
+    Coerce,
+    CoerceOption,
+    CollectionDelimiterOption,
     ColumnsOption,
+    EmptyPartitionValues,
+    EmptyPartitionValuesOption,
     EscapeOption,
     FieldDelimiterOption,
+    MapKeyDelimiterOption,
     MaxBadRecordShareOption,
     MaxBadRecordsOption,
     MaxRecordBytesOption,
@@ -38,6 +45,7 @@ from hive_ingest.cli.record_options import (
     OnError,
     OnErrorOption,
     QuoteOption,
+    RegexOption,
     TimestampFormatsOption,
     TimezoneOption,
     UnknownFields,
@@ -201,13 +209,19 @@ def kafka(
     on_error: OnErrorOption = OnError.FAIL,
     unknown_fields: UnknownFieldsOption = UnknownFields.IGNORE,
     missing_partition_keys: MissingPartitionKeysOption = MissingFields.FAIL,
+    empty_partition_values: EmptyPartitionValuesOption = EmptyPartitionValues.NULL,
     field_delimiter: FieldDelimiterOption = ",",
+    collection_delimiter: CollectionDelimiterOption = "\x02",
+    map_key_delimiter: MapKeyDelimiterOption = "\x03",
     null_format: NullFormatOption = "\\N",
     escape: EscapeOption = None,
     columns: ColumnsOption = None,
     missing_fields: MissingFieldsOption = MissingFields.FAIL,
     quote: QuoteOption = '"',
     null_values: NullValuesOption = None,
+    regex: RegexOption = None,
+    case_insensitive: CaseInsensitiveOption = False,
+    coerce: CoerceOption = Coerce.STRICT,
     timestamp_formats: TimestampFormatsOption = None,
     timezone: TimezoneOption = None,
     max_record_bytes: MaxRecordBytesOption = 16 << 20,
@@ -258,7 +272,7 @@ def kafka(
                 metrics.watch(running)
             running.run(until_end=until_end)
     stats = running.stats
-    typer.echo(_summary(stats))
+    confirm(_summary(stats))
     if until_end and stats.bad_messages:
         raise typer.Exit(RECORDS_SKIPPED)
 

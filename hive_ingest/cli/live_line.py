@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from hive_ingest.cli.logs import is_for_people
+from hive_ingest.cli.logs import shows_progress
 from hive_ingest.plurals import counted
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def live_line(stats: Callable[[], KafkaIngestStats]) -> Iterator[None]:
     from rich.text import Text
 
     console = Console(stderr=True)
-    if not (console.is_terminal and is_for_people()):
+    if not (console.is_terminal and shows_progress()):
         yield
         return
     line = IngestLine()
@@ -45,11 +45,31 @@ def live_line(stats: Callable[[], KafkaIngestStats]) -> Iterator[None]:
         yield
 
 
+class RowRate:
+    """Rows per second, over the last seconds."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def per_second(self, rows: int, now: float) -> float:
+        """The mean since the first of the last seconds.
+
+        Args:
+            rows: All rows so far.
+            now: Seconds on any clock that does not go back.
+        """
+        self._seen.append((now, rows))
+        while len(self._seen) > 2 and self._seen[1][0] <= now - WINDOW_SECONDS:
+            self._seen.popleft()
+        since, before = self._seen[0]
+        return (rows - before) / (now - since) if now > since else 0.0
+
+
 class IngestLine:
     """The text of the line; remembers the rows of the last seconds."""
 
     def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque()
+        self._rate = RowRate()
 
     def next(self, stats: KafkaIngestStats, now: float) -> str:
         """The line.
@@ -62,7 +82,7 @@ class IngestLine:
             stats.group_id,
             counted(len(stats.partitions), "partition"),
             f"lag {_lag(stats)}",
-            f"{self._rows_per_second(stats.rows, now):,.0f} rows/s",
+            f"{self._rate.per_second(stats.rows, now):,.0f} rows/s",
             f"{counted(stats.rows, 'row')} in {counted(stats.commits, 'commit')}",
         ]
         if stats.bad_messages:
@@ -73,13 +93,6 @@ class IngestLine:
         if any(each.is_paused for each in stats.partitions):
             parts.append("queue full")
         return " | ".join(parts)
-
-    def _rows_per_second(self, rows: int, now: float) -> float:
-        self._seen.append((now, rows))
-        while len(self._seen) > 2 and self._seen[1][0] <= now - WINDOW_SECONDS:
-            self._seen.popleft()
-        since, before = self._seen[0]
-        return (rows - before) / (now - since) if now > since else 0.0
 
 
 def _lag(stats: KafkaIngestStats) -> str:

@@ -19,6 +19,7 @@ _log = logging.getLogger("hive_ingest.cli")
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _format = "text"
+_is_quiet = False
 
 
 class LogFormat(enum.StrEnum):
@@ -71,12 +72,31 @@ def is_configured() -> bool:
 
 
 def is_for_people() -> bool:
-    """Whether stderr may show progress."""
+    """Whether stderr is text, not JSON."""
     return _format == "text"
 
 
+def shows_progress() -> bool:
+    """Whether stderr may show progress, if it is a terminal."""
+    return is_for_people() and not _is_quiet
+
+
+def be_quiet(quiet: bool) -> None:
+    """Leave out progress and what commands say about what they did. Errors and warnings are written."""
+    global _is_quiet
+    _is_quiet = quiet
+
+
+def confirm(text: str) -> None:
+    """Print what a command has done to stdout, unless it is to be quiet."""
+    if not _is_quiet:
+        typer.echo(text)
+
+
 def say(text: str) -> None:
-    """Write a message of the command, such as that it was interrupted."""
+    """Write a message of the command, such as that it was interrupted, unless it is to be quiet."""
+    if _is_quiet:
+        return
     if is_for_people():
         typer.echo(one_line(text), err=True)
     else:

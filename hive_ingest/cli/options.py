@@ -27,6 +27,12 @@ MetastoreOption = Annotated[
         help="URI of the metastore, such as sqlite:///demo/metastore.db.",
     ),
 ]
+OptionalMetastoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--metastore", metavar="URI", envvar="HIVE_INGEST_METASTORE", show_default=False, help="URI of the metastore."
+    ),
+]
 WarehouseOption = Annotated[
     str | None,
     typer.Option(
@@ -37,6 +43,7 @@ WarehouseOption = Annotated[
         help="Folder of the databases. Default: the metastore's; for a new SQLite one, `warehouse` beside it.",
     ),
 ]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")]
 
 
 class Output(enum.StrEnum):

@@ -20,6 +20,7 @@ class Format(enum.StrEnum):
     JSON = "json"
     DELIMITED = "delimited"
     CSV = "csv"
+    REGEX = "regex"
 
 
 class MessageFormat(enum.StrEnum):
@@ -28,6 +29,7 @@ class MessageFormat(enum.StrEnum):
     JSON = "json"
     DELIMITED = "delimited"
     CSV = "csv"
+    REGEX = "regex"
     AVRO = "avro"
 
 
@@ -52,6 +54,21 @@ class MissingFields(enum.StrEnum):
     NULL = "null"
 
 
+class EmptyPartitionValues(enum.StrEnum):
+    """What becomes of a partition value that is an empty text."""
+
+    NULL = "null"
+    FAIL = "fail"
+
+
+class Coerce(enum.StrEnum):
+    """Which forms of values are accepted."""
+
+    STRICT = "strict"
+    LOSSLESS = "lossless"
+    HIVE = "hive"
+
+
 FormatOption = Annotated[Format, typer.Option("--format", help="Format of the records.")]
 OnErrorOption = Annotated[OnError, typer.Option("--on-error", help="Stop at a bad record, or skip and count it.")]
 UnknownFieldsOption = Annotated[
@@ -64,11 +81,45 @@ MissingPartitionKeysOption = Annotated[
         help="JSON, CSV: a record or header without a partition key is bad, or it is the default partition.",
     ),
 ]
+EmptyPartitionValuesOption = Annotated[
+    EmptyPartitionValues,
+    typer.Option(
+        "--empty-partition-values",
+        help="A record with an empty text for a partition key is in the default partition, or it is bad.",
+    ),
+]
 FieldDelimiterOption = Annotated[
     str,
     typer.Option(
         "--field-delimiter", metavar="CHAR", help="Delimited, CSV: the character between fields; \\t is a tab."
     ),
+]
+CollectionDelimiterOption = Annotated[
+    str,
+    typer.Option(
+        "--collection-delimiter",
+        metavar="CHAR",
+        help="Delimited: the character between elements of arrays, entries of maps and fields of structs.",
+        show_default="character 2",
+    ),
+]
+MapKeyDelimiterOption = Annotated[
+    str,
+    typer.Option(
+        "--map-key-delimiter",
+        metavar="CHAR",
+        help="Delimited: the character between the key and the value of a map.",
+        show_default="character 3",
+    ),
+]
+RegexOption = Annotated[
+    str | None,
+    typer.Option(
+        "--regex", metavar="REGEX", help="Regex: matches a record; its groups are the fields, by order or by name."
+    ),
+]
+CaseInsensitiveOption = Annotated[
+    bool, typer.Option("--case-insensitive", help="Regex: ignore the case of letters.", show_default=False)
 ]
 NullFormatOption = Annotated[
     str, typer.Option("--null-format", metavar="TEXT", help="Delimited: the text of a null field.")
@@ -79,7 +130,9 @@ EscapeOption = Annotated[
 ColumnsOption = Annotated[
     str | None,
     typer.Option(
-        "--columns", metavar="NAME,…", help="Delimited, CSV without header: the columns in the order of the fields."
+        "--columns",
+        metavar="NAME,…",
+        help="Delimited, regex, CSV without header: the columns in the order of the fields.",
     ),
 ]
 MissingFieldsOption = Annotated[
@@ -102,13 +155,20 @@ NullValuesOption = Annotated[
     typer.Option(
         "--null-value",
         metavar="TEXT",
-        help="CSV: a field without quotes that is null. May be repeated. Default: an empty one.",
+        help="CSV, regex: a field that is null, in CSV without quotes. May be repeated. Default for CSV: ''.",
         show_default=False,
     ),
 ]
 MissingColumnsOption = Annotated[
     MissingFields,
     typer.Option("--missing-columns", help="CSV: a header without a column is an error, or the column is null."),
+]
+CoerceOption = Annotated[
+    Coerce,
+    typer.Option(
+        "--coerce",
+        help="Accept only the usual form of a value, also other forms of it, or what Hive makes of any value.",
+    ),
 ]
 TimestampFormatsOption = Annotated[
     list[str] | None,
@@ -136,6 +196,14 @@ BadRecordsOption = Annotated[
     Path | None,
     typer.Option(
         "--bad-records", metavar="FILE", help="With --on-error skip: append the bad records to it, as JSON lines."
+    ),
+]
+BadRecordsTableOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bad-records-table",
+        metavar="DB.TABLE",
+        help="With --on-error skip: write the bad records to this table, in the same transactions.",
     ),
 ]
 MaxBadRecordsOption = Annotated[
@@ -206,22 +274,25 @@ def writer_from_options(values: Mapping[str, Any]) -> RecordWriter:
         for name in writer_options(values["format"])
         if name in values
     }
-    if "field_delimiter" in options:
-        options["field_delimiter"] = options["field_delimiter"].replace("\\t", "\t")
+    for name in {"field_delimiter", "collection_delimiter", "map_key_delimiter"} & options.keys():
+        options[name] = options[name].replace("\\t", "\t")
     for name in {"timestamp_formats", "null_values", "quote"} & options.keys():
         options[name] = options[name] or None
     if options.get("columns") is not None:
         options["columns"] = [name.strip() for name in options["columns"].split(",")]
+    if "regex" in options and options["regex"] is None:
+        raise typer.BadParameter("is missing", param_hint="--regex")
     return new_record_writer(values["format"], options)
 
 
 def _class_of(format: str) -> Any:
-    from hive_ingest.record_writer import CsvWriter, StrictDelimitedInputWriter, StrictJsonWriter
+    from hive_ingest.record_writer import CsvWriter, StrictDelimitedInputWriter, StrictJsonWriter, StrictRegexWriter
 
     classes: dict[str, Any] = {
         MessageFormat.JSON: StrictJsonWriter,
         MessageFormat.DELIMITED: StrictDelimitedInputWriter,
         MessageFormat.CSV: CsvWriter,
+        MessageFormat.REGEX: StrictRegexWriter,
         MessageFormat.AVRO: _avro_writer,
     }
     return classes[format]

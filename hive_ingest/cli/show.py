@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from hive_ingest.model import CompactionInfo, LockInfo, TableName, TxnId, TxnInfo
 
 app = typer.Typer(
-    help="Inspect transactions, locks, partitions and deltas.", no_args_is_help=True, rich_markup_mode=None
+    help="Inspect databases, tables, partitions, deltas, transactions, locks and compactions.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 MIB = 1 << 20
 
@@ -142,6 +144,57 @@ def partitions(
         found = client.list_partitions(table) if keys else []
     rows = sorted((partition_name(keys, partition.values), partition.location) for partition in found)
     write_rows(("partition", "location"), rows, output)
+
+
+@app.command(cls=Command)
+def databases(
+    metastore: MetastoreOption,
+    warehouse: WarehouseOption = None,
+    pattern: Annotated[
+        str, typer.Option("--pattern", metavar="PATTERN", help="Only these names: * is any text, | divides.")
+    ] = "*",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List the databases and their folders."""
+    from hive_ingest.cli.rows import write_rows
+
+    with connected(metastore, warehouse) as client:
+        found = [client.get_database(name) for name in client.get_databases(pattern)]
+    rows = [(database.name, database.location, database.comment) for database in found]
+    write_rows(("database", "location", "comment"), rows, output)
+
+
+@app.command(cls=Command)
+def tables(
+    metastore: MetastoreOption,
+    database: Annotated[
+        str | None, typer.Argument(metavar="DB", help="Only this database.", show_default=False)
+    ] = None,
+    warehouse: WarehouseOption = None,
+    pattern: Annotated[
+        str, typer.Option("--pattern", metavar="PATTERN", help="Only these names: * is any text, | divides.")
+    ] = "*",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List tables: how many columns they have, how they are partitioned and bucketed, and where they are."""
+    from hive_ingest.cli.rows import write_rows
+    from hive_ingest.model import TableName
+
+    with connected(metastore, warehouse) as client:
+        names = client.get_databases() if database is None else [client.get_database(database).name]
+        found = [client.get_table(TableName(each, name)) for each in names for name in client.get_tables(each, pattern)]
+    rows = [
+        (
+            str(table.name),
+            table.is_transactional,
+            len(table.columns),
+            ", ".join(key.name for key in table.partition_keys),
+            f"{table.num_buckets} by {', '.join(table.bucket_columns)}" if table.is_bucketed else "",
+            table.location,
+        )
+        for table in found
+    ]
+    write_rows(("table", "transactional", "columns", "partition_keys", "buckets", "location"), rows, output)
 
 
 @app.command(cls=Command)

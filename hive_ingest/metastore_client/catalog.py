@@ -51,8 +51,9 @@ class TableCalls(Protocol):
         self,
         table: str | TableName,
         *,
-        columns: Mapping[str, str] | Sequence[Column],
-        partition_keys: Mapping[str, str] | Sequence[Column] | None = None,
+        columns: Mapping[str, str] | Sequence[Column] | None = None,
+        schema: object | None = None,
+        partition_keys: Mapping[str, str] | Sequence[Column] | Sequence[str] | None = None,
         bucket_columns: Sequence[str] = (),
         num_buckets: int = -1,
         properties: Mapping[str, str] | None = None,
@@ -60,13 +61,21 @@ class TableCalls(Protocol):
         owner: str = "",
         if_not_exists: bool = False,
     ) -> Table:
-        """A managed ORC table, transactional unless `properties` say otherwise.
+        """Create a managed ORC table, transactional unless `properties` say otherwise.
 
-        With `if_not_exists`, a table that is there already is returned as it is, and columns that it has besides
-        those asked for are logged.
+        Args:
+            columns: Names and Hive types. With `schema`: types that replace the derived ones of some columns.
+            schema: Data for which the table is made: a `pyarrow.Schema`, a table, or a data frame of pandas or polars.
+                Its columns become those of the table, partition keys included, with types that hold all their values.
+            partition_keys: Names and Hive types; with `schema`, the names of some of its columns are enough.
+            if_not_exists: Return a table that is there already as it is. Columns that it has besides those asked for
+                are logged.
 
-        Raises AlreadyExists (with `if_not_exists` too, where columns, partition keys or buckets differ), NoSuchObject
-        (the database), InvalidOperation (a column twice, a bad type).
+        Raises:
+            AlreadyExists: There is such a table; with `if_not_exists`, its columns, partition keys or buckets differ.
+            NoSuchObject: There is no such database.
+            InvalidOperation: A column twice, or a type that does not exist.
+            UnsupportedFeature: A type that is not supported, or a column of `schema` whose values no Hive type holds.
         """
         ...
 
@@ -83,10 +92,32 @@ class TableCalls(Protocol):
         ...
 
     def add_column(self, table: str | TableName, name: str, type: str, *, comment: str = "") -> Table:
-        """Add a column after the others; rows written before read as null in it. Waits for nobody.
+        """Add a column after the others; rows written before read as null in it. Waits for no reader or writer.
 
         Args:
             type: A Hive type such as `decimal(10,2)`.
+
+        Returns:
+            The table as it is stored.
+
+        Raises:
+            NoSuchObject: There is no such table.
+            InvalidOperation: It has a column or partition key of that name, or the type or name is not possible.
+        """
+        ...
+
+    def add_columns(
+        self,
+        table: str | TableName,
+        columns: Mapping[str, str] | Sequence[Column],
+        *,
+        if_not_exists: bool = False,
+    ) -> Table:
+        """Add columns after the others, to the table and its partitions, all or none. Waits for no reader or writer.
+
+        Args:
+            columns: Names and Hive types.
+            if_not_exists: Leave out columns that the table has already, with the same type.
 
         Returns:
             The table as it is stored.

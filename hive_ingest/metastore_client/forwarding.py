@@ -69,6 +69,7 @@ class ForwardingClient:
     get_tables = by("_tables", TableCalls.get_tables)
     alter_table = by("_tables", TableCalls.alter_table)
     add_column = by("_tables", TableCalls.add_column)
+    add_columns = by("_tables", TableCalls.add_columns)
     drop_table = by("_tables", TableCalls.drop_table)
     add_partitions = by("_partitions", PartitionCalls.add_partitions)
     get_partition = by("_partitions", PartitionCalls.get_partition)

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from hive_ingest.acid import check_bucket_type
 from hive_ingest.errors import AlreadyExists, ConfigurationError, InvalidOperation, StreamingError, UnsupportedFeature
+from hive_ingest.metastore_client.table_columns import table_columns
 from hive_ingest.metastore_client.text_checks import check_text
-from hive_ingest.model import Column, Table, TableName, columns_of
-from hive_ingest.schema import arrow_type, is_widening, parse_type
+from hive_ingest.model import Column, Table, TableName
+from hive_ingest.schema import arrow_type, is_same_type, is_widening, parse_type, type_text
 
 _log = logging.getLogger(__name__)
 
@@ -40,8 +41,9 @@ MANAGED, EXTERNAL = "MANAGED_TABLE", "EXTERNAL_TABLE"
 def new_table(
     table: str | TableName,
     *,
-    columns: Mapping[str, str] | Sequence[Column],
-    partition_keys: Mapping[str, str] | Sequence[Column] | None = None,
+    columns: Mapping[str, str] | Sequence[Column] | None = None,
+    schema: object | None = None,
+    partition_keys: Mapping[str, str] | Sequence[Column] | Sequence[str] | None = None,
     bucket_columns: Sequence[str] = (),
     num_buckets: int = -1,
     properties: Mapping[str, str] | None = None,
@@ -52,10 +54,11 @@ def new_table(
 
     Raises what `check_table` raises, also for a name that is too long.
     """
+    data_columns, keys = table_columns(columns, schema, partition_keys)
     new = Table(
         TableName.of(table),
-        columns_of(columns),
-        columns_of(partition_keys),
+        data_columns,
+        keys,
         tuple(column.lower() for column in bucket_columns),
         num_buckets,
         location=location or "",
@@ -185,7 +188,7 @@ def _column_differences(found: Sequence[Column], wanted: Sequence[Column]) -> It
     for column in wanted:
         if column.name in missing:
             yield f"it has no column {column.name!r}"
-        elif not _is_same_type(types[column.name], column.type):
+        elif not is_same_type(types[column.name], column.type):
             yield f"its column {column.name!r} is {types[column.name]}, not {column.type}"
     names = [column.name for column in wanted]
     if not missing and [column.name for column in found[: len(names)]] != names:
@@ -197,19 +200,7 @@ def _differences(what: str, found: str, wanted: str) -> list[str]:
 
 
 def _signature(columns: Sequence[Column]) -> str:
-    return ", ".join(f"{column.name} {_type_text(column.type)}" for column in columns)
-
-
-def _is_same_type(one: str, other: str) -> bool:
-    return _type_text(one) == _type_text(other)
-
-
-def _type_text(type_: str) -> str:
-    """In one spelling; a type of Hive that is not supported here stays as it is."""
-    try:
-        return str(parse_type(type_))
-    except StreamingError:
-        return type_.lower()
+    return ", ".join(f"{column.name} {type_text(column.type)}" for column in columns)
 
 
 def check_change(old: Table, new: Table) -> None:
@@ -248,7 +239,7 @@ def _check_readable_after(old: Table, new: Table) -> None:
 
 
 def _may_become(before: str, after: str) -> bool:
-    if _is_same_type(before, after):
+    if is_same_type(before, after):
         return True
     try:
         return is_widening(arrow_type(before), parse_type(after))

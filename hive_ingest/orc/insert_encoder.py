@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import accumulate
 
 import pyarrow as pa
@@ -62,7 +61,8 @@ class InsertEncoder:
 
     def __post_init__(self) -> None:
         """Raises ConfigurationError, UnsupportedFeature: see `AcidFileWriter`."""
-        object.__setattr__(self, "like", _tail_of(self.schema, self.compression, self.row_index_stride))
+        like = StripeEncoder(self.schema, compression=self.compression, row_index_stride=self.row_index_stride).like
+        object.__setattr__(self, "like", like)
 
     def encode(self, batches: Iterable[pa.RecordBatch], inserted: InsertedRows, path: str) -> EncodedStripes:
         """One stripe, or several if the rows exceed `stripe_bytes`; none without rows.
@@ -178,11 +178,6 @@ class InsertEncoder:
         index_length = sum(length for _, _, length in listed[: indexes + KEY_COLUMNS])
         data_length = sum(length for _, _, length in listed[indexes + KEY_COLUMNS :])
         return [*(content for _, _, content in joined), packed], (index_length, data_length, len(packed))
-
-
-@lru_cache(maxsize=128)
-def _tail_of(schema: pa.Schema, compression: str, row_index_stride: int) -> OrcTail:
-    return StripeEncoder(schema, compression=compression, row_index_stride=row_index_stride).like
 
 
 def _renumbered(stream: Stream) -> Stream:

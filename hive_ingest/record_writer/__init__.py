@@ -1,8 +1,10 @@
 """Record writers, which convert records to Arrow rows, and the protocol for custom ones."""
 
+from hive_ingest.record_writer.arrow_rows import schema_of_rows
 from hive_ingest.record_writer.arrow_writer import ArrowWriter, MissingColumns, ZonedTimestamps
 from hive_ingest.record_writer.avro_writer import AvroSchemas, AvroWriter
 from hive_ingest.record_writer.bad_records import BadRecord, BadRecords, BadValue, OnError, named_records
+from hive_ingest.record_writer.coercion import Coerce
 from hive_ingest.record_writer.csv_framing import CsvFraming, CsvText
 from hive_ingest.record_writer.csv_writer import CsvWriter
 from hive_ingest.record_writer.delimited_writer import StrictDelimitedInputWriter
@@ -11,7 +13,9 @@ from hive_ingest.record_writer.json_writer import StrictJsonWriter
 from hive_ingest.record_writer.list_writer import RecordListWriter
 from hive_ingest.record_writer.mapping_writer import MappingWriter
 from hive_ingest.record_writer.options import MissingPartitionKeys
+from hive_ingest.record_writer.partition_texts import EmptyPartitionValues
 from hive_ingest.record_writer.record_by_record import divided_blocks
+from hive_ingest.record_writer.regex_writer import StrictRegexWriter
 from hive_ingest.record_writer.typed_columns import typed_columns
 from hive_ingest.record_writer.writer import Block, Parsed, RecordSchema, RecordWriter
 
@@ -23,9 +27,11 @@ __all__ = [
     "BadRecords",
     "BadValue",
     "Block",
+    "Coerce",
     "CsvFraming",
     "CsvText",
     "CsvWriter",
+    "EmptyPartitionValues",
     "MappingWriter",
     "MissingColumns",
     "MissingPartitionKeys",
@@ -36,9 +42,11 @@ __all__ = [
     "RecordWriter",
     "StrictDelimitedInputWriter",
     "StrictJsonWriter",
+    "StrictRegexWriter",
     "UnknownFields",
     "ZonedTimestamps",
     "divided_blocks",
     "named_records",
+    "schema_of_rows",
     "typed_columns",
 ]

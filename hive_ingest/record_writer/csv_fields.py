@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hive_ingest.record_writer import values
 from hive_ingest.record_writer.bad_records import BadValue
+from hive_ingest.record_writer.coercion import Coerce, text_converter
 from hive_ingest.record_writer.csv_layout import CsvLayout
 from hive_ingest.record_writer.timestamp_formats import STRICT_TIMESTAMPS, TimestampFormats
 from hive_ingest.record_writer.typed_columns import TypedColumn
+from hive_ingest.schema import HiveType
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class CsvFormat:
         null_values: The texts of a field without quotes that is null.
         is_lenient: Whether missing fields at the end are null and additional ones are ignored.
         timestamps: The forms of timestamps.
+        coerce: Which further values are accepted.
     """
 
     field_delimiter: bytes
@@ -31,6 +33,7 @@ class CsvFormat:
     null_values: tuple[bytes, ...]
     is_lenient: bool = False
     timestamps: TimestampFormats = STRICT_TIMESTAMPS
+    coerce: Coerce = "strict"
 
 
 class CsvFields:
@@ -89,7 +92,9 @@ class CsvRows:
         self._format = format_
         self._fields = CsvFields(format_)
         self._readers = [
-            None if name is None else (name, places[name], values.from_text(types[name], format_.timestamps.nanos))
+            None
+            if name is None
+            else (name, places[name], text_converter(types[name], format_.timestamps, format_.coerce))
             for name in layout.fields
         ]
 
@@ -109,6 +114,10 @@ class CsvRows:
             except BadValue as bad:
                 raise bad.inside(name) from bad
         return tuple(row)
+
+
+def _reader(type_: HiveType, format_: CsvFormat) -> Callable[[str], object]:
+    return text_converter(type_, format_.timestamps, format_.coerce)
 
 
 def _decoded(text: bytes) -> str:

@@ -33,10 +33,18 @@ class DelimitedBlocks:
         self._columns = TextColumns(columns, schema, format_.timestamps)
         self._order = order
         self._format = format_
+        types = dict(columns)
+        #: False if some field has a nested type, which Arrow's reader does not support.
+        self._is_possible = not any(types[name].children for name in order)
 
     def parse(self, block: TextBlock) -> pa.RecordBatch | None:
         """All rows of the block, or None if it must be parsed record by record."""
-        if block.items is not None or block.records < MIN_RECORDS or len(block.lines) > _MAX_BLOCK_BYTES:
+        if (
+            not self._is_possible
+            or block.items is not None
+            or block.records < MIN_RECORDS
+            or len(block.lines) > _MAX_BLOCK_BYTES
+        ):
             return None
         try:
             return self._parse(block)

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.json as pa_json
 
 from hive_ingest.record_writer.bad_records import Doubt
-from hive_ingest.record_writer.json_records import JsonForms, UnknownFields
+from hive_ingest.record_writer.json_leaves import JsonForms
+from hive_ingest.record_writer.json_records import UnknownFields
 from hive_ingest.record_writer.json_shapes import OtherShape, Shape, UnknownGuard, sample_shape
 from hive_ingest.record_writer.json_wire import WireShape, can_be_read, from_wire, wire_fields
 from hive_ingest.record_writer.text_blocks import CARRIAGE_RETURN, NEWLINE, SCAN_BYTES, TextBlock

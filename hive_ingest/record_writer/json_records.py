@@ -14,30 +14,24 @@ from typing import Any, Final, Literal, NoReturn
 
 from hive_ingest.record_writer import values
 from hive_ingest.record_writer.bad_records import BadValue, shown
-from hive_ingest.record_writer.timestamp_formats import STRICT_TIMESTAMPS, TimestampFormats
+from hive_ingest.record_writer.coercion import first_of, text_converter
+from hive_ingest.record_writer.hive_json_values import hive_leaf
+from hive_ingest.record_writer.json_leaves import (
+    JsonConverter,
+    JsonForms,
+    NumberText,
+    described,
+    lossless_leaf,
+    strict_leaf,
+    utf8,
+)
 from hive_ingest.schema import HiveType
 
-BinaryFormat = Literal["base64", "rawstring"]
 UnknownFields = Literal["ignore", "fail"]
-JsonConverter = Callable[[Any], Any]
 
 #: Keys whose spelling a struct remembers; further ones are looked up each time.
 _MAX_SPELLINGS: Final = 10_000
 _ABSENT: Final = object()
-
-
-@dataclass(frozen=True, slots=True)
-class JsonForms:
-    """The forms of values that JSON has no type for."""
-
-    binary_format: BinaryFormat = "base64"
-    timestamps: TimestampFormats = STRICT_TIMESTAMPS
-
-
-class NumberText(str):
-    """The text of a JSON number."""
-
-    __slots__ = ()
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -102,7 +96,7 @@ class JsonRecords:
     ) -> None:
         """`required` are the columns whose key must be there; its value may be null."""
         self._unknown_fields = unknown_fields
-        self._forms = forms
+        self.forms = forms
         self._row = _Struct(columns, self, required=required)
         self.seen = SeenKeys()
 
@@ -110,8 +104,8 @@ class JsonRecords:
         """The values of the columns, as `pyarrow.array` takes them. Raises BadValue."""
         value = decode(record)
         if type(value) is not tuple:
-            raise BadValue(f"{_described(value)}, a JSON object is required")
-        return self._row.convert(value)
+            raise BadValue(f"{described(value)}, a JSON object is required")
+        return self._row.convert_record(value)
 
     def key_seen(self, path: tuple[str, ...], key: str, known: bool) -> None:
         """Look up a key that a struct has not had before (or whose spelling was not remembered)."""
@@ -130,21 +124,23 @@ class JsonRecords:
         if type_.kind == "array":
             return _array(self.converter(type_.children[0][1], path))
         if type_.kind == "map":
-            key = values.from_text(type_.children[0][1], self._forms.timestamps.nanos)
-            return _map(key, self.converter(type_.children[1][1], path))
-        if type_.kind == "boolean":
-            return _boolean
-        if type_.kind in values.INTEGER_BITS:
-            return _number(values.integer(type_.kind), type_.kind)
-        if type_.kind in ("float", "double"):
-            return _number(values.floating(type_.kind), type_.kind)
-        if type_.kind == "decimal":
-            return _decimal(values.decimal_number(*type_.parameters), str(type_))
-        if type_.kind == "binary" and self._forms.binary_format == "rawstring":
-            return _string(str.encode, "binary")
-        if type_.kind == "timestamp":
-            return _timestamp(self._forms.timestamps)
-        return _string(values.from_text(type_, self._forms.timestamps.nanos), str(type_))
+            key = _map_key(type_.children[0][1], self.forms)
+            value = self.converter(type_.children[1][1], path)
+            return _map(key, value, last_counts=self.forms.coerce == "hive")
+        return _leaf(type_, self.forms)
+
+
+def _leaf(type_: HiveType, forms: JsonForms) -> JsonConverter:
+    strict = strict_leaf(type_, forms)
+    if forms.coerce == "strict":
+        return strict
+    return first_of(strict, lossless_leaf(type_, forms) if forms.coerce == "lossless" else hive_leaf(type_, forms))
+
+
+def _map_key(type_: HiveType, forms: JsonForms) -> values.Converter:
+    if forms.coerce != "hive":
+        return text_converter(type_, forms.timestamps, forms.coerce)
+    return first_of(values.from_text(type_, forms.timestamps.nanos), hive_leaf(type_, forms))
 
 
 class _Struct:
@@ -165,21 +161,38 @@ class _Struct:
         self._places = {name: place for place, name in enumerate(self._names)}
         self._spellings: dict[str, int | None] = {}
         self._required = [place for place, name in enumerate(self._names) if name in required]
+        self._last_counts = records.forms.coerce == "hive"
 
     def convert_value(self, value: Any) -> tuple[Any, ...]:
         if type(value) is not tuple:
-            raise BadValue(f"{_described(value)}, a JSON object is required")
+            raise BadValue(f"{described(value)}, a JSON object is required")
         return self.convert(value)
 
     def convert(self, pairs: tuple[tuple[str, Any], ...]) -> tuple[Any, ...]:
+        """The values of the fields."""
+        return self._converted(self._found(pairs))
+
+    def convert_record(self, pairs: tuple[tuple[str, Any], ...]) -> tuple[Any, ...]:
+        """The same for a whole record, which must have one of the fields."""
+        found = self._found(pairs)
+        if found and not self._last_counts and all(value is _ABSENT for value in found):
+            raise BadValue("no key of the object matches a column: check that the record belongs to this table")
+        return self._converted(found)
+
+    def _found(self, pairs: tuple[tuple[str, Any], ...]) -> list[Any]:
+        """The value of each field as it was decoded."""
         row: list[Any] = [_ABSENT] * len(self._names)
-        for key, value in pairs:
+        # As in Hive's reader, the last of equal keys counts, at the place of the first.
+        for key, value in dict(pairs).items() if self._last_counts else pairs:
             place = self._spellings[key] if key in self._spellings else self._place(key)
             if place is None:
                 continue
-            if row[place] is not _ABSENT:
+            if row[place] is not _ABSENT and not self._last_counts:
                 raise BadValue(f"{shown(key)} occurs a second time in one object", self._names[place])
             row[place] = value
+        return row
+
+    def _converted(self, row: list[Any]) -> tuple[Any, ...]:
         missing = next((place for place in self._required if row[place] is _ABSENT), None)
         place = 0
         try:
@@ -206,85 +219,24 @@ class _Struct:
 def _array(element: JsonConverter) -> JsonConverter:
     def convert(value: Any) -> list[Any]:
         if type(value) is not list:
-            raise BadValue(f"{_described(value)}, a JSON array is required")
+            raise BadValue(f"{described(value)}, a JSON array is required")
         return [None if item is None else element(item) for item in value]
 
     return convert
 
 
-def _map(key_of: Callable[[str], object], value_of: JsonConverter) -> JsonConverter:
+def _map(key_of: values.Converter, value_of: JsonConverter, *, last_counts: bool) -> JsonConverter:
     def convert(value: Any) -> list[tuple[object, Any]]:
         if type(value) is not tuple:
-            raise BadValue(f"{_described(value)}, a JSON object is required")
+            raise BadValue(f"{described(value)}, a JSON object is required")
         found: dict[object, Any] = {}
         for name, item in value:
-            key = key_of(_utf8(name))
-            if key in found:
+            key = key_of(utf8(name))
+            if key is None:
+                raise BadValue(f"key {shown(name)} becomes null, which no map can have as a key")
+            if key in found and not last_counts:
                 raise BadValue(f"key {shown(name)} occurs twice")
             found[key] = None if item is None else value_of(item)
         return list(found.items())
 
     return convert
-
-
-def _number(convert_text: values.Converter, kind: str) -> JsonConverter:
-    def convert(value: Any) -> object:
-        if type(value) is not NumberText:
-            raise BadValue(f"{_described(value)}, {kind} requires a JSON number")
-        return convert_text(value)
-
-    return convert
-
-
-def _decimal(convert_text: values.Converter, kind: str) -> JsonConverter:
-    def convert(value: Any) -> object:
-        if type(value) is not NumberText and type(value) is not str:
-            raise BadValue(f"{_described(value)}, {kind} requires a JSON number, or one in a string")
-        return convert_text(value)
-
-    return convert
-
-
-def _string(convert_text: Callable[[str], object], kind: str) -> JsonConverter:
-    def convert(value: Any) -> object:
-        if type(value) is not str:
-            raise BadValue(f"{_described(value)}, {kind} requires a JSON string")
-        return convert_text(value if value.isascii() else _utf8(value))
-
-    return convert
-
-
-def _timestamp(formats: TimestampFormats) -> JsonConverter:
-    from_string = _string(formats.nanos, "timestamp")
-
-    def convert(value: Any) -> object:
-        return formats.number_nanos(value) if type(value) is NumberText else from_string(value)
-
-    return convert
-
-
-def _boolean(value: Any) -> object:
-    if value is not True and value is not False:
-        raise BadValue(f"{_described(value)}, boolean requires true or false")
-    return value
-
-
-def _utf8(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise BadValue(f"{shown(text)} has half a surrogate pair, which UTF-8 cannot encode") from error
-    return text
-
-
-def _described(value: Any) -> str:
-    """The JSON kind of a decoded value, with the value if it is short."""
-    if value is None:
-        return "the value is null"
-    if isinstance(value, bool):
-        return f"the value is {'true' if value else 'false'}"
-    if isinstance(value, NumberText):
-        return f"{shown(str(value)).strip(chr(39))} is a number"
-    if isinstance(value, str):
-        return f"{shown(value)} is a string"
-    return "the value is an object" if isinstance(value, tuple) else "the value is an array"

@@ -14,7 +14,7 @@ import pyarrow.types as pat
 
 from hive_ingest.record_writer import strict_arrays
 from hive_ingest.record_writer.bad_records import Doubt
-from hive_ingest.record_writer.json_records import JsonForms
+from hive_ingest.record_writer.json_leaves import JsonForms
 from hive_ingest.schema import HiveType
 
 Path = tuple[str, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import functools
 import json
 import logging
 from base64 import b64encode
@@ -11,12 +12,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hive_ingest.errors import SerializationError, UnsupportedFeature
 from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
+from hive_ingest.record_writer.coercion import COERCIONS, Coerce
 from hive_ingest.record_writer.json_blocks import JsonBlocks
-from hive_ingest.record_writer.json_records import BinaryFormat, JsonForms, JsonRecords, UnknownFields
+from hive_ingest.record_writer.json_leaves import BinaryFormat, JsonForms
+from hive_ingest.record_writer.json_records import JsonRecords, UnknownFields
 from hive_ingest.record_writer.options import MissingPartitionKeys, check_choice
+from hive_ingest.record_writer.partition_texts import EmptyPartitionValues, PartitionTexts
 from hive_ingest.record_writer.record_by_record import parse_halving, parse_records
 from hive_ingest.record_writer.static_keys import StaticKeys
 from hive_ingest.record_writer.text_blocks import (
@@ -50,7 +55,11 @@ class StrictJsonWriter(TextRecordWriter):
         unknown_fields: "ignore" (logged once for each field) or "fail" (the record is bad).
         missing_partition_keys: "fail" (a record without the key of a partition column is bad; null is the default
             partition) or "null" (such a record goes to the default partition, as in Hive).
+        empty_partition_values: "null" (an empty text as the value of a partition column is the default partition) or
+            "fail" (the record is bad).
         binary_format: "base64" or "rawstring", as the SerDe property `json.binary.format`.
+        coerce: "strict", "lossless" (also other forms of the same value, such as "7" for an int) or "hive" (what
+            Hive 4.0's JsonSerDe makes of a value, nulls included). docs/records.md lists the values.
         timestamp_formats: The formats of timestamps (docs/records.md lists them), in the order in which they are
             tried. Default: the table's property `timestamp.formats`, else only `yyyy-mm-dd hh:mm:ss[.fffffffff]`.
         timezone: The zone whose wall clock a timestamp with an offset, or a number since 1970, becomes, such as
@@ -72,7 +81,9 @@ class StrictJsonWriter(TextRecordWriter):
         on_error: OnError = "fail",
         unknown_fields: UnknownFields = "ignore",
         missing_partition_keys: MissingPartitionKeys = "fail",
+        empty_partition_values: EmptyPartitionValues = "null",
         binary_format: BinaryFormat = "base64",
+        coerce: Coerce = "strict",
         timestamp_formats: Sequence[str] | None = None,
         timezone: str | None = None,
         line_delimiter: str = "\n",
@@ -83,10 +94,14 @@ class StrictJsonWriter(TextRecordWriter):
         check_choice("unknown_fields", unknown_fields, ("ignore", "fail"))
         check_choice("missing_partition_keys", missing_partition_keys, ("fail", "null"))
         check_choice("binary_format", binary_format, ("base64", "rawstring"))
+        check_choice("empty_partition_values", empty_partition_values, ("null", "fail"))
+        check_choice("coerce", coerce, COERCIONS)
         self._bad_records = BadRecords(on_error)
         self._unknown_fields = unknown_fields
         self._requires_keys = missing_partition_keys == "fail"
+        self._empty_partition_values: EmptyPartitionValues = empty_partition_values
         self._binary_format = binary_format
+        self._coerce = coerce
         self._timestamps = TimestampOptions(timestamp_formats, timezone)
         self._named: set[str] = set()
         self._schema: RecordSchema | None = None
@@ -109,11 +124,12 @@ class StrictJsonWriter(TextRecordWriter):
             _check_map_keys(name, type_)
         if schema != self._schema:
             self._static = StaticKeys(schema)
+            self._keys = PartitionTexts(schema, self._empty_partition_values)
             self._columns = [*columns, *self._static.columns]
             self._required = frozenset(c.name for c in schema.partition_columns) if self._requires_keys else frozenset()
             self._arrow_schema = schema.arrow
             parsed = pa.schema([*schema.arrow, *self._static.fields])
-            self._forms = JsonForms(self._binary_format, self._timestamps.for_schema(schema))
+            self._forms = JsonForms(self._binary_format, self._timestamps.for_schema(schema), self._coerce)
             self._blocks = JsonBlocks(self._columns, parsed, self._unknown_fields, self._forms)
             self._schema = schema
 
@@ -150,10 +166,11 @@ class StrictJsonWriter(TextRecordWriter):
         width = len(self._arrow_schema)
         try:
             self._static.check(batch.columns[width:])
+            self._keys.check(batch)
         except BadValue:
             return None
         # A null may be given or missing: only the record itself shows which.
-        if any(batch.column(name).null_count for name in self._required):
+        if any(batch.column(name).null_count for name in self._required) or _may_match_nothing(batch):
             return None
         return batch if width == batch.num_columns else batch.select(list(range(width)))
 
@@ -166,7 +183,7 @@ class StrictJsonWriter(TextRecordWriter):
         )
 
         def row(record: bytes) -> tuple[Any, ...]:
-            return self._static.checked_row(records.row(record))
+            return self._keys.checked_row(self._static.checked_row(records.row(record)))
 
         batch, skipped = parse_records(block, row, self._arrow_schema, self._bad_records)
         unknown = frozenset(records.seen.unknown)
@@ -219,6 +236,14 @@ def _json_form(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def _may_match_nothing(batch: pa.RecordBatch) -> bool:
+    """Whether a row has nulls only: its record may have no key of a column."""
+    if not batch.num_columns or any(column.null_count == 0 for column in batch.columns):
+        return False
+    is_null = functools.reduce(pc.and_, (column.is_null() for column in batch.columns))
+    return bool(pc.any(is_null).as_py())
 
 
 def _check_map_keys(name: str, type_: HiveType) -> None:

@@ -192,6 +192,8 @@ class FileStore(ABC):
         for path in (source, target.rpartition("/")[0]):
             if not self.exists(path):
                 return f"{path} is missing"
+        if not self.can_rename(source, target):
+            return "no rename leads from one mount point into another: create a new table and copy the rows"
         return None
 
     @abstractmethod
@@ -268,3 +270,12 @@ class FileStore(ABC):
     @abstractmethod
     def delete_folder(self, path: str) -> None:
         """Delete a folder and its content; a missing one is not an error."""
+
+    def delete_some(self, path: str) -> bool:
+        """Delete a folder, or so much of it as a few requests delete, on a store that cannot rename folders.
+
+        Returns:
+            Whether the folder is gone. Otherwise call it again.
+        """
+        self.delete_folder(path)
+        return True

@@ -175,7 +175,8 @@ def hdfs_failure(action: str, path: str, error: Exception) -> StreamingIOFailure
         return PathNotFound(f"cannot {action} {path!r}: no such file or folder ({text})")
     remote = _REMOTE.match(str(error))
     if remote is None:
-        return StreamingIOFailure(f"cannot {action} {path!r}: {_kerberos_failure(str(error)) or text}")
+        why = _kerberos_failure(str(error)) or _viewfs_failure(str(error)) or text
+        return StreamingIOFailure(f"cannot {action} {path!r}: {why}")
     why = remote[2].partition("\\n")[0]
     remedy = _REMEDIES.get(remote[1])
     kind = PathExists if remote[1] == "AlreadyBeingCreatedException" else StreamingIOFailure
@@ -194,5 +195,15 @@ def _kerberos_failure(text: str) -> str | None:
         return (
             "Kerberos needs the system library libgssapi_krb5.so.2: install it with 'apt-get install libgssapi-krb5-2' "
             "or 'dnf install krb5-libs'"
+        )
+    return None
+
+
+def _viewfs_failure(text: str) -> str | None:
+    """What is wrong, and what to do about it, if it is about the mount table of a viewfs."""
+    if "No viewfs fallback mount found" in text:
+        return (
+            "core-site.xml in HADOOP_CONF_DIR has no mount table of this name with a fallback, which the client needs: "
+            "set fs.viewfs.mounttable.NAME.linkFallback beside its links"
         )
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import uuid
 import warnings
@@ -12,7 +13,9 @@ import pyarrow as pa
 
 from hive_ingest.errors import PathNotFound, StreamingIOFailure
 from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, OutputFile
+from hive_ingest.storage.hadoop_conf import core_site
 from hive_ingest.storage.hdfs_client import HdfsClient
+from hive_ingest.storage.mount_table import MountTable
 from hive_ingest.storage.remote_input import RemoteInputFile
 
 if TYPE_CHECKING:
@@ -106,7 +109,7 @@ class HdfsInputFile(RemoteInputFile):
 
 
 class HdfsStore(FileStore):
-    """A store whose paths are those of one name service."""
+    """A store whose paths are those of one name service, or of a viewfs."""
 
     # The client usually asks the NameNode to close a file before the DataNode has reported the last block, and asks
     # again half a second later. So files are closed at the same time, on threads that only wait.
@@ -115,7 +118,16 @@ class HdfsStore(FileStore):
     closes_slowly = True
 
     def __init__(self, url: str) -> None:
+        self._url = url
         self._client = HdfsClient(url)
+
+    @functools.cached_property
+    def _mounts(self) -> MountTable:
+        scheme, _, authority = self._url.rstrip("/").partition("://")
+        return MountTable.of_properties(core_site(), authority) if scheme == "viewfs" else MountTable()
+
+    def can_rename(self, source: str, target: str) -> bool:
+        return self._mounts.mount_point(source) == self._mounts.mount_point(target)
 
     def create(self, path: str, *, sync: bool) -> OutputFile:
         return HdfsOutputFile(self._client, path, sync=sync)

@@ -6,15 +6,13 @@ What is not set there is left to boto3: its environment variables (`AWS_ENDPOINT
 
 from __future__ import annotations
 
-import os
 import re
-import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from hive_ingest.errors import ConfigurationError
+from hive_ingest.storage.hadoop_conf import core_site
 
 _PREFIX: Final = "fs.s3a."
 _DEFAULT_PART_BYTES: Final = 8 << 20
@@ -69,7 +67,7 @@ class S3Options:
         Raises:
             ConfigurationError: The file cannot be read.
         """
-        return cls.of_properties(_core_site(), bucket)
+        return cls.of_properties(core_site(), bucket)
 
     @classmethod
     def of_properties(cls, properties: Mapping[str, str], bucket: str) -> S3Options:
@@ -114,17 +112,3 @@ def _as_url(endpoint: str | None, with_tls: str | None) -> str | None:
     if endpoint is None or "://" in endpoint:
         return endpoint
     return f"{'http' if (with_tls or '').lower() == 'false' else 'https'}://{endpoint}"
-
-
-def _core_site() -> dict[str, str]:
-    folder = os.environ.get("HADOOP_CONF_DIR")
-    if not folder and (home := os.environ.get("HADOOP_HOME")):
-        folder = f"{home}/etc/hadoop"
-    if not folder or not (file := Path(folder) / "core-site.xml").exists():
-        return {}
-    try:
-        root = ET.parse(file).getroot()
-    except (OSError, ET.ParseError) as error:
-        raise ConfigurationError(f"{str(file)!r} cannot be read: {error}") from error
-    found = ((each.findtext("name"), each.findtext("value")) for each in root.iter("property"))
-    return {name.strip(): value or "" for name, value in found if name is not None}

@@ -149,7 +149,7 @@ class S3Store(FileStore):
         key = key_of(path)
         found = self._head(path)
         if found is None:
-            raise PathNotFound(f"cannot look at {self._client.uri(path)!r}: it is missing")
+            raise PathNotFound(f"cannot look at {self._client.uri(path)!r}: no such file: it was removed")
         if found.get("ContentType") != RECORD_TYPE:
             return None, int(found["ContentLength"])
 
@@ -262,12 +262,21 @@ class S3Store(FileStore):
         return True
 
     def delete_folder(self, path: str) -> None:
+        while not self.delete_some(path):
+            pass
+
+    def delete_some(self, path: str) -> bool:
         prefix = _prefix(path)
         self._known.forget(path)
         for upload in self._uploads(path, prefix):
             upload.abort(path)
-        for page in self._pages(path, prefix, ""):
-            self._delete_keys(path, [each["Key"] for each in page.get("Contents", ())])
+        page = self._client.call(
+            "list", path, lambda s3: s3.list_objects_v2(Bucket=self._bucket, Prefix=prefix, MaxKeys=_DELETE_AT_ONCE)
+        )
+        keys = [each["Key"] for each in page.get("Contents", ())]
+        if keys:
+            self._delete_keys(path, keys)
+        return not page.get("IsTruncated")
 
     def _uploads(self, path: str, prefix: str) -> Sequence[Upload]:
         """Uploads that were begun in a folder and not completed."""
@@ -282,18 +291,17 @@ class S3Store(FileStore):
         return [Upload(self._client, UploadRecord(each["Key"], each["UploadId"], "")) for each in ours]
 
     def _delete_keys(self, path: str, keys: Sequence[str]) -> None:
-        for start in range(0, len(keys), _DELETE_AT_ONCE):
-            wanted = {"Objects": [{"Key": key} for key in keys[start : start + _DELETE_AT_ONCE]], "Quiet": True}
+        wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
 
-            def delete(s3: Any, wanted: Any = wanted) -> Sequence[Any]:
-                return list(s3.delete_objects(Bucket=self._bucket, Delete=wanted).get("Errors", ()))
+        def delete(s3: Any) -> Sequence[Any]:
+            return list(s3.delete_objects(Bucket=self._bucket, Delete=wanted).get("Errors", ()))
 
-            if errors := self._client.call("delete folder", path, delete):
-                first = errors[0]
-                raise StreamingIOFailure(
-                    f"cannot delete folder {self._client.uri(path)!r}: {len(errors)} files stay, the first is "
-                    f"{first.get('Key')!r} ({first.get('Code')}: {first.get('Message')})"
-                )
+        if errors := self._client.call("delete folder", path, delete):
+            first = errors[0]
+            raise StreamingIOFailure(
+                f"cannot delete folder {self._client.uri(path)!r}: {len(errors)} files stay, the first is "
+                f"{first.get('Key')!r} ({first.get('Code')}: {first.get('Message')})"
+            )
 
     def rename_folder(self, source: str, target: str) -> None:
         raise UnsupportedFeature(

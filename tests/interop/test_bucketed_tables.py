@@ -16,11 +16,40 @@ from hive_ingest.metastore_client import MetastoreClient
 from tests.interop.hive import RealHive
 from tests.interop.tables import orc_properties
 
-COLUMNS = {"n": "int", "i": "int", "b": "bigint", "s": "string"}
+COLUMNS = {
+    "n": "int",
+    "i": "int",
+    "b": "bigint",
+    "s": "string",
+    "bo": "boolean",
+    "ti": "tinyint",
+    "si": "smallint",
+    "f": "float",
+    "d": "double",
+    "dc": "decimal(20,4)",
+    "c": "char(6)",
+    "v": "varchar(6)",
+    "da": "date",
+    "ts": "timestamp",
+}
 #: Bucket columns and number of buckets.
-LAYOUTS = {"by_int": (["i"], 4), "by_bigint": (["b"], 3), "by_string": (["s"], 5), "by_all": (["s", "i", "b"], 4)}
+LAYOUTS = {
+    "by_int": (["i"], 4),
+    "by_bigint": (["b"], 3),
+    "by_string": (["s"], 5),
+    "by_all": (["s", "i", "b"], 4),
+    "by_decimal": (["dc"], 5),
+    "by_timestamp": (["ts"], 3),
+    "by_small_numbers": (["bo", "ti", "si"], 4),
+    "by_floats": (["f", "d"], 4),
+    "by_further": (["c", "v", "da"], 4),
+}
 INTS = [0, 1, -1, 2**31 - 1, -(2**31), None, *range(7, 100_000, 1009)]
 BIGINTS = [0, -1, 2**63 - 1, -(2**63), 2**32, None, *(37**k % 2**62 for k in range(50)), *range(-50, 0)]
+SMALL = [0, 1, -1, 127, -128, None]
+FLOATS = [0.0, -0.0, 1.5, -0.1, 3.4e38, None]
+DECIMALS = ["0", "0.1", "1", "-1.5", "100", "9999999999999999.9999", "-9999999999999999.9999", None]
+NANOS = [0, 1, 10**9, 1_709_210_096_789_000_000, -(10**9), -(10**18), 2**62, None]
 STRINGS = ["", None, " ", "a", "ab", "abc", "abcd", "é", "日本語", "🚀", "\x00", "\x7f\x80", "x" * 1000]
 ROWS = 300
 
@@ -33,6 +62,23 @@ def rows() -> pa.Table:
         "i": pa.array([INTS[k % len(INTS)] for k in range(ROWS)], pa.int32()),
         "b": pa.array([BIGINTS[k % len(BIGINTS)] for k in range(ROWS)], pa.int64()),
         "s": [STRINGS[k] if k < len(STRINGS) else f"{'äs'[k % 2] * (k % 9)}{k}" for k in range(ROWS)],
+    }
+    small = [SMALL[k % len(SMALL)] if k < 60 else (k * 37) % 256 - 128 for k in range(ROWS)]
+    columns |= {
+        "bo": pa.array([None if k % 5 == 0 else k % 2 == 0 for k in range(ROWS)]),
+        "ti": pa.array(small, pa.int8()),
+        "si": pa.array([None if number is None else number * 256 + 5 for number in small], pa.int16()),
+        "f": pa.array([FLOATS[k] if k < len(FLOATS) else k / 7 for k in range(ROWS)], pa.float32()),
+        "d": pa.array([FLOATS[k] if k < len(FLOATS) else -k / 11 for k in range(ROWS)]),
+        "dc": pa.array([DECIMALS[k] if k < len(DECIMALS) else f"{k / 8:.3f}" for k in range(ROWS)]).cast(
+            pa.decimal128(20, 4)
+        ),
+        "c": [None if k % 9 == 0 else f"ä{k % 80}" for k in range(ROWS)],
+        "v": [None if k % 8 == 0 else f"{k % 70} " for k in range(ROWS)],
+        "da": pa.array([None if k % 7 == 0 else k * 31 - 3000 for k in range(ROWS)], pa.int32()).cast(pa.date32()),
+        "ts": pa.array(
+            [NANOS[k] if k < len(NANOS) else k * 123_456_789_000 * (k % 3 + 1) for k in range(ROWS)], pa.int64()
+        ).cast(pa.timestamp("ns")),
     }
     return pa.table(columns)
 

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
-import subprocess
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from tests.services.fetch import fetch, java
+from tests.services.java_service import JavaService
 from tests.services.javac import class_path, compiled, java_files
 from tests.services.ports import free_port
 
 _SOURCES = Path(__file__).parent / "java" / "hdfs"
-_START_SECONDS = 120.0
 # The second compiler would cost more time than it saves.
 _OPTIONS = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",)
 
 
-class HdfsFailed(Exception):
-    """It did not start, or did not obey a command; the message ends with its log."""
-
-
-class Hdfs:
+class Hdfs(JavaService):
     """A running HDFS; its files lie in `folder`. It ends with this process, however that ends.
 
     With `is_ha`, two NameNodes serve the name service `warehouse`, of which the first is active. `java_options` and
@@ -37,7 +28,6 @@ class Hdfs:
         self, folder: Path, *, is_ha: bool = False, java_options: Sequence[str] = (), more_classes: Sequence[Path] = ()
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
         self.ports = [free_port() for _ in range(2 if is_ha else 1)]
         self.is_ha = is_ha
         jars = fetch("hdfs")
@@ -47,13 +37,7 @@ class Hdfs:
             *("-cp", ":".join(map(str, (*more_classes, classes, class_path(jars))))),
             *("hiveingest.services.Hdfs", str(folder / "data"), *map(str, self.ports)),
         ]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-            )
-        # What MiniDFSCluster hangs on is not an error that it reports.
-        with _killed_after(self._process, _START_SECONDS):
-            self._expect("UP")
+        super().__init__("HDFS", folder, command)
 
     @property
     def uri(self) -> str:
@@ -116,48 +100,3 @@ class Hdfs:
 
     def resume(self) -> None:
         self._process.send_signal(signal.SIGCONT)
-
-    def stop(self) -> None:
-        """Kill it; idempotent."""
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
-
-    @property
-    def _log(self) -> Path:
-        return self.folder / "hdfs.log"
-
-    def _obey(self, command: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{command}\n")
-        self._process.stdin.flush()
-        self._expect("DONE")
-
-    def _expect(self, answer: str) -> None:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline().strip()
-        if line != answer:
-            raise HdfsFailed(f"{answer} was expected of HDFS, not {line!r}; its log ends:\n{self._log_end()}")
-
-    def _log_end(self) -> str:
-        return self._log.read_text(errors="replace")[-4000:]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-
-@contextlib.contextmanager
-def _killed_after(process: subprocess.Popen[str], seconds: float) -> Iterator[None]:
-    timer = threading.Timer(seconds, process.kill)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from tests.services.fetch import fetch, java, java_home
+from tests.services.java_service import JavaService
 from tests.services.javac import class_path, compiled, java_files
 from tests.services.ports import free_port
 
@@ -35,16 +33,11 @@ _KRB5_CONF = """\
 """
 
 
-class KdcFailed(Exception):
-    """It did not start, or did not obey a command; the message ends with its log."""
-
-
-class Kdc:
+class Kdc(JavaService):
     """A running KDC; its files are in `folder`. It ends with this process, however that ends."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
         self.port = free_port()
         jars = fetch("kdc")
         classes = compiled("kdc", java_files(_SOURCES), jars)
@@ -52,11 +45,7 @@ class Kdc:
             *(str(java()), *_OPTIONS, "-cp", f"{classes}:{class_path(jars)}"),
             *("hiveingest.services.Kdc", str(folder), REALM, str(self.port)),
         ]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-            )
-        self._expect("UP")
+        super().__init__("KDC", folder, command)
 
     def configuration(self, *, ticket_seconds: int = 3600) -> Path:
         """A new `krb5.conf`, with which clients request tickets that live that long."""
@@ -69,39 +58,6 @@ class Kdc:
         path = self.folder / f"{'-'.join(name.replace('/', '_') for name in principals)}.keytab"
         self._obey(f"keytab {path} {' '.join(f'{name}@{REALM}' for name in principals)}")
         return path
-
-    def stop(self) -> None:
-        """Kill it; idempotent."""
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
-
-    @property
-    def _log(self) -> Path:
-        return self.folder / "kdc.log"
-
-    def _obey(self, command: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{command}\n")
-        self._process.stdin.flush()
-        self._expect("DONE")
-
-    def _expect(self, answer: str) -> None:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline().strip()
-        if line != answer:
-            log = self._log.read_text(errors="replace")[-4000:]
-            raise KdcFailed(f"{answer} was expected of the KDC, not {line!r}; its log ends:\n{log}")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
 
 def java_options(configuration: Path, folder: Path) -> list[str]:

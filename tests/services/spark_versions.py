@@ -1,6 +1,6 @@
 """Other versions of pyspark than the one that is installed, each in a folder of the cache.
 
-    python -m tests.services.spark_versions [VERSION ...]     fetch what is missing (default: the lowest)
+    python -m tests.services.spark_versions [VERSION ...]     fetch what is missing (default: the lowest two)
 
 Such a folder, first on PYTHONPATH, stands before what is installed; all that pyspark needs besides is shared. So
 what is tested is an old pyspark with the newest pyarrow and pandas, as an installation of today has them.
@@ -15,14 +15,24 @@ from pathlib import Path
 from tests.services.cache import cache_root, once
 from tests.services.fetch import PartUnavailable
 
-LOWEST = "4.0.0"
+LOWEST = "3.5.0"
+#: The lowest that has data sources in Python.
+LOWEST_WITH_DATA_SOURCES = "4.0.0"
 #: The last of each line between the lowest and the one that is installed.
-BETWEEN = ("4.1.4", "4.2.1")
+BETWEEN = ("3.5.9", "4.1.4", "4.2.1")
 
 
 def pyspark_folder(version: str) -> Path:
     """The folder that holds the package pyspark of `version`, with its py4j. Raises `PartUnavailable`."""
     return once(cache_root() / "pyspark" / version, lambda folder: _install(version, folder))
+
+
+def use_pyspark(version: str) -> None:
+    """Have this process, and the drivers that it starts, import that version, or "lowest".
+
+    To be called before anything imports pyspark.
+    """
+    sys.path.insert(0, str(pyspark_folder(LOWEST if version == "lowest" else version)))
 
 
 def _install(version: str, folder: Path) -> None:
@@ -36,5 +46,5 @@ def _install(version: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    for each in sys.argv[1:] or [LOWEST]:
+    for each in sys.argv[1:] or [LOWEST, LOWEST_WITH_DATA_SOURCES]:
         print(f"pyspark {each}: {pyspark_folder(each)}", file=sys.stderr, flush=True)

@@ -11,7 +11,6 @@ from tests.property.compaction.machine import CompactionMachine
 LONG = settings(
     max_examples=400,
     stateful_step_count=100,
-    deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )

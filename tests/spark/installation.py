@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,7 +83,7 @@ class Installation:
             "PYSPARK_SUBMIT_ARGS": f"--properties-file {self.folder}/spark.properties pyspark-shell",
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": os.pathsep.join([str(self._package.parent), str(ROOT)] if self.version else [str(ROOT)]),
+            "PYTHONPATH": os.pathsep.join(map(str, [*self._not_installed, ROOT])),
         }
 
     @property
@@ -92,6 +93,12 @@ class Installation:
     @property
     def _package(self) -> Path:
         return pyspark_folder(self.version) / "pyspark" if self.version else Path(pyspark.__file__).parent
+
+    @property
+    def _not_installed(self) -> list[Path]:
+        """The folder of pyspark where it has to be put before the installed one."""
+        folder = self._package.parent
+        return [] if folder == Path(sysconfig.get_path("purelib")) else [folder]
 
     def _defaults(self) -> dict[str, str]:
         jvm_options = f"{self._jvm_options()} -Dlog4j2.configurationFile={self.folder}/log4j2.properties"

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import hive_ingest as hi
-from hive_ingest.errors import PartitionCreationFailed, StreamingConnectionError
+from hive_ingest.errors import PartitionCreationFailed, StreamingConnectionError, UnsupportedFeature
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.metrics import Metrics
 from hive_ingest.model import TxnState, columns_of
@@ -159,6 +159,35 @@ def test_a_column_added_between_batches_is_filled_with_null_or_refused(
 
     found = {row["id"]: row["extra"] for row in hi.read_table(client, table).to_pylist()}
     assert found == {number: 7 if number >= 20 else None for number in range(30)}
+
+
+def test_new_columns_are_added_before_the_first_row_of_a_batch(
+    spark: SparkSession, client: MetastoreClient, tables: Tables
+) -> None:
+    table = tables.create("t")
+    sink = sink_into(client, table, merge_schema=True, missing_columns="null")
+    wider = numbered(spark, 10, 20).withColumn("Extra", F.col("id").cast("int"))
+    sink(numbered(spark, 0, 10), 0)
+    sink.check(wider)
+    assert "extra" not in {column.name for column in client.get_table(table).columns}
+
+    sink(wider, 1)
+    sink(wider, 1)  # repeated by Spark
+    sink(numbered(spark, 20, 30), 2)
+
+    found = {row["id"]: row["extra"] for row in hi.read_table(client, table).to_pylist()}
+    assert found == {number: number if 10 <= number < 20 else None for number in range(30)}
+
+
+def test_columns_that_no_table_can_have_are_not_added(
+    spark: SparkSession, client: MetastoreClient, tables: Tables
+) -> None:
+    table = tables.create("t")
+    sink = sink_into(client, table, merge_schema=True)
+    with pytest.raises(UnsupportedFeature, match="'extra'"):
+        sink(numbered(spark, 0, 10).withColumn("extra", F.lit(None)), 0)
+    assert tables.ids(table) == []
+    assert "extra" not in {column.name for column in client.get_table(table).columns}
 
 
 def add_column(client: MetastoreClient, table: str, name: str, type_: str) -> None:

@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.services.spark_versions import LOWEST
+from tests.services.spark_versions import LOWEST_WITH_DATA_SOURCES
 from tests.spark.driver import Driver
 from tests.spark.installation import Installation
 from tests.spark.warehouse import Warehouse, register
@@ -157,7 +157,7 @@ def test_kill_9_of_the_driver_within_a_commit_and_a_task_that_is_retried_leave_e
     marks.mkdir()
     files.add(3)
     arguments = [json.dumps(warehouse.options("web.numbers")), files.folder, tmp_path / "checkpoint", marks]
-    installation = install_spark(master="local[2,3]", version=LOWEST)  # three attempts at a task
+    installation = install_spark(master="local[2,3]", version=LOWEST_WITH_DATA_SOURCES)  # three attempts at a task
 
     driver = start_driver(installation, SCRIPT, *arguments, environ={"PAUSE_AT": "after_publish"})
     wait_for(marks / "paused", driver)
@@ -172,6 +172,7 @@ def test_kill_9_of_the_driver_within_a_commit_and_a_task_that_is_retried_leave_e
     assert warehouse.leftovers("web.numbers") == []
 
 
+@pytest.mark.not_on("s3", because="with SPARK_TESTING Spark's launcher takes HADOOP_CONF_DIR out of the environment")
 def test_a_spark_connect_session_streams_and_reads_too(
     warehouse: Warehouse,
     files: Files,

@@ -161,3 +161,15 @@ def test_jobs_request_or_make_compactions_before_they_end(
         assert states == {CompactionState.SUCCEEDED}
         assert len(tables.files(table)) == 2, "the base of the third job, and the delta of the fourth"
     assert tables.hidden(table) == []
+
+
+def test_a_job_adds_the_columns_that_the_table_lacks_with_merge_schema(
+    spark: SparkSession, client: MetastoreClient, tables: Tables
+) -> None:
+    table = tables.create("t", "parts")
+    wider = numbered(spark, 0, 10).withColumn("tags", F.array(F.lit("a")))
+    with pytest.raises(StreamingConnectionError, match="'tags' is not in the table"):
+        write_dataframe(wider, table, metastore=client)
+    write_dataframe(wider, table, metastore=client, merge_schema=True)
+    assert client.get_table(table).columns[-1].type == "array<string>"
+    assert hi.read_table(client, table)["tags"].to_pylist() == [["a"]] * 10

@@ -148,8 +148,14 @@ def _segment(pattern: str) -> str:
 
 
 def remove_tree(path: Any) -> None:
-    """Remove a folder, of the local file system or of a store, with all that it holds."""
-    Location.of(os.fspath(path) if isinstance(path, os.PathLike) else str(path)).delete_folder()
+    """Remove a folder, of the local file system or of a store, as other programs do: they leave uploads alone."""
+    folder = Location.of(os.fspath(path) if isinstance(path, os.PathLike) else str(path))
+    entries = folder.list(recursive=True)
+    for entry in entries:
+        if not entry.is_folder:
+            folder.store.delete_file(entry.path)
+    for path in (*(entry.path for entry in reversed(entries) if entry.is_folder), folder.path):
+        folder.store.delete_empty_folder(path)
 
 
 def copy_tree(source: Any, target: Any, *, dirs_exist_ok: bool = False) -> None:

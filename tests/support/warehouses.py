@@ -83,6 +83,8 @@ class S3Warehouses(WarehouseStore):
 
 #: By the value of `--warehouse`.
 STORES: dict[str, type[WarehouseStore]] = {"local": LocalWarehouses, "hdfs": HdfsWarehouses, "s3": S3Warehouses}
+#: Marks a test of what takes the rename of a folder.
+NEEDS_FOLDER_RENAMES = pytest.mark.not_on("s3", because="a folder cannot be renamed there")
 _chosen: WarehouseStore = LocalWarehouses()
 
 
@@ -101,6 +103,14 @@ def warehouses_on(name: str, new_folder: Callable[[str], Path]) -> Iterator[None
 def warehouse_in(folder: Path) -> str:
     """The warehouse of the tests in `folder`: in it, or on the store chosen by `--warehouse`."""
     return _chosen.warehouse_of(folder)
+
+
+def left_out_because(item: pytest.Item, store: str) -> str | None:
+    """Why a test does not run on a store, by its markers `local_warehouse` and `not_on`; None if it runs."""
+    local, without = item.get_closest_marker("local_warehouse"), item.get_closest_marker("not_on")
+    if local is not None and store != "local":
+        return str(local.kwargs["because"])
+    return str(without.kwargs["because"]) if without is not None and store in without.args else None
 
 
 def store_path(uri: str) -> Path:

@@ -23,6 +23,26 @@ def test_an_import_does_not_load_what_only_an_extra_brings() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("sys.modules['pyspark'] = None", "HiveDataSource needs pyspark: pip install 'hive-ingest[spark]'"),
+        ("sys.path.insert(0, sys.argv[1])", "HiveDataSource needs pyspark 4.0 or newer, and this is 3.5.9"),
+    ],
+    ids=["without pyspark", "with pyspark 3.5"],
+)
+def test_an_import_that_pyspark_does_not_allow_says_what_to_install(path: str, error: str, tmp_path: Path) -> None:
+    """A `ModuleNotFoundError` of pyspark.sql.datasource does not tell that 3.5 lacks it."""
+    package = tmp_path / "pyspark" / "sql"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").write_text("__version__ = '3.5.9'")
+    (package / "__init__.py").touch()
+    code = f"import sys; {path}\nfrom hive_ingest.streaming.spark import HiveDataSource"
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"ImportError: {error}" in done.stderr.splitlines()[-1]
+
+
 def test_a_transaction_does_not_load_pandas(tmp_path: Path) -> None:
     """`pa.array` loads it, where it is installed, in 0.6 s and 30 MiB."""
     code = f"""

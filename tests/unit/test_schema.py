@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_ingest.errors import ConfigurationError, UnsupportedFeature
@@ -39,7 +39,6 @@ def type_strings():
     return st.recursive(st.sampled_from(sorted(PRIMITIVES)), nested, max_leaves=8)
 
 
-@settings(deadline=None)
 @given(type_strings())
 def test_a_type_string_survives_parsing_and_a_trip_through_arrow(text):
     assert str(parse_type(text)) == text

@@ -5,6 +5,9 @@ hidden name beside it, so that nothing made later in its place can show its rows
 components of its aborted transactions are forgotten. A renamed table's folder is moved in the same way, under the
 EXCLUSIVE lock of the rename, which is kept until then.
 
+An object store cannot rename a folder. There a dropped folder is removed where it lies, some files at a time, each time
+while the row of its task is locked: whoever creates something in that place waits for the row, and removes the rest.
+
 Each step can be repeated, by any process: the one that made the statement, housekeeping, one that waits for a lock, and
 one that creates something in that place.
 """
@@ -27,6 +30,7 @@ _log = logging.getLogger(__name__)
 
 _REPORT_SECONDS = 30.0
 _REMOVE, _MOVE, _TRASH, _REMOVE_IF_EMPTY = "remove", "move", "trash", "remove if empty"
+_REMOVE_IN_PLACE = "remove in place"
 
 _FROM_TASKS = """
     SELECT FT_ID, FT_KIND, FT_SOURCE, FT_TARGET, FT_DATABASE, FT_TABLE, FT_PARTITION, FT_NEXT_WRITE_ID, FT_LOCK_ID
@@ -70,11 +74,13 @@ def plan_removal(
     session: Session, location: str, name: TableName, next_write_id: int, *, partition: str | None = None
 ) -> None:
     """Plan the removal of the folder of a dropped table or partition."""
-    if not Location.of(location).store.can_rename_folders:
+    store = Location.of(location).store
+    if not store.has_folders:
         _log.warning("%s lies at %s, which cannot be removed from here: remove it by hand", name, location)
         return
     about = {"database": name.database, "table": name.table, "partition": partition}
-    session.execute(_INSERT, **_row(_REMOVE, location, next_write_id=next_write_id, **about))
+    kind = _REMOVE if store.can_rename_folders else _REMOVE_IN_PLACE
+    session.execute(_INSERT, **_row(kind, location, next_write_id=next_write_id, **about))
 
 
 def plan_removal_if_empty(session: Session, location: str) -> None:
@@ -113,14 +119,19 @@ def follow_move(session: Session, old: str, new: str) -> None:
 
 
 def clear_place(session: Session, locations: Iterable[str]) -> None:
-    """Hide dropped folders that still lie at one of `locations`, above or below it.
+    """Hide or remove dropped folders that still lie at one of `locations`, above or below it.
 
     Raises StreamingIOFailure.
     """
     wanted = list(locations)
     for task in session.rows(_ALL):
         at = task[3] if task[1] == _MOVE else task[2]
-        if task[1] != _TRASH and any(is_same_or_inside(at, x) or is_same_or_inside(x, at) for x in wanted):
+        if task[1] == _TRASH or not any(is_same_or_inside(at, x) or is_same_or_inside(x, at) for x in wanted):
+            continue
+        if task[1] == _REMOVE_IN_PLACE:
+            while not _remove_some(session, task[0]):
+                pass
+        else:
             _start(session, task[0])
 
 
@@ -128,7 +139,8 @@ def clear_name(session: Session, name: TableName) -> None:
     """Forget the transactions of a dropped table whose name another one takes, with write ids of its own."""
     for task in session.rows(_ALL):
         if (task[4], task[5]) == (name.database, name.table):
-            _start(session, task[0])
+            if task[1] != _REMOVE_IN_PLACE:
+                _start(session, task[0])
             _forget(session, task)
 
 
@@ -156,7 +168,7 @@ class FolderTasks:
             return
         for task in tasks:
             try:
-                self._do(task[0])
+                self._do(task)
                 self._reported.pop(task[0], None)
             except (StreamingError, OSError) as error:
                 self._report(task, error)
@@ -168,7 +180,12 @@ class FolderTasks:
             self._reported[task[0]] = now
             _log.warning("%s is still to be moved or removed: %s", task[2], error)
 
-    def _do(self, task_id: int) -> None:
+    def _do(self, task: Row) -> None:
+        task_id = task[0]
+        if task[1] == _REMOVE_IN_PLACE:
+            while not self._sessions.run(lambda session: _remove_some(session, task_id)):
+                pass
+            return
         trash = self._sessions.run(lambda session: _start(session, task_id))
         if trash is not None:
             trash.delete_folder()
@@ -198,15 +215,39 @@ def _put_out_of_sight(session: Session, task: Row, folder: Location) -> Location
     """Its hidden name in the same folder, which one task always gets."""
     hidden = folder.parent / f".hive_ingest_trash_{session.scalar(GET_METASTORE_ID)}_{task[0]}"
     if not hidden.exists():  # else it was renamed by a process that was killed before its COMMIT
-        in_use = [location for (location,) in session.rows(_LOCATIONS) if is_same_or_inside(location, task[2])]
-        if in_use or folder.store.is_symlink(folder.path):
-            _log.warning("%s is not removed: it is a symbolic link, or %s lies in it", folder, in_use or "something")
-            session.execute(_DELETE, task=task[0])
+        if not _is_removable(session, task, folder):
             return None
         if folder.exists():
             rename_folder(folder, hidden)
     session.execute(_SET_SOURCE, task=task[0], kind=_TRASH, source=str(hidden))
     return hidden
+
+
+def _remove_some(session: Session, task_id: int) -> bool:
+    """Remove some files of a folder that cannot be renamed. Returns whether the task is finished.
+
+    The lock of the task's row lasts for a few requests only, because SQLite has one lock for everything.
+    """
+    task = session.row(_GET, task=task_id)
+    if task is None:
+        return True  # somebody else was faster
+    folder = Location.of(task[2])
+    if not _is_removable(session, task, folder):
+        return True
+    if not folder.store.delete_some(folder.path):
+        return False
+    _end(session, task_id)
+    return True
+
+
+def _is_removable(session: Session, task: Row, folder: Location) -> bool:
+    """Whether nothing in the catalog lies in a dropped folder. Otherwise its task ends here."""
+    in_use = [location for (location,) in session.rows(_LOCATIONS) if is_same_or_inside(location, task[2])]
+    if not in_use and not folder.store.is_symlink(folder.path):
+        return True
+    _log.warning("%s is not removed: it is a symbolic link, or %s lies in it", folder, in_use or "something")
+    session.execute(_DELETE, task=task[0])
+    return False
 
 
 def _remove_if_empty(folder: Location) -> None:

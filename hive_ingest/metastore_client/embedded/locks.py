@@ -62,18 +62,9 @@ _INSERT_LOCK = """
 
 # -- the matrix --------------------------------------------------------------------------------------
 
-# `ex` is an existing lock, `req` the one that is requested now.
-_BLOCKER = """
-    SELECT ex.HL_LOCK_EXT_ID, ex.HL_LOCK_INT_ID, req.HL_LOCK_INT_ID
-    FROM HIVE_LOCKS AS ex, HIVE_LOCKS AS req
-    WHERE req.HL_LOCK_EXT_ID = :lock_id AND ex.HL_LOCK_EXT_ID < :lock_id
-        AND ex.HL_DB = req.HL_DB
-        AND (
-            ex.HL_TABLE IS NULL OR req.HL_TABLE IS NULL
-            OR ex.HL_TABLE = req.HL_TABLE
-            AND (ex.HL_PARTITION IS NULL OR req.HL_PARTITION IS NULL OR ex.HL_PARTITION = req.HL_PARTITION)
-        )
-        AND (req.HL_TXNID = 0 OR ex.HL_TXNID <> req.HL_TXNID)
+# `ex` is an existing lock, `req` one that is requested now, in the same database.
+_CONFLICTS = """
+        (req.HL_TXNID = 0 OR ex.HL_TXNID <> req.HL_TXNID)
         AND CASE req.HL_LOCK_TYPE
             -- SHARED_READ on a database only keeps it from being dropped, whatever happens to its tables.
             WHEN 'r' THEN ex.HL_LOCK_TYPE = 'e' AND NOT (ex.HL_TABLE IS NOT NULL AND req.HL_TABLE IS NULL)
@@ -81,7 +72,36 @@ _BLOCKER = """
             WHEN 'x' THEN ex.HL_LOCK_TYPE <> 'r'
             WHEN 'e' THEN NOT (ex.HL_LOCK_TYPE = 'r' AND ex.HL_TABLE IS NULL AND req.HL_TABLE IS NOT NULL)
         END
-    ORDER BY ex.HL_LOCK_EXT_ID, ex.HL_LOCK_INT_ID
+"""
+_PAIR = "ex.HL_LOCK_EXT_ID AS by_id, ex.HL_LOCK_INT_ID AS by_internal_id, req.HL_LOCK_INT_ID AS internal_id"
+# Where two requests have hundreds of partitions each, as those of Kafka consumers do, comparing all pairs takes long:
+# partitions are joined by their names. What is earlier is materialized, and CROSS JOIN fixes the order, because SQLite
+# would otherwise search by the primary key, without an index of the names.
+_BLOCKER = f"""
+    WITH
+        earlier AS MATERIALIZED (SELECT * FROM HIVE_LOCKS WHERE HL_LOCK_EXT_ID < :lock_id),
+        wider AS MATERIALIZED (SELECT * FROM earlier WHERE HL_PARTITION IS NULL)
+    SELECT by_id, by_internal_id, internal_id
+    FROM (
+        SELECT {_PAIR}
+        FROM HIVE_LOCKS AS req CROSS JOIN earlier AS ex
+        WHERE req.HL_LOCK_EXT_ID = :lock_id
+            AND ex.HL_DB = req.HL_DB AND ex.HL_TABLE = req.HL_TABLE AND ex.HL_PARTITION = req.HL_PARTITION
+            AND {_CONFLICTS}
+        UNION ALL
+        SELECT {_PAIR}
+        FROM HIVE_LOCKS AS req CROSS JOIN wider AS ex
+        WHERE req.HL_LOCK_EXT_ID = :lock_id AND req.HL_PARTITION IS NOT NULL AND ex.HL_DB = req.HL_DB
+            AND (ex.HL_TABLE IS NULL OR ex.HL_TABLE = req.HL_TABLE)
+            AND {_CONFLICTS}
+        UNION ALL
+        SELECT {_PAIR}
+        FROM HIVE_LOCKS AS req CROSS JOIN earlier AS ex
+        WHERE req.HL_LOCK_EXT_ID = :lock_id AND req.HL_PARTITION IS NULL AND ex.HL_DB = req.HL_DB
+            AND (ex.HL_TABLE IS NULL OR req.HL_TABLE IS NULL OR ex.HL_TABLE = req.HL_TABLE)
+            AND {_CONFLICTS}
+    ) AS pairs
+    ORDER BY by_id, by_internal_id
     LIMIT 1
 """
 _ACQUIRE = """

@@ -26,6 +26,7 @@ from hive_ingest.metastore_client.embedded.sessions import Row, Session
 from hive_ingest.metastore_client.embedded.write_ids import abort_writers
 from hive_ingest.metastore_client.locations import normal_location
 from hive_ingest.metastore_client.table_checks import MANAGED, check_change, check_existing, new_table
+from hive_ingest.metastore_client.table_columns import with_columns_added
 from hive_ingest.model import Column, LockId, Table, TableName, columns_of
 
 # One row for each property, so that a table and its properties are of the same moment.
@@ -58,6 +59,8 @@ _INSERT_PROPERTY = "INSERT INTO TABLE_PARAMS (TBL_ID, PARAM_KEY, PARAM_VALUE) VA
 _DELETE_PROPERTIES = "DELETE FROM TABLE_PARAMS WHERE TBL_ID = :table_id"
 _DELETE_PARTITIONS = "DELETE FROM PARTITIONS WHERE TBL_ID = :table_id"
 _PARTITION_LOCATIONS = "SELECT PART_NAME, LOCATION FROM PARTITIONS WHERE TBL_ID = :table_id"
+# As ALTER TABLE … ADD COLUMNS … CASCADE does.
+_SET_PARTITION_COLUMNS = "UPDATE PARTITIONS SET COLUMNS = :columns WHERE TBL_ID = :table_id"
 _MOVE_PARTITION = "UPDATE PARTITIONS SET LOCATION = :location WHERE TBL_ID = :table_id AND PART_NAME = :partition"
 
 # -- what the transaction manager knows about a table (Hive: AcidEventListener) ------------------------
@@ -136,12 +139,26 @@ class Tables:
 
     def add_column(self, table: str | TableName, name: str, type: str, *, comment: str = "") -> Table:
         """Add a column after the others. Raises NoSuchObject, InvalidOperation."""
+        return self.add_columns(table, [Column(name, type, comment)])
+
+    def add_columns(
+        self,
+        table: str | TableName,
+        columns: Mapping[str, str] | Sequence[Column],
+        *,
+        if_not_exists: bool = False,
+    ) -> Table:
+        """Add columns after the others, all or none. Raises NoSuchObject, InvalidOperation."""
         target = TableName.of(table)
 
         def work(session: Session) -> Table:
             found = get_table_in(session, target)
-            columns = (*found.columns, Column(name, type, comment))
-            return _alter(session, target, replace(found, columns=columns), None)
+            wanted = with_columns_added(found, columns, if_not_exists=if_not_exists)
+            if wanted == found:
+                return found
+            added = _alter(session, target, wanted, None)
+            session.execute(_SET_PARTITION_COLUMNS, table_id=found.id, columns=columns_to_json(added.columns))
+            return added
 
         return self._db.run(work)
 

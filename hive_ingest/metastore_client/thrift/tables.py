@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from hive_ingest.errors import AlreadyExists, InvalidOperation, NoSuchObject
 from hive_ingest.metastore_client.ddl_locks import exclusive_lock, needs_exclusive_lock, on_table
 from hive_ingest.metastore_client.table_checks import check_change, check_existing, new_table
+from hive_ingest.metastore_client.table_columns import with_columns_added
 from hive_ingest.metastore_client.thrift.convert import change_table, from_new_table, to_table
 from hive_ingest.metastore_client.thrift.databases import Databases
 from hive_ingest.metastore_client.thrift.idl import idl
@@ -104,19 +106,41 @@ class Tables(Part):
         return self.get_table(new.name)
 
     def add_column(self, table: str | TableName, name: str, type: str, *, comment: str = "") -> Table:
-        """Add a column after the others. Raises NoSuchObject, InvalidOperation.
+        """Add a column after the others. Raises NoSuchObject, InvalidOperation, LockTimeout."""
+        return self.add_columns(table, [Column(name, type, comment)])
 
-        The server has one call for all changes, so one of two concurrent changes may be lost.
+    def add_columns(
+        self,
+        table: str | TableName,
+        columns: Mapping[str, str] | Sequence[Column],
+        *,
+        if_not_exists: bool = False,
+    ) -> Table:
+        """Add columns after the others, all or none.
+
+        The server replaces all columns of a table in one call, so of two changes at the same time one would be lost.
+        Hence a lock, on a name that nothing else locks: readers and writers of the table do not wait.
+
+        Raises:
+            NoSuchObject, InvalidOperation: As in the protocol.
+            LockTimeout: Another client has added columns for too long.
         """
-        found = self.get_table(table)
-        return self.alter_table(
-            table, dataclasses.replace(found, columns=(*found.columns, Column(name, type, comment)))
-        )
+        name = TableName.of(table)
+        self.get_hive_table(name)  # whether it exists
+        with self._exclusive_lock(f"add columns to {name}", _columns_lock(name)):
+            found = self.get_hive_table(name)
+            old = to_table(found, self._version)
+            changed = with_columns_added(old, columns, if_not_exists=if_not_exists)
+            if changed != old:
+                check_change(old, changed)
+                self._alter(name, change_table(found, changed), cascade=True)
+        return self.get_table(name)
 
-    def _alter(self, name: TableName, changed: Any) -> None:
+    def _alter(self, name: TableName, changed: Any, *, cascade: bool = False) -> None:
+        """Replace a table. With `cascade`, its partitions get the columns too: Hive reads them by their own."""
         t = idl()
+        context = t.EnvironmentContext(properties={"CASCADE": "true"} if cascade else {})
         if not self._version.has_request_structures:
-            context = t.EnvironmentContext(properties={})
             where = (name.database, name.table, changed, context)
             self._channel.call("alter_table_with_environment_context", *where, is_repeatable=False)
             return
@@ -124,6 +148,7 @@ class Tables(Part):
             dbName=name.database,
             tableName=name.table,
             table=changed,
+            environmentContext=context,
             processorCapabilities=list(PROCESSOR_CAPABILITIES),
         )
         self._channel.call("alter_table_req", request, is_repeatable=False)
@@ -149,3 +174,8 @@ class Tables(Part):
         except NoSuchObject:
             return False
         return True
+
+
+def _columns_lock(name: TableName) -> TableName:
+    """What clients lock while they add columns. It exists only as the name of a lock."""
+    return TableName(name.database, f"{name.table}__columns")

@@ -9,8 +9,8 @@ from typing import Any
 
 from hive_ingest.streaming.kafka.options import POLL_SECONDS
 
-#: What a record of the client takes in memory besides the key, value and headers: it has 13 fields.
-_RECORD_BYTES = 600
+#: What a message takes in memory besides the key, value and headers.
+_RECORD_BYTES = 300
 #: The size that messages are expected to have before any have been seen.
 _FIRST_MESSAGE_BYTES = 4_096
 
@@ -37,10 +37,8 @@ class Poller:
 
     def size_of(self, messages: Sequence[Any]) -> int:
         """What messages (one or more) take in memory."""
-        # kafka-python has -1 for a part that is missing.
-        nbytes: int = _RECORD_BYTES * len(messages) + sum(
-            [m.serialized_value_size + m.serialized_key_size + m.serialized_header_size for m in messages]
-        )
+        nbytes = _RECORD_BYTES * len(messages) + sum([len(m.value or b"") + len(m.key or b"") for m in messages])
+        nbytes += sum([len(name) + len(value or b"") for m in messages if m.headers for name, value in m.headers])
         self._message_bytes = nbytes // len(messages)
         return nbytes
 

@@ -56,10 +56,12 @@ def write_dataframe(
     with (
         target.connect_metastore() as client,
         maintained(client, maintenance, compaction_policy) as keeper,
-        target.connect(
-            client, agent_info="hive-ingest spark", overwrite=mode == "overwrite", on_commit=hook_of(keeper)
-        ) as connection,
     ):
-        target.plan(df, connection.table)
-        connection.begin_transaction()
-        return connection.commit_transaction(prepared=target.write(df, connection))
+        target.add_new_columns(df, client)
+        with target.connect(
+            client, agent_info="hive-ingest spark", overwrite=mode == "overwrite", on_commit=hook_of(keeper)
+        ) as connection:
+            target.plan(df, connection.table)
+            target.check_executors(df, connection.table)
+            connection.begin_transaction()
+            return connection.commit_transaction(prepared=target.write(df, connection))

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypedDict, Unpack
 
 from pyspark.sql import DataFrame
+from pyspark.sql import types as T
 
 from hive_ingest.config import MIB, StreamingSettings
 from hive_ingest.connection import PreparedWrite, StreamingConnection
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import Table, TableName
+from hive_ingest.model import columns_of as model_columns
 from hive_ingest.record_writer import ArrowWriter
+from hive_ingest.streaming.spark.executors import check_executors
 from hive_ingest.streaming.spark.session import refuse_unshared_warehouse
 from hive_ingest.streaming.spark.spread import session_settings, spread
 from hive_ingest.streaming.spark.tasks import MESSAGE_SCHEMA, WriteTask, prepared_writes
-from hive_ingest.streaming.spark.types import ColumnPlan, plan_columns
+from hive_ingest.streaming.spark.types import ColumnPlan, columns_of, plan_columns
+
+_log = logging.getLogger(__name__)
 
 DEFAULT_TASK_BUFFER_BYTES = 64 * MIB
 DEFAULT_TARGET_FILE_BYTES = 64 * MIB
@@ -31,6 +37,8 @@ class TargetOptions(TypedDict, total=False):
         metastore_options: Further options of `connect_metastore`.
         static_partition_values: Values of the leading partition keys, as text; the other keys are columns.
         missing_columns: "fail" or "null", for columns of the table that the DataFrame lacks.
+        merge_schema: Add columns that the DataFrame has and the table lacks to the table, before the transaction
+            begins, under a lock of their own. Fields inside of structs are not added.
         cluster: True brings all rows of a partition (and bucket) into one task; False leaves rows where they are; None
             chooses what gives files of a good size (see docs/spark.md).
         target_file_bytes: The target size of a file, in tables without buckets. Spark measures rows before they are
@@ -44,6 +52,7 @@ class TargetOptions(TypedDict, total=False):
     metastore_options: Mapping[str, object]
     static_partition_values: Sequence[str]
     missing_columns: Literal["fail", "null"]
+    merge_schema: bool
     cluster: bool | None
     target_file_bytes: int
     task_buffer_bytes: int
@@ -62,6 +71,7 @@ class HiveTarget:
     metastore_options: Mapping[str, object] = field(default_factory=dict, repr=False)
     static_partition_values: Sequence[str] = ()
     missing_columns: Literal["fail", "null"] = "fail"
+    merge_schema: bool = False
     cluster: bool | None = None
     target_file_bytes: int = DEFAULT_TARGET_FILE_BYTES
     task_buffer_bytes: int = DEFAULT_TASK_BUFFER_BYTES
@@ -114,8 +124,16 @@ class HiveTarget:
             **more,
         )
 
+    def add_new_columns(self, df: DataFrame, client: MetastoreClient) -> None:
+        """With `merge_schema`, add the columns that the table lacks. Raises UnsupportedFeature for their types."""
+        if self.merge_schema and (new := _new_columns(df, client.get_table(self.table))):
+            _log.info("adding the columns %s to %s", ", ".join(map(" ".join, new.items())), self.table)
+            client.add_columns(self.table, new, if_not_exists=True)
+
     def plan(self, df: DataFrame, table: Table) -> ColumnPlan:
-        """Check `df` against the table, before its first row."""
+        """Check `df` against the table, before its first row; with `merge_schema`, as if new columns were added."""
+        if self.merge_schema:
+            table = replace(table, columns=(*table.columns, *model_columns(_new_columns(df, table))))
         if not self.shared_filesystem:
             refuse_unshared_warehouse(df.sparkSession, table)
         return plan_columns(
@@ -125,6 +143,10 @@ class HiveTarget:
             missing_columns=self.missing_columns,
         )
 
+    def check_executors(self, df: DataFrame, table: Table) -> None:
+        """Check the Python of the executors, before a transaction is open. Raises ConfigurationError."""
+        check_executors(df.sparkSession, table)
+
     def write(self, df: DataFrame, connection: StreamingConnection) -> list[PreparedWrite]:
         """Have the executors write `df` into the open transaction; it is not committed."""
         transaction = connection.share_transaction()
@@ -133,3 +155,8 @@ class HiveTarget:
         task = WriteTask(transaction, spread_rows.ids, spread_rows.most_tasks, self.task_buffer_bytes)
         with session_settings(df, spread_rows.settings):
             return prepared_writes(spread_rows.rows.mapInArrow(task, MESSAGE_SCHEMA).collect())
+
+
+def _new_columns(df: DataFrame, table: Table) -> dict[str, str]:
+    known = {column.name for column in (*table.columns, *table.partition_keys)}
+    return columns_of(T.StructType([field for field in df.schema if field.name.lower() not in known]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import inspect
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -104,3 +105,98 @@ def test_a_metastore_is_given_as_a_client_or_as_its_uri(ms: MetastoreClient, met
     with pytest.raises(errors.StreamingError, match="t2"):
         hi.append(metastore_uri, "web.t2", rows(1))
     assert ms.get_valid_txns().open == ()
+
+
+# -- tables from data ----------------------------------------------------------------------------------
+
+
+def test_a_table_is_created_for_its_first_rows(ms: MetastoreClient) -> None:
+    for number in (1, 2):
+        hi.append(ms, "web.new", pa.table({"Id": [number], "name": ["a"]}), create=True)
+    assert [(column.name, column.type) for column in ms.get_table("web.new").columns] == [
+        ("id", "bigint"),
+        ("name", "string"),
+    ]
+    assert hi.read_table(ms, "web.new").to_pylist() == [{"id": 1, "name": "a"}, {"id": 2, "name": "a"}]
+
+
+def test_without_create_a_missing_table_is_an_error(ms: MetastoreClient) -> None:
+    with pytest.raises(errors.InvalidTable):
+        hi.append(ms, "web.new", pa.table({"id": [1]}))
+    with pytest.raises(errors.NoSuchObject):
+        hi.append(ms, "nowhere.new", pa.table({"id": [1]}), create=True)
+
+
+@pytest.mark.parametrize(
+    "one_time",
+    [
+        lambda table: table.to_reader(),
+        lambda table: iter(table.to_batches()),
+        lambda table: Stream(table),
+        lambda table: table.to_batches(),
+    ],
+)
+def test_data_that_can_be_read_only_once_is_written_whole(ms: MetastoreClient, one_time: Any) -> None:
+    table = pa.concat_tables([pa.table({"id": [1, 2]}), pa.table({"id": [3]})])
+    hi.append(ms, "web.new", one_time(table), create=True, merge_schema=True)
+    assert hi.read_table(ms, "web.new")["id"].to_pylist() == [1, 2, 3]
+
+
+class Stream:
+    """A stream of another library."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._reader = table.to_reader()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._reader.__arrow_c_stream__(requested_schema)
+
+
+def test_new_columns_are_added_before_the_first_row(ms: MetastoreClient) -> None:
+    hi.append(ms, "web.t", rows(1))
+    wider = rows(2).append_column("Note", [["n"]]).append_column("tags", [[["x", "y"]]])
+    hi.append(ms, "web.t", wider, merge_schema=True)
+    hi.append(ms, "web.t", rows(3), merge_schema=True, missing_columns="null")
+    assert [(column.name, column.type) for column in ms.get_table("web.t").columns][2:] == [
+        ("note", "string"),
+        ("tags", "array<string>"),
+    ]
+    found = hi.read_table(ms, "web.t", columns=["id", "note", "tags"]).sort_by("id").to_pylist()
+    assert found == [
+        {"id": 1, "note": None, "tags": None},
+        {"id": 2, "note": "n", "tags": ["x", "y"]},
+        {"id": 3, "note": None, "tags": None},
+    ]
+
+
+def test_without_merge_schema_no_column_is_added(ms: MetastoreClient) -> None:
+    with pytest.raises(errors.SerializationError, match="note"):
+        hi.append(ms, "web.t", rows(2).append_column("note", [["n"]]), unknown_fields="fail")
+    assert len(ms.get_table("web.t").columns) == 2
+
+
+def test_a_column_of_another_type_is_not_changed(ms: MetastoreClient) -> None:
+    with pytest.raises(errors.SerializationError):
+        hi.append(ms, "web.t", pa.table({"id": ["x"], "at": pa.nulls(1, pa.timestamp("us"))}), merge_schema=True)
+    assert ms.get_table("web.t").columns[0].type == "int"
+
+
+@dataclass
+class Event:
+    id: int
+    name: str | None = None
+
+
+def test_rows_of_python_objects_make_a_table_and_add_columns(ms: MetastoreClient) -> None:
+    hi.append(ms, "web.new", [Event(1), Event(2, "b")], create=True)
+    hi.append(ms, "web.new", [{"id": 3, "name": "c", "at": dt.date(2026, 11, 2)}], merge_schema=True)
+    hi.append(ms, "web.new", {"id": "4"}, coerce="lossless", missing_columns="null")
+    rows = sorted(hi.read_table(ms, "web.new").to_pylist(), key=lambda row: row["id"])
+    assert [(row["id"], row["name"], row["at"]) for row in rows] == [
+        (1, None, None),
+        (2, "b", None),
+        (3, "c", dt.date(2026, 11, 2)),
+        (4, None, None),
+    ]
+    with pytest.raises(errors.SerializationError, match="the columns of the rows cannot be inferred"):
+        hi.append(ms, "web.mixed", [{"a": 1}, {"a": "x"}], create=True)

@@ -137,7 +137,7 @@ def test_json_printed_by_read_can_be_ingested_again(shell: Shell, tmp_path: Path
         "r": {"x": None, "y": ["1.5"]},
     }  # fmt: skip
     source = tmp_path / "source.json"
-    source.write_text(json.dumps(record) + "\n{}\n")
+    source.write_text(json.dumps(record) + "\n" + '{"i": null}\n')
     shell.done("ingest", "default.one", source)
     copy = tmp_path / "copy.json"
     copy.write_text(shell.done("read", "default.one", "-o", "json").out)

@@ -23,6 +23,7 @@ from hive_ingest.model import (
 from hive_ingest.testing import faults
 from tests.support.compactions import MAJOR, MINOR, Compacted
 from tests.support.waiting import wait_until
+from tests.support.warehouses import NEEDS_FOLDER_RENAMES
 
 pytestmark = [
     pytest.mark.only_on(["sqlite", "postgres"], because="a real metastore has Hive's own cleaner"),
@@ -34,6 +35,7 @@ def rename(client: EmbeddedMetastoreClient, old: TableName, new: str) -> None:
     client.alter_table(old, replace(client.get_table(old), name=TableName.of(new)))
 
 
+@NEEDS_FOLDER_RENAMES
 def test_a_table_that_takes_the_place_of_a_renamed_one_during_cleaning_loses_no_row(
     table: Compacted, ms: EmbeddedMetastoreClient
 ) -> None:
@@ -66,6 +68,7 @@ def test_a_table_that_takes_the_place_of_a_renamed_one_during_cleaning_loses_no_
     assert table.rows() == rows
 
 
+@NEEDS_FOLDER_RENAMES
 def test_a_table_that_was_renamed_before_its_cleaning_is_cleaned_under_its_new_name(
     table: Compacted, ms: EmbeddedMetastoreClient
 ) -> None:

@@ -20,6 +20,7 @@ from hive_ingest.model import CompactionInfo, CompactionResponse, CompactionStat
 from hive_ingest.testing import faults
 from tests.support.compactions import MAJOR, MINOR, Compacted
 from tests.support.fronts import Front
+from tests.support.warehouses import NEEDS_FOLDER_RENAMES
 from tests.unit.compaction.folders import tail_of
 
 pytestmark = pytest.mark.only_on(["sqlite", "postgres"], because="a real metastore has Hive's own queue")
@@ -173,7 +174,7 @@ def test_an_unknown_kind_of_compaction_is_refused(ms: EmbeddedMetastoreClient, t
         compact(ms, table.name, kind="tiny")
 
 
-@pytest.mark.parametrize("is_renamed", [False, True])
+@pytest.mark.parametrize("is_renamed", [False, pytest.param(True, marks=NEEDS_FOLDER_RENAMES)])
 def test_waiting_ends_when_the_table_is_gone(table: Compacted, is_renamed: bool) -> None:
     """Dropped or renamed between the request and the work."""
     table.inserts(1, 2)

@@ -146,7 +146,10 @@ def test_a_commit_after_a_heartbeat_has_found_the_transaction_gone_leaves_it_abo
     assert ids(ms) == [2]
 
 
-@pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize(
+    "joined",
+    [pytest.param(False, marks=pytest.mark.local_warehouse(because="other stores spill to a local folder")), True],
+)
 def test_a_transaction_whose_hidden_files_were_removed_after_its_end_is_reported_as_aborted(
     ms: MetastoreClient, joined: bool
 ) -> None:

@@ -219,7 +219,7 @@ def test_the_command_repairs_all_tables(
         create_table(restored, "missing")
         restored.create_table("shop.plain", columns={"id": "int"}, properties={"transactional": "false"})
         restored.create_table("shop.t", columns={"id": "int"})
-        shutil.rmtree(table_folder(restored, "missing"))
+        remove_tree(table_folder(restored, "missing"))
         done = shell("repair", "--all", "--apply", "--metastore", restored.uri)
         assert done.code == 1
         assert "web.missing: not checked: " in done.err

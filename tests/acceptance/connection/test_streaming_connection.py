@@ -480,9 +480,9 @@ def test_types_that_cannot_place_a_row_are_refused_at_connect(
 ) -> None:
     with monkeypatch.context() as as_hive:
         as_hive.setattr("hive_ingest.metastore_client.table_checks.check_bucket_type", lambda type_: type_)
-        ms.create_table("web.b", columns={"id": "double"}, bucket_columns=["id"], num_buckets=2)
+        ms.create_table("web.b", columns={"id": "binary"}, bucket_columns=["id"], num_buckets=2)
     ms.create_table("web.f", columns={"id": "int"}, partition_keys={"p": "float"})
-    with pytest.raises(UnsupportedFeature, match="bucket column of type double"):
+    with pytest.raises(UnsupportedFeature, match="bucket column of type binary"):
         connect(ms, "b")
     with pytest.raises(UnsupportedFeature, match="partition key 'p' is of type float"):
         connect(ms, "f")

@@ -120,8 +120,6 @@ def test_a_bad_name_is_refused(metastore: MetastoreClient, name: str) -> None:
 def test_a_misspelt_argument_of_create_table_is_an_error(ms: MetastoreClient) -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'proprties'"):
         ms.create_table("web.t", columns=COLUMNS, proprties={"transactional": "false"})  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'columns'"):
-        ms.create_table("web.t")  # type: ignore[call-arg]
     assert ms.get_tables("web") == []
 
 
@@ -231,8 +229,8 @@ def test_an_invalid_table_is_refused(ms: MetastoreClient, arguments: dict[str, A
 def test_a_type_that_cannot_be_written_is_refused(ms: MetastoreClient) -> None:
     with pytest.raises(UnsupportedFeature):
         ms.create_table("web.t", columns={"a": "timestamp with local time zone"})
-    with pytest.raises(UnsupportedFeature, match=r"web\.t: column 'a': a bucket column of type double"):
-        ms.create_table("web.t", columns={"a": "double"}, bucket_columns=["a"], num_buckets=2)
+    with pytest.raises(UnsupportedFeature, match=r"web\.t: column 'a': a bucket column of type binary"):
+        ms.create_table("web.t", columns={"a": "binary"}, bucket_columns=["a"], num_buckets=2)
     assert ms.get_tables("web") == []
 
 

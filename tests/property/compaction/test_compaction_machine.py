@@ -28,7 +28,6 @@ def test_any_history_of_compactions_keeps_every_snapshot(request: pytest.Fixture
     limits = settings(
         max_examples=A_FEW if is_sample else EXAMPLES,
         stateful_step_count=30,
-        deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
     )
     machine = CompactionMachine if metastore_kind == "sqlite" else _on(request.getfixturevalue("postgres_server"))

@@ -164,5 +164,5 @@ class Pruning(RuleBasedStateMachine):
                 assert not seen.is_valid(write.write_id), write
 
 
-Pruning.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Pruning.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestPruning = Pruning.TestCase

@@ -63,7 +63,9 @@ def json_row(record: bytes, columns, *, unknown_fields="ignore") -> Any:
         ).decode(text)
     except json.JSONDecodeError as error:
         raise Bad("json") from error
-    return _json_struct(value, [(c.name, parse_type(c.type)) for c in columns], unknown_fields)
+    row = _json_struct(value, [(c.name, parse_type(c.type)) for c in columns], unknown_fields)
+    names = {column.name for column in columns}
+    return _expect(row, any(key.lower() in names for key, _ in value))
 
 
 def _json_struct(value, fields, unknown_fields):

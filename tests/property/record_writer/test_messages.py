@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import hypothesis.strategies as st
-from hypothesis import given, settings
+from hypothesis import given
 
 from hive_ingest.model import Column
 from hive_ingest.record_writer import RecordSchema, StrictJsonWriter
@@ -39,7 +39,6 @@ def number_in(value: bytes) -> int | None:
     return n if isinstance(n, int) else None
 
 
-@settings(deadline=None)  # the first call loads pandas
 @given(
     st.lists(st.lists(st.tuples(values, keys, times), max_size=60), max_size=4),
     st.sampled_from(["fail", "skip", "record"]),

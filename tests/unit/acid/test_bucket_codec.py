@@ -1,7 +1,7 @@
 """The bucket property as Hive's BucketCodec.V1 packs it."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_ingest.acid.bucket_codec import MAX_BUCKET_ID, MAX_STATEMENT_ID, BucketProperty, decode_bucket, encode_bucket
@@ -15,7 +15,6 @@ def test_bucket_properties_are_encoded_as_hive_does():
     assert encode_bucket(MAX_BUCKET_ID, MAX_STATEMENT_ID) == 0x2FFF0FFF
 
 
-@settings(deadline=None)
 @given(st.integers(0, MAX_BUCKET_ID), st.integers(0, MAX_STATEMENT_ID))
 def test_decode_reverses_encode(bucket, statement):
     assert decode_bucket(encode_bucket(bucket, statement)) == BucketProperty(bucket, statement)

@@ -280,7 +280,7 @@ def nested(ranges):
     return kept
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(histories())
 def test_every_valid_write_is_in_exactly_one_folder_that_is_read(history):
     ids, statements, folders = history

@@ -1,7 +1,7 @@
 """Names as Hive's FileUtils and AcidUtils give and read them."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_ingest.acid.names import (
@@ -139,7 +139,6 @@ def test_a_percent_sign_without_two_digits_is_literal():
     assert unescape_path_name("%zz%2f") == "%zz/"
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_unescape_reverses_escape(text):
     assert unescape_path_name(escape_path_name(text)) == text
@@ -154,7 +153,6 @@ def test_null_and_empty_partition_values_are_the_default_partition():
     }
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=4))
 def test_a_partition_name_is_the_same_in_both_directions(values):
     keys = [f"k{i}" for i in range(len(values))]

@@ -6,7 +6,7 @@ import datetime as dt
 import decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_ingest.acid.partition_values import EXACT_KINDS, normalised_text, text_of_value
@@ -96,7 +96,6 @@ VALUES = {
 }
 
 
-@settings(deadline=None)
 @given(st.data(), st.sampled_from(sorted(VALUES)))
 def test_the_text_of_a_rows_value_is_normalised_and_reads_as_the_value(data, type_):
     value = data.draw(VALUES[type_])
@@ -110,7 +109,6 @@ def test_the_text_of_a_rows_value_is_normalised_and_reads_as_the_value(data, typ
     assert read == value
 
 
-@settings(deadline=None)
 @given(st.floats(allow_nan=False))
 def test_the_text_of_a_double_reads_as_the_same_double(value):
     text = normalised_text(repr(value).replace("inf", "Infinity"), parse_type("double"))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_ingest.acid.write_ids import RangeResponse, ValidTxnList, ValidWriteIdList
@@ -28,7 +28,6 @@ def response(count, total):
     return RangeResponse.NONE if count == 0 else RangeResponse.ALL if count == total else RangeResponse.SOME
 
 
-@settings(deadline=None)
 @given(snapshots(), st.integers(1, 25), st.integers(0, 25))
 def test_every_answer_matches_a_set_of_ids(snapshot, low, width):
     ids, committed = snapshot
@@ -40,14 +39,12 @@ def test_every_answer_matches_a_set_of_ids(snapshot, low, width):
     assert ids.is_valid_base(low) == (low <= ids.high_water_mark and not any(i <= low for i in ids.open))
 
 
-@settings(deadline=None)
 @given(snapshots(), st.lists(st.integers(1, 25)))
 def test_the_mask_of_many_ids_is_the_answer_for_each(snapshot, asked):
     ids, committed = snapshot
     assert ids.valid_mask(np.array(asked, dtype=np.int64)).tolist() == [i in committed for i in asked]
 
 
-@settings(deadline=None)
 @given(snapshots())
 def test_the_string_form_is_the_same_in_both_directions(snapshot):
     ids, _ = snapshot
@@ -62,7 +59,6 @@ def test_the_string_form_is_hives():
     assert ValidTxnList(TxnId(9), (TxnId(4),), (TxnId(5),)).to_string() == "9:4:4:5"
 
 
-@settings(deadline=None)
 @given(snapshots())
 def test_transactions_are_valid_as_write_ids_are(snapshot):
     ids, committed = snapshot

@@ -88,7 +88,7 @@ def test_a_file_has_the_arguments_of_the_ingest_and_its_routes(tmp_path: Path, m
         ("[[routes]]\ntopic", "[[route]]\ntopic", "line 19: unknown key 'route'; did you mean 'routes'?"),
         ('table = "web.events"', "", "line 19: 'table' is missing"),
         ("field_delimiter", "field_delim", "line 30: unknown key 'field_delim'; did you mean 'field_delimiter'?"),
-        ('"delimited"', '"tsv"', "line 30: format='tsv': give one of json, delimited, csv, avro"),
+        ('"delimited"', '"tsv"', "line 30: format='tsv': give one of json, delimited, csv, regex, avro"),
         ('"skip" }', '"ignore" }', "line 30: .*on_error"),
         ("kafka_partition", "kafka_offset", "line 31: .*one column is named twice"),
         ("[[routes]]\ntopic", '[[routes]]\ndead_letter_topic = "a"\nbad_records = "b"\ntopic', "line 20: give one of"),

@@ -30,7 +30,7 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
         if second == 25:
             assert " 100 rows/s " in text
     assert " 0 rows/s " in text
-    assert len(line._seen) <= WINDOW_SECONDS + 2
+    assert len(line._rate._seen) <= WINDOW_SECONDS + 2
 
 
 def test_nothing_is_shown_where_stderr_is_not_a_terminal(

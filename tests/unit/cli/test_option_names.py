@@ -14,14 +14,14 @@ from hive_ingest.cli.app import make_app
 from hive_ingest.cli.option_names import in_option_names, option_names
 from hive_ingest.metastore_client import Catalog, connect_metastore
 from hive_ingest.reader import scan
-from hive_ingest.record_writer import CsvWriter, StrictDelimitedInputWriter, StrictJsonWriter
-from hive_ingest.streaming import ingest_files
+from hive_ingest.record_writer import CsvWriter, StrictDelimitedInputWriter, StrictJsonWriter, StrictRegexWriter
+from hive_ingest.streaming import infer_columns, ingest_files
 from hive_ingest.streaming.kafka import KafkaIngest, KafkaOptions, KafkaRoute
 
 #: Options that no argument of the library stands for.
 _ONLY_HERE = {
-    "create-table": {"create_database"},
-    "ingest": {"files", "format"},
+    "create-table": {"create_database", "from_file", "dry_run"},
+    "ingest": {"files", "format", "bad_records_table"},
     "kafka": {
         *("config", "dead_letter_topic", "format", "message_columns", "schema_registry"),
         *("metrics_port", "metrics_host", "max_commit_age_seconds"),
@@ -29,11 +29,11 @@ _ONLY_HERE = {
     "read": {"limit", "output", "null_format"},
 }
 _FUNCTIONS: dict[str, tuple[Callable[..., Any], ...]] = {
-    "create-table": (Catalog.create_table,),
-    "ingest": (ingest_files, CsvWriter, StrictJsonWriter, StrictDelimitedInputWriter),
+    "create-table": (Catalog.create_table, infer_columns),
+    "ingest": (ingest_files, CsvWriter, StrictJsonWriter, StrictDelimitedInputWriter, StrictRegexWriter),
     "kafka": (
         *(KafkaIngest, KafkaIngest.run, KafkaOptions, KafkaRoute),
-        *(CsvWriter, StrictJsonWriter, StrictDelimitedInputWriter),
+        *(CsvWriter, StrictJsonWriter, StrictDelimitedInputWriter, StrictRegexWriter),
     ),
     "read": (scan,),
 }

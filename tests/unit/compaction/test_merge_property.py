@@ -70,7 +70,7 @@ _STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(steps=_STEPS)
 def test_rows_and_row_ids_stay_the_same(steps: list[tuple[Insert | Delete | Compact, bool]]) -> None:
     with tempfile.TemporaryDirectory() as path:

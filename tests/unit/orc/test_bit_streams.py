@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.orc as orc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_ingest.orc.bit_streams import read_bits, write_bits
@@ -21,14 +21,12 @@ _BITS = st.lists(st.tuples(st.lists(st.booleans(), min_size=1, max_size=9), st.i
 )
 
 
-@settings(deadline=None)
 @given(bits=_BITS)
 def test_bits_are_read_as_they_were_written(bits: list[bool]) -> None:
     stream = write_bits(np.array(bits, np.uint8))
     assert read_bits(stream, len(bits)).tolist() == [int(bit) for bit in bits]
 
 
-@settings(deadline=None)
 @given(bits=_BITS.filter(bool))
 def test_bits_of_the_orc_library_are_read(bits: list[bool]) -> None:
     sink = io.BytesIO()

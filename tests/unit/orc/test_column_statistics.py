@@ -173,7 +173,7 @@ def random_batch(random: Random) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 2**32))
 def test_merged_statistics_are_those_of_one_file_with_all_rows(seed: int) -> None:
     random = Random(seed)

@@ -1,7 +1,7 @@
 """Delete events hit exactly the rows that they name."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_ingest.orc.delete_events import DeleteEvents, RowIds
@@ -20,14 +20,12 @@ def row_ids(ids):
     )
 
 
-@settings(deadline=None)
 @given(IDS, IDS)
 def test_a_row_is_deleted_if_and_only_if_an_event_names_it(events, rows):
     hits = DeleteEvents(row_ids(events)).hits(row_ids(rows))
     assert hits.tolist() == [row in set(events) for row in rows]
 
 
-@settings(deadline=None)
 @given(IDS, IDS)
 def test_sorted_rows_are_deleted_as_unsorted_ones_are(events, rows):
     rows.sort()

@@ -133,7 +133,7 @@ def _files(draw: st.DrawFn) -> tuple[list[pa.RecordBatch], list[dict[str, Any]]]
     return batches, [options] * len(batches)
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(files=_files(), data=st.data())
 def test_files_give_the_same_rows_together_as_one_by_one(
     files: tuple[list[pa.RecordBatch], list[dict[str, Any]]], data: st.DataObject

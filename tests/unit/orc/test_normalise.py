@@ -96,7 +96,7 @@ def batch_of(*arrays: pa.Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(arrays), names=[f"c{i}" for i in range(len(arrays))])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 2**32))
 def test_arrays_of_every_shape_survive_the_round_trip(seed: int) -> None:
     shapes = Shapes(seed)
@@ -191,7 +191,7 @@ def has_unwritable(value: Value) -> bool:
     return isinstance(value, (list, tuple)) and any(map(has_unwritable, value))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 2**32))
 def test_unwritable_timestamps_are_found_at_every_depth(seed: int) -> None:
     array = Shapes(seed).array([pa.timestamp("us")], 12)

@@ -10,7 +10,7 @@ from random import Random
 import pyarrow as pa
 import pyarrow.orc as orc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_ingest.errors import CorruptFile
@@ -130,7 +130,6 @@ def damaged(data: bytes) -> Iterator[bytes]:
     yield read_stripe_statistics(source, tail, "a.orc")
 
 
-@settings(deadline=None)
 @given(st.sampled_from(CODECS), st.lists(st.tuples(st.integers(1, 900), st.integers(0, 255)), min_size=1, max_size=6))
 def test_a_damaged_tail_is_corrupt_or_readable_but_never_crashes(codec: Codec, changes: list[tuple[int, int]]) -> None:
     data = bytearray(FILES[codec])
@@ -143,7 +142,6 @@ def test_a_damaged_tail_is_corrupt_or_readable_but_never_crashes(codec: Codec, c
     assert len(found) == 1
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=400), st.sampled_from(CODECS))
 def test_random_bytes_before_a_sound_postscript_never_crash(noise: bytes, codec: Codec) -> None:
     ending = FILES[codec][-40:]
@@ -154,7 +152,6 @@ def test_random_bytes_before_a_sound_postscript_never_crash(noise: bytes, codec:
     assert len(found) == 1
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=5000), st.sampled_from(CODECS), st.sampled_from([64, 1000, 1 << 18]), st.booleans())
 def test_a_section_opens_to_what_was_packed(content: bytes, codec: Codec, block_size: int, repeat: bool) -> None:
     content = content * 20 if repeat else content
@@ -162,7 +159,6 @@ def test_a_section_opens_to_what_was_packed(content: bytes, codec: Codec, block_
     assert unpack(store(content, codec, block_size), codec, block_size) == content
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300), st.sampled_from(list(Codec)))
 def test_a_section_of_random_bytes_never_crashes(section: bytes, codec: Codec) -> None:
     try:
@@ -179,7 +175,6 @@ def test_a_chunk_longer_than_its_block_is_refused(codec: Codec) -> None:
         unpack(section, codec, 1000)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(-(2**63), 2**63 - 1), st.binary(max_size=300))
 def test_fields_read_back_as_written(number: int, signed: int, payload: bytes) -> None:
     message = int_field(1, number) + signed_field(2, signed) + bytes_field(8000, payload)
@@ -188,7 +183,6 @@ def test_fields_read_back_as_written(number: int, signed: int, payload: bytes) -
     assert first.raw + second.raw + third.raw == message
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=100))
 def test_random_bytes_are_fields_or_a_wire_error(data: bytes) -> None:
     try:
@@ -200,14 +194,12 @@ def test_random_bytes_are_fields_or_a_wire_error(data: bytes) -> None:
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
 @given(contents=st.lists(st.binary(max_size=700).map(lambda part: part * 3), max_size=6))
-@settings(deadline=None)
 def test_many_sections_are_unpacked_as_one_by_one(codec: Codec, contents: list[bytes]) -> None:
     sections = [pack(content, codec, 1000) for content in contents]
     assert unpack_all(sections, codec, 1000) == contents
 
 
 @given(contents=st.lists(st.binary(min_size=40, max_size=400), min_size=2, max_size=5), data=st.data())
-@settings(deadline=None)
 def test_a_damaged_section_among_many_is_an_error_or_changes_no_other(
     contents: list[bytes], data: st.DataObject
 ) -> None:

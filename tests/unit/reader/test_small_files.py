@@ -109,7 +109,7 @@ _INSERT = st.tuples(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     inserts=st.lists(_INSERT, min_size=2, max_size=14),
     aborted=st.sets(st.integers(1, 14), max_size=2),

@@ -185,7 +185,7 @@ def sql_or(a: Truth, b: Truth) -> Truth:
     return None if a is None or b is None else False
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(conditions())
 def test_nulls_count_as_unknown_in_every_combination(condition: tuple[str, tuple[Truth, ...]]) -> None:
     where, truths = condition
@@ -247,7 +247,6 @@ def test_many_alternatives_do_not_nest_deeply() -> None:
     assert selected(f"month in ({', '.join(map(str, range(2, 3000)))})") == [1, 2]
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="month='\"()<>!., andorinlikebetween0123456789`\\", max_size=40))
 def test_any_text_is_a_filter_or_a_configuration_error(text: str) -> None:
     try:

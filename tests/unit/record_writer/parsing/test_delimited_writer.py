@@ -158,9 +158,12 @@ def test_a_column_added_between_transactions_is_read():
     assert rows_of(writer, schema_of(id="int", user="string"), b"1,a") == [{"id": 1, "user": "a"}]
 
 
-def test_schemas_that_json_cannot_fill_are_refused():
-    with pytest.raises(UnsupportedFeature, match="column 'a': array<int> cannot be read from delimited text"):
-        StrictDelimitedInputWriter().bind(schema_of(a="array<int>"))
+def test_schemas_that_delimited_text_cannot_fill_are_refused():
+    deep = f"{'array<' * 8}int{'>' * 8}"
+    with pytest.raises(UnsupportedFeature, match=r"column 'a': .* is nested deeper than there are delimiters"):
+        StrictDelimitedInputWriter().bind(schema_of(a=deep))
+    with pytest.raises(UnsupportedFeature, match="map keys of type array<int>"):
+        StrictDelimitedInputWriter().bind(schema_of(a="map<array<int>,int>"))
     with pytest.raises(StreamingConnectionError, match="no column nope"):
         StrictDelimitedInputWriter(columns=["id", "nope"]).bind(SCHEMA)
     with pytest.raises(StreamingConnectionError, match="none twice"):

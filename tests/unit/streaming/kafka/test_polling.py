@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from hive_ingest.streaming.kafka.messages import KafkaMessage
 from hive_ingest.streaming.kafka.polling import Poller
 
 MIB = 1 << 20
 
 
-def message(value: int, key: int = -1, headers: int = -1) -> Any:
-    return SimpleNamespace(serialized_value_size=value, serialized_key_size=key, serialized_header_size=headers)
+def message(value: int, key: int = 0, header: int = 0) -> KafkaMessage:
+    headers = (("name", b"h" * header), ("empty", None)) if header else ()
+    return KafkaMessage("events", 0, 0, key=b"k" * key or None, value=b"v" * value, headers=headers)
 
 
 class Client:
@@ -48,7 +49,7 @@ def test_a_poll_asks_for_as_many_messages_as_fit() -> None:
     poller.poll()
     poller.size_of([message(MIB)] * 10)
     poller.poll()
-    poller.size_of([message(100 * MIB)])
+    poller.size_of([message(20 * MIB)])
     poller.poll()
     assert client.asked == [4_096, 12_000, 15, 1]
 
@@ -62,7 +63,7 @@ def test_max_poll_records_is_the_most() -> None:
 def test_keys_and_headers_count_as_memory() -> None:
     poller = Poller(Client(), MIB)
     plain = poller.size_of([message(1_000)])
-    assert poller.size_of([message(1_000, key=10_000, headers=100_000)]) > plain + 109_000
+    assert poller.size_of([message(1_000, key=10_000, header=100_000)]) > plain + 109_000
 
 
 def test_garbage_is_not_collected_during_a_poll(collector: None) -> None:

@@ -1,0 +1,146 @@
+"""Columns from data, and columns that are added, on every metastore."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from hive_ingest.errors import ConfigurationError, InvalidOperation, UnsupportedFeature
+from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.model import Column
+from tests.acceptance.metastore.requests import READ, component, lock
+
+SCHEMA = pa.schema(
+    [
+        ("Id", pa.int64()),
+        ("price", pa.decimal128(10, 2)),
+        ("name", pa.large_string()),
+        ("small", pa.uint16()),
+        ("tags", pa.list_(pa.string())),
+        ("day", pa.date32()),
+    ]
+)
+COLUMNS = [
+    ("id", "bigint"),
+    ("price", "decimal(10,2)"),
+    ("name", "string"),
+    ("small", "int"),
+    ("tags", "array<string>"),
+]
+
+
+@pytest.fixture
+def ms(metastore: MetastoreClient) -> MetastoreClient:
+    metastore.create_database("web")
+    return metastore
+
+
+def pairs(columns: tuple[Column, ...]) -> list[tuple[str, str]]:
+    return [(column.name, column.type) for column in columns]
+
+
+def test_a_table_is_made_for_an_arrow_schema(ms: MetastoreClient) -> None:
+    table = ms.create_table("web.t", schema=SCHEMA, partition_keys=["Day"])
+    assert pairs(table.columns) == COLUMNS
+    assert pairs(table.partition_keys) == [("day", "date")]
+    again = ms.create_table("web.t", schema=SCHEMA, partition_keys=["day"], if_not_exists=True)
+    assert again == table == ms.get_table("web.t")
+
+
+def test_a_table_is_made_for_data_frames(ms: MetastoreClient) -> None:
+    frame = pd.DataFrame({"id": [1, 2], "at": pd.to_datetime(["2026-01-01", None]), "ok": [True, False]}, index=[7, 9])
+    assert pairs(ms.create_table("web.p", schema=frame).columns) == [
+        ("id", "bigint"),
+        ("at", "timestamp"),
+        ("ok", "boolean"),
+    ]
+    reader = pa.RecordBatchReader.from_batches(SCHEMA, [])
+    assert pairs(ms.create_table("web.r", schema=reader).columns) == [*COLUMNS, ("day", "date")]
+
+
+def test_types_of_some_columns_of_the_data_can_be_chosen(ms: MetastoreClient) -> None:
+    columns = [Column("name", "varchar(20)", "of the shop"), Column("id", "int")]
+    table = ms.create_table("web.t", schema=SCHEMA, columns=columns, partition_keys={"day": "string", "hour": "int"})
+    assert table.columns[:3] == (
+        Column("id", "int"),
+        Column("price", "decimal(10,2)"),
+        Column("name", "varchar(20)", "of the shop"),
+    )
+    assert pairs(table.partition_keys) == [("day", "string"), ("hour", "int")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "why"),
+    [
+        ({}, ConfigurationError, "needs columns"),
+        ({"schema": [1, 2]}, ConfigurationError, "list has no Arrow schema"),
+        ({"schema": SCHEMA, "columns": {"nmae": "string"}}, ConfigurationError, "'nmae', which the data does not have"),
+        ({"schema": SCHEMA, "partition_keys": ["days"]}, ConfigurationError, "'days' is not a column of the data"),
+        ({"schema": SCHEMA, "partition_keys": "day"}, ConfigurationError, "give a list of names"),
+        (
+            {"schema": pa.schema([("a", pa.uint64()), ("b", pa.null())])},
+            UnsupportedFeature,
+            "column 'a': .*column 'b': .*give the types of these columns",
+        ),
+        ({"schema": pa.schema([("a", pa.int8()), ("A", pa.int8())])}, InvalidOperation, "2 columns named 'a'"),
+    ],
+)
+def test_data_that_no_table_fits_is_refused(
+    ms: MetastoreClient, arguments: dict[str, object], error: type[Exception], why: str
+) -> None:
+    with pytest.raises(error, match=why):
+        ms.create_table("web.t", **arguments)  # type: ignore[arg-type]
+    assert ms.get_tables("web") == []
+
+
+def test_several_columns_are_added_together(ms: MetastoreClient) -> None:
+    ms.create_table("web.t", columns={"id": "int"}, partition_keys={"p": "int"})
+    ms.add_partitions("web.t", [["1"]])
+    added = ms.add_columns("web.t", {"A": "int", "b": "decimal(5, 1)"})
+    assert pairs(added.columns) == [("id", "int"), ("a", "int"), ("b", "decimal(5, 1)")]
+    assert ms.get_table("web.t") == added
+    # Hive reads a partition by its own columns.
+    assert ms.get_partition("web.t", ["1"]).columns == added.columns
+
+
+def test_columns_that_are_there_are_left_out_if_their_type_is_the_same(ms: MetastoreClient) -> None:
+    before = ms.create_table("web.t", columns={"id": "int", "d": "decimal(5,1)"}, partition_keys={"p": "int"})
+    assert ms.add_columns("web.t", {"d": "decimal(5, 1)", "P": "int"}, if_not_exists=True) == before
+    added = ms.add_columns("web.t", {"d": "decimal(5,1)", "e": "int"}, if_not_exists=True)
+    assert pairs(added.columns) == [("id", "int"), ("d", "decimal(5,1)"), ("e", "int")]
+    for columns in ({"f": "int", "e": "bigint"}, {"f": "int", "p": "string"}):
+        with pytest.raises(InvalidOperation, match="already, of type int"):
+            ms.add_columns("web.t", columns, if_not_exists=True)
+    with pytest.raises(InvalidOperation, match="has a column 'e' already"):
+        ms.add_columns("web.t", {"f": "int", "e": "int"})
+    assert ms.get_table("web.t") == added
+
+
+def test_columns_are_added_beside_a_writer(ms: MetastoreClient) -> None:
+    ms.create_table("web.t", columns={"id": "int"})
+    (txn_id,) = ms.open_txns()
+    lock(ms, component(READ, "web", "t"), txn_id=txn_id)
+    assert len(ms.add_columns("web.t", {"a": "int"}).columns) == 2
+    ms.abort_txn(txn_id)
+
+
+def test_no_column_is_lost_when_several_clients_add_some(ms: MetastoreClient, tmp_path: Path) -> None:
+    ms.create_table("web.t", columns={"id": "int"})
+    clients = [ms.clone() for _ in range(3)]
+    start = threading.Barrier(len(clients))
+
+    def add(number: int) -> None:
+        with clients[number] as client:
+            start.wait()
+            client.add_columns("web.t", {f"c{number}": "int", "shared": "string"}, if_not_exists=True)
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(len(clients))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {column.name for column in ms.get_table("web.t").columns} == {"id", "c0", "c1", "c2", "shared"}

@@ -1,0 +1,139 @@
+"""Columns that are inferred from a file hold its records."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.orc
+import pyarrow.parquet
+import pytest
+
+from hive_ingest.errors import ConfigurationError, StreamingIOFailure, UnsupportedFeature
+from hive_ingest.streaming import infer_columns
+
+CSV = """id,code,price,at,day,ok,note,none,"last, first"
+1,007,9.5,2026-11-23 08:30:00,2026-11-23,true,"x
+y",,"a, b"
+-9223372036854775808,08,1e3,2026-11-23 08:30:00.123456789,0001-01-01,FALSE,,,c
+"""
+CSV_COLUMNS = {
+    "id": "bigint",
+    "code": "string",
+    "price": "double",
+    "at": "timestamp",
+    "day": "date",
+    "ok": "boolean",
+    "note": "string",
+    "none": "string",
+    "last, first": "string",
+}
+
+
+def test_columns_of_csv_are_those_of_its_header(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "a.csv", tmp_path / "a.csv.gz"
+    plain.write_bytes(b"\xef\xbb\xbf" + CSV.encode())
+    packed.write_bytes(gzip.compress(CSV.encode()))
+    assert infer_columns(plain) == infer_columns(packed) == CSV_COLUMNS
+    assert list(infer_columns(plain)) == list(CSV_COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        (["1", "2.5"], "double"),
+        (["1", "x"], "string"),
+        (["9223372036854775808"], "string"),
+        (["+1"], "string"),
+        ([" 1"], "string"),
+        (["2026-02-30"], "string"),
+        (["2026-11-23T08:30:00"], "string"),
+        (["2026-11-23 08:30"], "string"),
+        (["2600-01-01 00:00:00"], "string"),
+        (["t"], "string"),
+        (["1", ""], "bigint"),
+        (["nan"], "string"),
+    ],
+)
+def test_a_type_is_inferred_only_if_every_text_is_one_of_it(tmp_path: Path, values: list[str], type_: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("".join(f"{line}\n" for line in ["a,b", *(f"{value},x" for value in values)]))
+    assert infer_columns(path)["a"] == type_
+
+
+def test_the_options_of_csv_are_those_of_the_writer(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("a;b\n1;NULL\n2;'x;y'\n")
+    found = infer_columns(path, format="csv", field_delimiter=";", quote="'", null_values=["NULL"])
+    assert found == {"a": "bigint", "b": "string"}
+
+
+def test_columns_of_json_are_the_keys_of_its_objects(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        '{"Id": 1, "price": 2, "at": "2026-11-23 08:30:00", "iso": "2026-11-23T08:30:00Z", "none": null}\n'
+        '{"id2": "7", "price": 2.5, "o": {"a": 1, "when": "2026-11-23 08:30:00", "l": ["2026-11-23 08:30:00"]}}\n'
+        '{"day": "2026-11-23", "empty": []}\n'
+    )
+    assert infer_columns(path) == {
+        "id": "bigint",
+        "price": "double",
+        "at": "timestamp",
+        "iso": "string",
+        "none": "string",
+        "id2": "string",
+        "o": "struct<a:bigint,when:string,l:array<string>>",
+        "day": "date",
+        "empty": "array<string>",
+    }
+
+
+def test_only_the_sample_is_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a\n1\n2\nx\n")
+    assert infer_columns(path, sample_records=2) == {"a": "bigint"}
+    assert infer_columns(path) == {"a": "string"}
+
+
+def test_parquet_and_orc_have_types(tmp_path: Path) -> None:
+    table = pa.table({"id": pa.array([1], pa.int32()), "price": pa.array([None], pa.decimal128(10, 2))})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    pyarrow.orc.write_table(table, tmp_path / "a.orc")
+    expected = {"id": "int", "price": "decimal(10,2)"}
+    assert infer_columns(tmp_path / "a.parquet") == infer_columns(tmp_path / "a.orc") == expected
+
+
+def test_types_can_be_chosen(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pa.table({"at": pa.array([0], pa.timestamp("us", "UTC")), "n": pa.array([1])}), path)
+    with pytest.raises(UnsupportedFeature, match="column 'at'"):
+        infer_columns(path)
+    assert infer_columns(path, types={"at": "timestamp", "N": "int"}) == {"at": "timestamp", "n": "int"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "error", "why"),
+    [
+        ("a.txt", "a\n", {}, ConfigurationError, "does not say what it is"),
+        ("a.csv", "", {}, ConfigurationError, "is empty"),
+        ("a.csv", "a,b\n1\n", {}, ConfigurationError, "as csv"),
+        ("a.json", "", {}, ConfigurationError, "no records"),
+        ("a.json", '{"a": 1}\n{"a": "x"}\n', {}, ConfigurationError, "as json: .*changed from"),
+        ("a.json", "[1]\n", {}, ConfigurationError, "as json"),
+        ("a.parquet", "no", {}, StreamingIOFailure, "cannot read"),
+        ("a.orc", "no", {}, StreamingIOFailure, "cannot read"),
+        ("a.csv", "a\n1\n", {"types": {"b": "int"}}, ConfigurationError, "'b', which the data does not have"),
+        ("a.csv", "a\n", {"format": "xml"}, ConfigurationError, "format='xml' is unknown"),
+        ("a.csv", "a\n", {"sample_records": 0}, ConfigurationError, "1 or more"),
+        ("a.csv", None, {}, StreamingIOFailure, r"a\.csv"),
+    ],
+)
+def test_a_file_without_columns_is_an_error_that_says_why(
+    tmp_path: Path, name: str, content: str | None, options: dict[str, Any], error: type[Exception], why: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(error, match=why):
+        infer_columns(tmp_path / name, **options)
