@@ -52,8 +52,8 @@ REFERENCE: Mapping[str, Reference] = {
         "Record writers",
         "What converts records to rows. [Records](../records.md) has the values that each type accepts.",
         "hive_ingest.record_writer",
-        "StrictJsonWriter StrictDelimitedInputWriter StrictRegexWriter CsvWriter ArrowWriter AvroWriter MappingWriter RecordListWriter "
-        "RecordWriter RecordSchema Block Parsed BadRecord",
+        "StrictJsonWriter StrictDelimitedInputWriter StrictRegexWriter CsvWriter ArrowWriter AvroWriter "
+        "MappingWriter RecordListWriter RecordWriter RecordSchema Block Parsed BadRecord",
     ),
     "metastore_client": Reference(
         "Metastore client",

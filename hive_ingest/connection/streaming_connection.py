@@ -176,8 +176,6 @@ class StreamingConnection:
             target.close()
             raise
 
-    # -- transactions ------------------------------------------------------------------------------
-
     @_one_call
     def begin_transaction(self) -> None:
         """Open the next transaction: id, write id, lock, progress; the table is read again.
@@ -327,8 +325,6 @@ class StreamingConnection:
             raise ConnectionMisuse(f"the connection to {self.table.name} is closed: open another one")
         self._owner.check()
 
-    # -- properties --------------------------------------------------------------------------------
-
     @property
     def state(self) -> TransactionState:
         return self._transactions.state
@@ -387,8 +383,6 @@ class StreamingConnection:
     def __repr__(self) -> str:
         return f"<StreamingConnection {self.table.name} {self.state.name} txn={self.txn_id} write_id={self.write_id}>"
 
-    # -- close -------------------------------------------------------------------------------------
-
     def close(self) -> None:
         """Abort the open transactions and release everything. Idempotent.
 
@@ -431,9 +425,13 @@ class StreamingConnection:
             release_record_writer(self._bound.record_writer)
         finally:
             self._context.calls.release()
-        while self._is_writing:  # a `write` that began just before the state changed is refused
-            time.sleep(0.001)
+        self._wait_for_write()
         self._guard.end_now()
+
+    def _wait_for_write(self) -> None:
+        """Refuse a `write` that began just before the state changed."""
+        while self._is_writing:
+            time.sleep(0.001)
 
     def __enter__(self) -> Self:
         return self

@@ -31,7 +31,7 @@ MIN_RECORDS: Final = 32
 SAMPLE_RECORDS: Final = 32
 _MAX_BLOCK_BYTES: Final = (1 << 31) - 2
 #: What the reader says about a key that it does not know, a number in place of a string, and the reverse.
-_OTHER_SHAPE: Final = ("unexpected field", "changed from string to number", "is not a valid decimal")
+_OTHER_SHAPE: Final = ("unexpected field", "changed from ", "is not a valid decimal")
 _OPENING, _CLOSING = ord("{"), ord("}")
 
 
@@ -105,7 +105,12 @@ class JsonBlocks:
         return ParsedBlock(batch, self._matched(batch, block.lines, shape), unknown)
 
     def _read_lines(self, lines: bytes, shape: Shape) -> pa.Table:
-        wire = WireShape(shape.spelling, shape.numbers, self._forms.timestamps.number_type)
+        wire = WireShape(
+            shape.spelling,
+            shape.numbers,
+            self._forms.timestamps.number_type,
+            shape.texts if self._forms.coerce != "strict" else frozenset(),
+        )
         fields = wire_fields(self._columns, (), wire)
         try:
             return pa_json.read_json(

@@ -6,6 +6,7 @@ be, numbers are read as text and checked (`has_loose_numbers`).
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from typing import Any, Final
 
@@ -13,9 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from hive_ingest.record_writer import strict_arrays
+from hive_ingest.record_writer.bad_records import BadValue, Doubt
+from hive_ingest.record_writer.coercion import Coerce, text_converter
 from hive_ingest.record_writer.text_blocks import NEWLINE, SCAN_BYTES
 from hive_ingest.record_writer.timestamp_formats import TimestampFormats
 from hive_ingest.record_writer.typed_columns import TypedColumn
+from hive_ingest.record_writer.values import Converter
 from hive_ingest.schema import HiveType
 
 #: The words of booleans; the other spellings that the rules accept are read record by record.
@@ -27,11 +31,20 @@ _NUMBERS: Final = (*strict_arrays.INTEGERS, "float", "double", "decimal")
 class TextColumns:
     """The columns of one schema. Has no state: several threads may use it."""
 
-    def __init__(self, columns: list[TypedColumn], schema: pa.Schema, timestamps: TimestampFormats) -> None:
+    def __init__(
+        self, columns: list[TypedColumn], schema: pa.Schema, timestamps: TimestampFormats, coerce: Coerce
+    ) -> None:
         self._columns = columns
         self._types = dict(columns)
         self._schema = schema
         self._timestamps = timestamps
+        self._converters = {
+            name: text_converter(type_, timestamps, coerce)
+            for name, type_ in columns
+            if type_.kind != "string" and not type_.children
+        }
+        #: Whether there are values that the strict rules do not accept.
+        self.are_coerced = coerce != "strict"
         self.has_numbers = any(type_.kind in _NUMBERS for _, type_ in columns)
 
     def wire_type(self, name: str, numbers_as_text: bool) -> pa.DataType:
@@ -63,6 +76,25 @@ class TextColumns:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
+    def coerced_batch(self, table: pa.Table, names: list[str]) -> pa.RecordBatch:
+        """The same for columns that were all read as text, with the values that `coerce` accepts. Raises Doubt."""
+        read = dict(zip(names, table.columns, strict=True))
+        arrays = [
+            self._coerced(_single_chunk(read[name]), name, type_)
+            if name in read
+            else pa.nulls(table.num_rows, type_.arrow)
+            for name, type_ in self._columns
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _coerced(self, array: pa.Array, name: str, type_: HiveType) -> pa.Array:
+        if type_.kind == "string":
+            return array
+        if type_.kind != "boolean":
+            with contextlib.suppress(Doubt):
+                return self._from_wire(array, type_, numbers_as_text=True)
+        return converted(array, self._converters[name], type_)
+
     def _from_wire(self, array: pa.Array, type_: HiveType, numbers_as_text: bool) -> pa.Array:
         if type_.kind in ("boolean", "string"):
             return array
@@ -71,6 +103,16 @@ class TextColumns:
         if numbers_as_text:
             return strict_arrays.numbers_from_text(array, type_)
         return strict_arrays.numbers(array, type_)
+
+
+def converted(array: pa.Array, convert: Converter, type_: HiveType) -> pa.Array:
+    """The values of an array of texts, of which each distinct one is converted once. Raises Doubt for a bad one."""
+    encoded = array.dictionary_encode()
+    try:
+        values = [convert(text) for text in encoded.dictionary.to_pylist()]
+    except BadValue as bad:
+        raise Doubt(str(bad)) from bad
+    return pa.array(values, type_.arrow).take(encoded.indices)
 
 
 def has_loose_numbers(text: bytes, delimiters: bytes) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from hive_ingest.record_writer import (
 )
 from tests.property.record_writer import test_delimited_property as delimited
 from tests.property.record_writer import test_json_property as json_lines
-from tests.property.record_writer.parsing_support import each_way, run
+from tests.property.record_writer.parsing_support import each_way, run, schema_of
 
 SLOW = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
@@ -85,5 +86,28 @@ def test_texts(choice: str, data: st.DataObject) -> None:
     strict_rows_stay(make, schema, records, choice)
     regex = ",".join(["([^,]*)"] * len(schema.columns))
     assert run(make(StrictRegexWriter, regex=regex), schema, [records]).rows == expected
-    csv = {"header": False, "null_values": []}
+    csv = {"header": False, "null_values": [], "quote": None}
     assert rows_each_way(csv_blocks, lambda: make(CsvWriter, **csv), schema, records) == expected
+
+
+@pytest.mark.parametrize("choice", ["lossless", "hive"])
+@pytest.mark.parametrize("odd", ["7", " 7 ", "7.0", "x", "", "128", "+1", "TRUE", "t", "NaN", "0x1p3", "1e2"])
+def test_numbers_and_booleans_in_strings(choice: str, odd: str) -> None:
+    schema = schema_of(t="tinyint", b="boolean", d="double", s="struct<f:float>", a="array<int>")
+    form = b'{"t":"%d","b":"true","d":"0.5","s":{"f":"1.5"},"a":["1","2"]}'
+    records = [form % number for number in range(8)]
+    records[5] = json.dumps({"t": odd, "b": odd, "d": odd, "s": {"f": odd}, "a": [odd]}).encode()
+
+    def make(**options: Any) -> Any:
+        return StrictJsonWriter(on_error="skip", **{"coerce": choice} | options)
+
+    assert len(rows_each_way(json_blocks, make, schema, records)) >= 7
+
+
+def test_a_block_of_numbers_in_strings_is_parsed_at_once() -> None:
+    writer = StrictJsonWriter(coerce="lossless")
+    records = b"".join(b'{"id":"%d","x":"%d.5"}\n' % (number, number) for number in range(100))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StrictJsonWriter, "_parse_records", None)
+        rows = run(writer, schema_of(id="int", x="double"), [records]).rows
+    assert rows[99] == (99, "99.5")
