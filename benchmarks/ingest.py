@@ -254,7 +254,7 @@ def commits(cache: Path) -> None:
     print("\nsynced commits on SQLite")
     in_folder(cache, lambda folder: print(f"  probe: fsync of a 4 KiB append, median {probe_fsync(folder):.3f} ms"))
     in_folder(cache, lambda folder: measure(folder, False, 100))
-    in_folder(cache, lambda folder: measure(folder, True, 15))
+    in_folder(cache, lambda folder: measure(folder, True, 25))
 
 
 def progress(cache: Path) -> None:
@@ -280,8 +280,8 @@ def progress(cache: Path) -> None:
         pair = [connect(folder / "c", "json", False, sink="s", sources=[f"s{i}"]) for i in range(2)]
         two = medians(folder / "c", pair, True)
         print(f"  without progress        {plain:6.2f} ms a transaction (begin, one row, commit), median of {times}")
-        print(f"  one source              {one:6.2f} ms: {one - plain:+.2f} ms (to reach 10)")
-        print(f"  two alternating sources {two:6.2f} ms: {two - plain:+.2f} ms (to reach 10)", flush=True)
+        print(f"  one source              {one:6.2f} ms: {one - plain:+.2f} ms (to reach 8)")
+        print(f"  two alternating sources {two:6.2f} ms: {two - plain:+.2f} ms (to reach 8)", flush=True)
 
     print("\nwhat exactly once costs, synced, on SQLite")
     in_folder(cache, measure)

@@ -34,7 +34,7 @@ _JOINED_ROWS, _JOINED_BYTES = 8192, 1 << 28
 #: The most files that are open while they are being closed.
 _MOST_CLOSING = 64
 #: The least that a thread encodes at commit, in bytes of rows in memory: each part becomes a stripe.
-_MIN_PART_BYTES = 1 << 20
+_MIN_PART_BYTES = 384 << 10
 
 
 def compression_of(table: Table) -> str:

@@ -23,10 +23,12 @@ from hive_ingest.delta.row_buffer import Group, RowBuffer, Run, SharedSpill, sli
 from hive_ingest.errors import PartitionCreationFailed, SerializationError
 from hive_ingest.faults import reach
 from hive_ingest.orc import AcidFile, unreadable_row
-from hive_ingest.record_writer import Block, Parsed, RecordWriter
+from hive_ingest.record_writer import Block, Parsed, RecordWriter, divided_blocks
 from hive_ingest.transactions import StagedFile
 
 T = TypeVar("T")
+#: The least that the last block is divided into, so that several threads parse it: a smaller one takes less than 1 ms.
+_LEAST_BLOCK_BYTES = 1 << 18
 
 
 @dataclass(slots=True)
@@ -99,7 +101,8 @@ class TransactionWriter:
 
     def parse_all(self) -> None:
         """Parse everything taken so far, so that `counts` has it. Raises the error of a bad record."""
-        self._submit(self._records.drain())
+        threads = self._settings.writer_threads - sum(not future.done() for _, future in self._parsing)
+        self._submit(divided_blocks(self._records.drain(), threads, _LEAST_BLOCK_BYTES))
         self._collect_all()
 
     def _submit(self, blocks: Iterable[Block]) -> None:

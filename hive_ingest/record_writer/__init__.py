@@ -14,6 +14,7 @@ from hive_ingest.record_writer.list_writer import RecordListWriter
 from hive_ingest.record_writer.mapping_writer import MappingWriter
 from hive_ingest.record_writer.options import MissingPartitionKeys, check_choice
 from hive_ingest.record_writer.partition_texts import EmptyPartitionValues
+from hive_ingest.record_writer.record_by_record import divided_blocks
 from hive_ingest.record_writer.regex_writer import StrictRegexWriter
 from hive_ingest.record_writer.typed_columns import typed_columns
 from hive_ingest.record_writer.writer import Block, Parsed, RecordSchema, RecordWriter
@@ -45,6 +46,7 @@ __all__ = [
     "UnknownFields",
     "ZonedTimestamps",
     "check_choice",
+    "divided_blocks",
     "named_records",
     "schema_of_rows",
     "typed_columns",

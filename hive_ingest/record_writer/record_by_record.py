@@ -5,13 +5,13 @@ Parsing one record at a time is many times slower, and defines the correct resul
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
 from hive_ingest.record_writer.bad_records import BadRecord, BadRecords, BadValue
-from hive_ingest.record_writer.writer import Parsed
+from hive_ingest.record_writer.writer import Block, Parsed
 
 #: Blocks are halved down to about this many records, so that one bad record does not slow down all others.
 MIN_HALVED_RECORDS = 4096
@@ -66,6 +66,18 @@ def parse_halving(
         return one_by_one(block)
     first, second = (parse_halving(half, at_once, one_by_one) for half in block.halves())
     return _joined(first, second)
+
+
+def divided_blocks(blocks: Iterable[Block], count: int, least_bytes: int) -> list[Block]:
+    """The blocks in order; the largest is halved until there are `count`, if its halves have at least `least_bytes`."""
+    found = list(blocks)
+    while 0 < len(found) < count:
+        place = max(range(len(found)), key=lambda number: found[number].nbytes)
+        largest: Any = found[place]
+        if largest.nbytes < 2 * least_bytes or not getattr(largest, "can_be_halved", False) or largest.records < 2:
+            break
+        found[place : place + 1] = largest.halves()
+    return found
 
 
 def _joined(first: Parsed, second: Parsed) -> Parsed:

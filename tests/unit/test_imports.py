@@ -49,14 +49,14 @@ def test_a_transaction_does_not_load_pandas(tmp_path: Path) -> None:
 import sys
 import hive_ingest as hi
 ms = hi.connect_metastore("sqlite:///{tmp_path}/m.db", warehouse="{tmp_path}/w", create=True)
-for keys in ({{}}, {{"day": "string"}}):
-    table = f"t{{len(keys)}}"
-    ms.create_table(f"default.{{table}}", columns={{"id": "int", "name": "string"}}, partition_keys=keys)
+id_, day = {{"id": "int"}}, {{"day": "string"}}
+for table, columns, keys in (("a", id_ | day, {{}}), ("b", id_, day)):
+    ms.create_table(f"default.{{table}}", columns=columns, partition_keys=keys)
     writer = hi.StrictJsonWriter()
     with hi.StreamingConnection.connect(ms, database="default", table=table, record_writer=writer) as conn:
         with conn.transaction():
             for i in range(100):
-                conn.write(b'{{"id": %d, "name": "n", "day": "%d"}}' % (i, i % 3))
+                conn.write(b'{{"id": %d, "day": "%d"}}' % (i, i % 3))
 print("pandas" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

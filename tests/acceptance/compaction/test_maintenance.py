@@ -115,7 +115,8 @@ def test_off_does_nothing(table: Compacted) -> None:
             commit(connection, i)
         assert keeper.finish()
         assert not [each for each in threading.enumerate() if each.name == "hive-ingest-maintenance"]
-    assert threading.active_count() <= before + 1
+    of_the_process = sum("hive-ingest-sync-" in each.name for each in threading.enumerate())
+    assert threading.active_count() - of_the_process <= before + 1
     assert table.history() == []
 
 
@@ -221,7 +222,7 @@ def test_no_thread_is_left(table: Compacted) -> None:
         wait_until(lambda: sum("hive-ingest-worker" in each.name for each in threading.enumerate()) == 2)
     keeper.close()
     of_the_process = {"MainThread", "hive-ingest-reaper", "hive-ingest-hdfs"}
-    assert {each.name for each in threading.enumerate()} <= of_the_process
+    assert {each.name for each in threading.enumerate() if "hive-ingest-sync-" not in each.name} <= of_the_process
 
 
 def test_a_process_that_forgets_to_close_it_ends(ms: EmbeddedMetastoreClient) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.orc as orc
 import pytest
 
 from hive_ingest.config import StreamingSettings
@@ -90,3 +94,56 @@ def test_a_custom_writer_cannot_commit_a_value_that_cannot_be_read(tmp_path: Pat
         writer.write(pa.table({"v": ["a", "b"]}))
         with pytest.raises(SerializationError, match="row 1 of a block that Latin parsed cannot be read: column 'v'"):
             writer.finish()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_the_last_block_is_parsed_by_all_threads_and_keeps_its_order(tmp_path: Path, threads: int) -> None:
+    table = Table(TableName.of("db.t"), (Column("id", "int"), Column("text", "string")), location=f"file:{tmp_path}")
+    records, blocks = StrictJsonWriter(), []
+    records.bind(RecordSchema(table.columns))
+    parse = records.parse
+    records.parse = lambda block: (blocks.append(block.first_record), parse(block))[1]  # type: ignore[method-assign]
+    lines = [b'{"id": %d, "text": "%s"}' % (i, b"x" * 100) for i in range(10_000)]
+    target = DeltaTarget(table, WriteId(1), Location.of(f"{table.location}/.hive_ingest/1_w"))
+    with ThreadPoolExecutor(threads) as pool:
+        writer = TransactionWriter(records, target, StreamingSettings(writer_threads=threads), lambda: pool)
+        writer.write(b"\n".join(lines))
+        (file,) = writer.finish()
+    assert len(blocks) == threads
+    assert orc.read_table(file.location.path)["row"].combine_chunks().field("id").to_pylist() == list(range(10_000))
+
+
+def test_a_bad_record_of_a_divided_block_is_named_by_its_number(tmp_path: Path) -> None:
+    table = Table(TableName.of("db.t"), (Column("id", "int"),), location=f"file:{tmp_path}")
+    records = StrictJsonWriter()
+    records.bind(RecordSchema(table.columns))
+    lines = [b'{"id": %d, "more": "%s"}' % (i, b"x" * 100) for i in range(10_000)]
+    lines[9_000] = b'{"id": "?"}'
+    target = DeltaTarget(table, WriteId(1), Location.of(f"{table.location}/.hive_ingest/1_w"))
+    with ThreadPoolExecutor(4) as pool:
+        writer = TransactionWriter(records, target, StreamingSettings(writer_threads=4), lambda: pool)
+        writer.write(b"\n".join(lines))
+        with pytest.raises(SerializationError, match="record 9000 "):
+            writer.finish()
+        writer.discard()
+
+
+def test_a_file_that_the_device_refuses_fails_the_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(TableName.of("db.t"), (Column("id", "int"),), (Column("p", "string"),), location=f"file:{tmp_path}")
+    records = ArrowWriter()
+    records.bind(RecordSchema(table.columns, table.partition_keys))
+    synced = itertools.count(1)
+
+    def fail_at_last(_: int) -> None:
+        if next(synced) == 20:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail_at_last)
+    target = DeltaTarget(table, WriteId(1), Location.of(f"{table.location}/.hive_ingest/1_w"))
+    with ThreadPoolExecutor(2) as pool:
+        writer = TransactionWriter(records, target, StreamingSettings(writer_threads=2), lambda: pool)
+        writer.write(pa.table({"id": pa.array(range(20), pa.int32()), "p": [f"{i}" for i in range(20)]}))
+        with pytest.raises(StreamingIOFailure, match="device reported an error"):
+            writer.finish()
+        writer.discard()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
