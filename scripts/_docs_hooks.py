@@ -38,7 +38,8 @@ REFERENCE: Mapping[str, Reference] = {
         "Functions",
         "Most programs need only these.",
         "hive_ingest",
-        "connect_metastore append ingest_files read_table scan compact purge Scan",
+        "connect_metastore append ingest_files read_table scan Scan partition_sizes PartitionSize infer_columns "
+        "compact purge",
     ),
     "connection": Reference(
         "Connections",
@@ -51,8 +52,8 @@ REFERENCE: Mapping[str, Reference] = {
         "Record writers",
         "What converts records to rows. [Records](../records.md) has the values that each type accepts.",
         "hive_ingest.record_writer",
-        "StrictJsonWriter StrictDelimitedInputWriter CsvWriter ArrowWriter AvroWriter MappingWriter RecordListWriter "
-        "RecordWriter RecordSchema Block Parsed BadRecord",
+        "StrictJsonWriter StrictDelimitedInputWriter StrictRegexWriter CsvWriter ArrowWriter AvroWriter MappingWriter "
+        "RecordListWriter RecordWriter RecordSchema Block Parsed BadRecord",
     ),
     "metastore_client": Reference(
         "Metastore client",
