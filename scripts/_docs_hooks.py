@@ -38,22 +38,22 @@ REFERENCE: Mapping[str, Reference] = {
         "Functions",
         "Most programs need only these.",
         "hive_ingest",
-        "connect_metastore append ingest_files read_table scan Scan partition_sizes PartitionSize infer_columns "
-        "compact purge",
+        "connect_metastore append ingest_files infer_columns read_table scan partition_sizes compact purge "
+        "Scan PartitionSize",
     ),
     "connection": Reference(
         "Connections",
         "The Streaming V2 API, transaction by transaction.",
         "hive_ingest.connection",
         "StreamingConnection CommitInfo ConnectionStats TransactionState StreamingSettings SourceProgress "
-        "JoinedTransaction SharedTransaction PreparedWrite BadRecordHandler",
+        "JoinedTransaction SharedTransaction PreparedWrite BadRecordHandler BadRecordTable",
     ),
     "record_writer": Reference(
         "Record writers",
         "What converts records to rows. [Records](../records.md) has the values that each type accepts.",
         "hive_ingest.record_writer",
-        "StrictJsonWriter StrictDelimitedInputWriter StrictRegexWriter CsvWriter ArrowWriter AvroWriter MappingWriter "
-        "RecordListWriter RecordWriter RecordSchema Block Parsed BadRecord",
+        "StrictJsonWriter StrictDelimitedInputWriter StrictRegexWriter CsvWriter ArrowWriter AvroWriter "
+        "MappingWriter RecordListWriter RecordWriter RecordSchema Block Parsed BadRecord",
     ),
     "metastore_client": Reference(
         "Metastore client",

@@ -91,6 +91,7 @@ class StreamingConnection:
             transaction_batch_size,
             target.progress,
             skipped,
+            bad_rows=target.bad_rows,
             is_overwrite=overwrite,
             owns_client=target.owns_client,
         )
@@ -142,7 +143,7 @@ class StreamingConnection:
             on_commit: Called after each commit; its errors are logged and not raised.
             on_blocked: Called with the locks in the way before each new attempt; an error that it raises ends the wait.
             overwrite: Whether each transaction replaces the table, or the partitions that it writes; others wait.
-            bad_records: A handler or a function that gets, before the commit, what `on_error="skip"` skips.
+            bad_records: A handler or function that gets what was skipped before the commit, or a `BadRecordTable`.
             max_bad_records: How many may be skipped since connect. More fail the transaction with TooManyBadRecords.
             max_bad_record_share: The same as a share of the records of one transaction.
 
@@ -157,7 +158,9 @@ class StreamingConnection:
             settings=settings,
             sink=sink,
             sources=sources,
+            bad_records=bad_records,
         )
+        skipped.keep_in(target.bad_rows)
         try:
             return cls(
                 target,
@@ -172,8 +175,6 @@ class StreamingConnection:
         except BaseException:
             target.close()
             raise
-
-    # -- transactions ------------------------------------------------------------------------------
 
     @_one_call
     def begin_transaction(self) -> None:
@@ -324,8 +325,6 @@ class StreamingConnection:
             raise ConnectionMisuse(f"the connection to {self.table.name} is closed: open another one")
         self._owner.check()
 
-    # -- properties --------------------------------------------------------------------------------
-
     @property
     def state(self) -> TransactionState:
         return self._transactions.state
@@ -383,8 +382,6 @@ class StreamingConnection:
 
     def __repr__(self) -> str:
         return f"<StreamingConnection {self.table.name} {self.state.name} txn={self.txn_id} write_id={self.write_id}>"
-
-    # -- close -------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Abort the open transactions and release everything. Idempotent.

@@ -34,7 +34,13 @@ __all__ = [
 
 
 def connect_metastore(
-    uri: str, *, warehouse: str | os.PathLike[str] | None = None, create: bool = False, **options: object
+    uri: str,
+    *,
+    warehouse: str | os.PathLike[str] | None = None,
+    create: bool = False,
+    keytab: str | os.PathLike[str] | None = None,
+    principal: str = "",
+    **options: object,
 ) -> MetastoreClient:
     """Open a metastore; with `create` an embedded one is made where there is none.
 
@@ -62,13 +68,22 @@ def connect_metastore(
     Returns:
         A client, which threads may share.
 
+    With `keytab`, the whole process authenticates with that keytab by Kerberos, to a metastore and to HDFS, as
+    `principal` or as the first one in it, and its tickets are renewed for as long as it runs. A metastore needs
+    `authentication="kerberos"` too.
+
     Raises:
-        ConfigurationError: An invalid address, warehouse or option; or an existing metastore has another warehouse.
+        ConfigurationError: An invalid address, warehouse or option; an existing metastore has another warehouse; or the
+            keytab cannot be used.
         MetastoreError: There is no metastore and `create` is false, or the server refuses the connection.
         MetastoreSchemaError: The database is not a metastore of ours, or newer than this version.
         MetastoreUnavailable: No connection.
         UnsupportedFeature: A server before Hive 3.
     """
+    if keytab is not None or principal:
+        from hive_ingest.kerberos import log_in
+
+        log_in(os.fspath(keytab or ""), principal)
     place = None if warehouse is None else os.fspath(warehouse)
     if uri.startswith("thrift://"):
         from hive_ingest.metastore_client.thrift import ThriftMetastoreClient
