@@ -90,28 +90,38 @@ def ingest_files(
     A record is a line, or with a `CsvWriter` a record of CSV, whose fields may contain newlines. Each file of CSV has a
     header of its own, after the first `header_lines` lines, unless the writer has `header=False`.
 
-    A path may be a file, a folder, which stands for the files in it, or a pattern such as `logs/*.json.gz`. Files that
-    are compressed by gzip, zstd or bzip2 are recognised by their first bytes. `-` is the standard input, whose name is
-    `stdin`; from it, as from any pipe, the text must come again from its beginning when a run is repeated.
-
     A file is identified by its *name*, without the folder, and by a fingerprint of its committed part: it may be moved,
     and it may grow by whole lines, which a later call commits. A last line without a newline is a record. Two files of
     the same name, or more than MAX_FILES, are an error; so is a file that was truncated, edited or replaced by another
-    of the same name (SinkConflict). Each transaction takes up to `rows_per_transaction` lines, of several files if
-    they are small, in the given order. The first `header_lines` lines of each file are not records. Positions are kept
-    under the name of the sink, by default the table's name.
+    of the same name (SinkConflict).
 
-    With `maintenance="inline"` threads of this process compact the table and the sink's progress while rows come in,
-    and for up to half a minute after the last commit; with `"request"` compactions are only requested, by
-    `compaction_policy`. See `Maintenance`.
+    Args:
+        metastore: A client, or the URI of a metastore.
+        table: `"database.table"`.
+        paths: Files, folders, which stand for the files in them, and patterns such as `logs/*.json.gz`. Files that are
+            compressed by gzip, zstd or bzip2 are recognised by their first bytes. `-` is the standard input, whose name
+            is `stdin`; from it, as from any pipe, the text must come again from its beginning when a run is repeated.
+        record_writer: What converts the records.
+        sink: The name under which positions are kept. Default: the table's name.
+        rows_per_transaction: The most lines of a transaction; if files are small, it takes several, in the given order.
+        header_lines: Lines at the beginning of each file that are not records.
+        static_partition_values: Values of the leading partition keys, as text.
+        agent_info: Who writes, as shown beside the locks.
+        settings: As in `StreamingConnection.connect`.
+        on_progress: Called after each transaction.
+        on_commit: Called after each commit.
+        maintenance: With `"inline"` threads of this process compact the table and the sink's progress while rows come
+            in, and for up to half a minute after the last commit; with `"request"` compactions are only requested.
+        compaction_policy: When to compact; see `CompactionPolicy`.
+        bad_records: Where the records go that a `record_writer` with `on_error="skip"` skips, each with its file and
+            line: a file for JSON lines (see `BadRecordFile`), a `BadRecordTable`, a handler or a function.
+        max_bad_records: More bad records than this in the call end the run with TooManyBadRecords.
+        max_bad_record_share: The same as a share of the records of one transaction.
 
-    The bad records that a `record_writer` with `on_error="skip"` skips, each with its file and line, go to
-    `bad_records`: a file for JSON lines (see `BadRecordFile`), a `BadRecordTable`, a handler or a function. More than
-    `max_bad_records` in this call, or a larger share of one transaction than `max_bad_record_share`, end the run with
-    TooManyBadRecords.
-
-    Raises SerializationError, which names the file and line of a bad record, StreamingIOFailure for a file that
-    cannot be read, and whatever `StreamingConnection` raises; all that was committed before stays.
+    Raises:
+        SerializationError: A record is bad; the error names its file and line.
+        StreamingIOFailure: A file cannot be read.
+        StreamingError: As `StreamingConnection`; all that was committed before stays.
     """
     if rows_per_transaction < 1 or header_lines < 0:
         raise ConfigurationError(
