@@ -112,8 +112,13 @@ def append(
         source: What the application numbers, such as a job or an input.
         position: Number of this append in its source, higher than that of the last one.
         static_partition_values: Values of the leading partition keys, as text.
-        missing_columns, missing_partition_keys, unknown_fields, empty_partition_values, coerce, zoned_timestamps,
-            on_error: As in `ArrowWriter`.
+        missing_columns: As in `ArrowWriter`.
+        missing_partition_keys: As in `ArrowWriter`.
+        unknown_fields: As in `ArrowWriter`.
+        empty_partition_values: As in `ArrowWriter`.
+        coerce: As in `ArrowWriter`.
+        zoned_timestamps: As in `ArrowWriter`.
+        on_error: As in `ArrowWriter`.
         create: Create the table if it does not exist, with the columns of the data and no partition keys. For another
             layout, call `create_table(…, schema=data, if_not_exists=True)` first.
         merge_schema: Add columns that the data has and the table lacks to the table, before the first row is written,

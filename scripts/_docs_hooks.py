@@ -20,6 +20,8 @@ _ROOT = Path(__file__).parents[1]
 _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
+#: A function that has the name of its module, which is found first.
+_PATHS = {"hive_ingest.scan": "hive_ingest.reader.scan.scan"}
 #: Classes whose arguments are not for users.
 _MADE_BY_FUNCTIONS = {"StreamingConnection", "Scan"}
 
@@ -119,7 +121,7 @@ def _directive(path: str, name: str = "") -> str:
         option = "merge_init_into_class: false"
     elif name.endswith("Writer") and name != "RecordWriter":  # their methods are those of RecordWriter
         option = "members: false"
-    return f"::: {path}\n" + (f"    options:\n      {option}\n" if option else "")
+    return f"::: {_PATHS.get(path, path)}\n" + (f"    options:\n      {option}\n" if option else "")
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:

@@ -50,17 +50,17 @@ def connect_metastore(
     (86400), `committed_txn_retention_seconds` (300), `housekeeping_interval_seconds` (60), `busy_timeout_seconds` (30),
     `statement_timeout_seconds` (60), `idle_in_transaction_timeout_seconds` (15), `ddl_lock_wait_seconds` (60).
 
-    A real Hive Metastore, 3.1 to 4.x, has the URI `thrift://host:9083`, several of them divided by commas, or
+    A real Hive Metastore, 3.1 to 4.x, has the URI `thrift://host:9083`, several of them separated by commas, or
     `thrift://` alone for those of `hive-site.xml` in `HIVE_CONF_DIR`. Its options: `connect_timeout_seconds` (10),
     `call_timeout_seconds` (60), `retry_seconds` (30), `uri_selection` ("random"), `authentication` ("none", "plain" or
     "kerberos"), `user`, `password`, `kerberos_principal`, `use_ssl`, `ssl_ca_file`: see docs/metastores.md.
 
     Args:
         uri: The metastore's address.
-        warehouse: The folder in which databases lie: a local path or a `file:` URI; with PostgreSQL also a remote URI.
+        warehouse: The folder of the databases: a local path or a `file:` URI; with PostgreSQL also a remote URI.
             By default the folder that the metastore was created with, and another one is an error; a new SQLite
             metastore takes `warehouse` beside its file. A real metastore has its own; where this is given, databases
-            made here without a location lie in it.
+            created here without a location are put into it.
         create: Whether to make a missing SQLite file, or the tables in an empty PostgreSQL database. Otherwise a
             mistyped address makes nothing.
         options: As above.

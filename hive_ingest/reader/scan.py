@@ -43,26 +43,33 @@ def scan(
     lock_wait_seconds: float = DEFAULT_LOCK_WAIT_SECONDS,
     agent_info: str = DEFAULT_AGENT_INFO,
 ) -> Scan:
-    """Read a table batch by batch; memory holds one ORC stripe, or small files that are read together, and the delete
-    events of one partition.
+    """Read a table batch by batch, at one snapshot.
 
-    `metastore`: a client, or the URI of a metastore for a client that is closed with the scan.
-    `columns`: names in the order wanted, partition keys among them; all by default, partition keys last.
-    `where`: a condition as text, in SQL: `"month = 3 and (origin like 'JF%' or dest is not null)"` (docs/filters.md).
-    `filter`: the same as a boolean Arrow expression, over any columns, partition keys and `row__id`. Rows are read for
-    which both are true; partitions for which one cannot be are not even listed.
-    `row_ids` appends `row__id struct<writeid: int64, bucketid: int32, rowid: int64>`, Hive's ROW__ID.
-    `batch_rows`: most rows in a batch. `agent_info` is what SHOW LOCKS shows for the reader.
-    `verify_checksums`: verify what is read of files that have checksums (all that were written here), before it is
-    decoded. It takes up to a fifth more processor time when all columns are read, next to nothing for a few. Without
-    it, small files are read one by one, which is slower.
+    Memory holds one ORC stripe, or small files that are read together, and the delete events of one partition. Rows
+    come by partition name, then file, then in the order of the file. A char(n) comes padded to n characters, as Hive
+    returns it; a column that was added after a file was written is null in its rows.
 
-    Rows come by partition name, then file, then as they lie in the file. char(n) comes padded to n characters, as
-    Hive returns it; a column that was added after a file was written is null in its rows.
+    Args:
+        metastore: A client, or the URI of a metastore for a client that is closed with the scan.
+        table: `"database.table"`.
+        columns: Names in the order wanted, partition keys among them. Default: all, partition keys last.
+        where: A condition as text, in SQL: `"month = 3 and (origin like 'JF%' or dest is not null)"` (docs/filters.md).
+        filter: The same as a boolean Arrow expression, over any columns, partition keys and `row__id`. Rows are read
+            for which both are true; partitions for which one cannot be are not even listed.
+        row_ids: Whether to append `row__id struct<writeid: int64, bucketid: int32, rowid: int64>`, Hive's ROW__ID.
+        batch_rows: The most rows in a batch.
+        verify_checksums: Whether to verify what is read of files that have checksums (all that were written here)
+            before it is decoded. It takes up to a fifth more processor time when all columns are read, next to nothing
+            for a few. Without it, small files are read one by one, which is slower.
+        lock_wait_seconds: How long to wait for the lock that keeps the files.
+        agent_info: What SHOW LOCKS shows for the reader.
 
-    Raises NoSuchObject, LockTimeout (not granted within `lock_wait_seconds`), ConfigurationError (no such column, a
-    filter that does not fit), UnsupportedFeature (insert-only tables and files without ACID columns, among others);
-    while reading also CorruptFile, StreamingIOFailure and TxnAborted. In each case the transaction is ended.
+    Raises:
+        NoSuchObject: There is no such table.
+        LockTimeout: The lock was not granted in time.
+        ConfigurationError: There is no such column, or a filter does not fit.
+        UnsupportedFeature: An insert-only table, among others.
+        StreamingError: While reading: CorruptFile, StreamingIOFailure, TxnAborted. The transaction is ended.
     """
     if batch_rows < 1:
         raise ConfigurationError(f"batch_rows is {batch_rows}: give at least 1")

@@ -92,30 +92,41 @@ def ingest_files(
     A record is a line, or with a `CsvWriter` a record of CSV, whose fields may contain newlines. Each file of CSV has a
     header of its own, after the first `header_lines` lines, unless the writer has `header=False`.
 
-    A path may be a file, a folder, which stands for the files in it, or a pattern such as `logs/*.json.gz`. Files that
-    are compressed by gzip, zstd or bzip2 are recognised by their first bytes. `-` is the standard input, whose name is
-    `stdin`; from it, as from any pipe, the text must come again from its beginning when a run is repeated.
+    Of a file, whole lines may be added, which a later call commits. Two files that are the same by `source_key`, or more
+    than MAX_FILES, are an error; so is a file whose committed part was truncated, edited or replaced (SinkConflict).
 
-    What a file is, `source_key` says. "path": its absolute path, so that equal names in two folders are two files.
-    "name": its name without the folder, so that it may be moved. "content": its first KEY_BYTES bytes, so that it may
-    be renamed, as logs are when they are rotated; a shorter file is left for a later call. It may grow by whole lines,
-    which a later call commits. Two files that are the same by this key, or more than MAX_FILES, are an error; so is a
-    file whose committed part was truncated, edited or replaced (SinkConflict). A last line without a newline is a
-    record, or is left for a later call with `unfinished_line="wait"`. Each transaction takes up to
-    `rows_per_transaction` lines, of several files if they are small, in the given order. The first `header_lines` lines
-    of each file are not records. Positions are kept under the name of the sink, by default the table's name.
+    Args:
+        metastore: A client, or the URI of a metastore.
+        table: `"database.table"`.
+        paths: Files, folders, which stand for the files in them, and patterns such as `logs/*.json.gz`. Files that are
+            compressed by gzip, zstd or bzip2 are recognised by their first bytes. `-` is the standard input, whose name
+            is `stdin`; from it, as from any pipe, the text must come again from its beginning when a run is repeated.
+        record_writer: What converts the records.
+        sink: The name under which positions are kept. Default: the table's name.
+        rows_per_transaction: The most lines of a transaction; if files are small, it takes several, in the given order.
+        header_lines: Lines at the beginning of each file that are not records.
+        static_partition_values: Values of the leading partition keys, as text.
+        agent_info: Who writes, as shown beside the locks.
+        settings: As in `StreamingConnection.connect`.
+        on_progress: Called after each transaction.
+        on_commit: Called after each commit.
+        maintenance: With `"inline"` threads of this process compact the table and the sink's progress while rows come
+            in, and for up to half a minute after the last commit; with `"request"` compactions are only requested.
+        compaction_policy: When to compact; see `CompactionPolicy`.
+        bad_records: Where the records go that a `record_writer` with `on_error="skip"` skips, each with its file and
+            line: a file for JSON lines (see `BadRecordFile`), a `BadRecordTable`, a handler or a function.
+        max_bad_records: More bad records than this in the call end the run with TooManyBadRecords.
+        max_bad_record_share: The same as a share of the records of one transaction.
+        source_key: What a file is. "path": its absolute path, so that equal names in two folders are two files. "name":
+            its name without the folder, so that it may be moved. "content": its first KEY_BYTES bytes, so that it may
+            be renamed, as logs are when they are rotated; a shorter file is left for a later call.
+        unfinished_line: What happens to a last line without a newline: "commit" takes it as a record, "wait" leaves it
+            for a later call.
 
-    With `maintenance="inline"` threads of this process compact the table and the sink's progress while rows come in,
-    and for up to half a minute after the last commit; with `"request"` compactions are only requested, by
-    `compaction_policy`. See `Maintenance`.
-
-    The bad records that a `record_writer` with `on_error="skip"` skips, each with its file and line, go to
-    `bad_records`: a file for JSON lines (see `BadRecordFile`), a `BadRecordTable`, a handler or a function. More than
-    `max_bad_records` in this call, or a larger share of one transaction than `max_bad_record_share`, end the run with
-    TooManyBadRecords.
-
-    Raises SerializationError, which names the file and line of a bad record, StreamingIOFailure for a file that
-    cannot be read, and whatever `StreamingConnection` raises; all that was committed before stays.
+    Raises:
+        SerializationError: A record is bad; the error names its file and line.
+        StreamingIOFailure: A file cannot be read.
+        StreamingError: As `StreamingConnection`; all that was committed before stays.
     """
     if rows_per_transaction < 1 or header_lines < 0:
         raise ConfigurationError(

@@ -31,13 +31,14 @@ CASES = (
     "test_dp_two_level_missing_partition_values",
     "test_dp_two_level_non_string_partition_columns",
     "test_write_before_begin",
+    "test_regex_input_stream_dp",
     "test_json_input_stream_dp",
     "test_write_after_close",
     "test_write_after_abort",
     "test_table_validation",
 )
 #: Cases that are left out, and why.
-LEFT_OUT = {"test_regex_input_stream_dp": "there is no record writer for regular expressions yet"}
+LEFT_OUT: dict[str, str] = {}
 
 DEFAULT = "__HIVE_DEFAULT_PARTITION__"
 RECORDS = (
@@ -179,6 +180,15 @@ def test_dp_two_level_non_string_partition_columns(ms: MetastoreClient) -> None:
         f"year={DEFAULT}/month={DEFAULT}",
         f"year={DEFAULT}/month=12",
     }
+
+
+def test_regex_input_stream_dp(ms: MetastoreClient) -> None:
+    records = b"1,foo,Asia,India\r2,bar,Europe,Germany\r3,baz,Asia,China\r4,cat,Australia,"
+    with connect(ms, writer=hi.StrictRegexWriter(regex="([^,]*),(.*),(.*),(.*)", line_delimiter="\r")) as conn:
+        conn.begin_transaction()
+        conn.write(io.BytesIO(records))
+        conn.commit_transaction()
+    check_four_countries(ms, ("foo", "bar", "baz", "cat"))
 
 
 def test_json_input_stream_dp(ms: MetastoreClient) -> None:

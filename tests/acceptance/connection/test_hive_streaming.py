@@ -44,6 +44,8 @@ CASES = (
     "test_get_delta_path",
     "test_commit_with_key_value",
     "test_connection_with_write_id",
+    "test_all_types_delimited_writer",
+    "test_all_types_delimited_writer_input_stream",
     "test_auto_roll_transaction_batch",
     "test_stream_bucketing_matches_regular_bucketing",
     "test_table_validation",
@@ -57,6 +59,8 @@ CASES = (
     "test_heartbeat",
     "test_transaction_batch_empty_abort",
     "test_transaction_batch_commit_delimited",
+    "test_transaction_batch_commit_regex",
+    "test_regex_input_stream",
     "test_transaction_batch_commit_json",
     "test_json_input_stream",
     "test_remaining_transactions",
@@ -71,14 +75,8 @@ CASES = (
     "test_file_dump_corrupt_data_files",
     "test_error_handling",
 )
-_NESTED = "delimited text has no nested types yet"
-_REGEX = "there is no record writer for regular expressions yet"
 #: Cases that are left out, and why.
 LEFT_OUT = {
-    "test_all_types_delimited_writer": _NESTED,
-    "test_all_types_delimited_writer_input_stream": _NESTED,
-    "test_transaction_batch_commit_regex": _REGEX,
-    "test_regex_input_stream": _REGEX,
     "test_file_dump": "it runs ORC's own tool on a healthy file; the tests of the format read every file",
     "test_file_dump_delta_files_without_streaming_optimizations": (
         "there is no option that trades size for time: files have indexes and statistics, and no dictionaries"
