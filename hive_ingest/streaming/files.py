@@ -92,8 +92,9 @@ def ingest_files(
     A record is a line, or with a `CsvWriter` a record of CSV, whose fields may contain newlines. Each file of CSV has a
     header of its own, after the first `header_lines` lines, unless the writer has `header=False`.
 
-    Of a file, whole lines may be added, which a later call commits. Two files that are the same by `source_key`, or more
-    than MAX_FILES, are an error; so is a file whose committed part was truncated, edited or replaced (SinkConflict).
+    Whole lines may be added to a file, and a later call commits them. Two files that are the same by `source_key`, or
+    more than MAX_FILES, are an error; so is a file whose committed part was truncated, edited or replaced
+    (SinkConflict).
 
     Args:
         metastore: A client, or the URI of a metastore.
