@@ -49,8 +49,9 @@ class BadValue(Exception):
     """A value that its column cannot hold. Callers get a SerializationError instead."""
 
     def __init__(self, why: str, *path: str) -> None:
-        super().__init__(why)
-        self.why = why
+        # Half a surrogate pair, as in what a user's function raises, can neither be stored nor printed.
+        self.why = why.encode("utf-8", "backslashreplace").decode()
+        super().__init__(self.why)
         self.path = path
 
     def inside(self, name: str) -> BadValue:
