@@ -28,6 +28,7 @@ from hive_ingest.orc.stripe_copy import join
 from hive_ingest.orc.stripe_encoder import StripeEncoder
 from hive_ingest.orc.stripe_output import StripeOutput
 from hive_ingest.orc.stripe_reader import StripeReader, StripeRows
+from hive_ingest.orc.stripe_threads import is_worth_threads, stripes_ahead
 
 __all__ = [
     "ACID_VERSION_CONTENT",
@@ -63,6 +64,7 @@ __all__ = [
     "arrow_compression",
     "check_timestamps",
     "count_rows",
+    "is_worth_threads",
     "join",
     "join_rows",
     "kinds_of",
@@ -72,6 +74,7 @@ __all__ = [
     "open_ahead",
     "read_delete_events",
     "split_rows",
+    "stripes_ahead",
     "unreadable_row",
     "unwritable_values",
     "write_acid_version",
