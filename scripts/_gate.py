@@ -13,7 +13,8 @@ begins with the name of its stage then. What the gate leaves to the stages that 
     tests/interop/test_versus_java.py                    harness      it tests a benchmark
     tests/kafka/test_services.py                         harness      it tests the broker that tests/kafka stands on
     tests/kafka/test_kill.py: most of the steps          metastores   kafka kills at random steps too
-    most of the suites with their warehouse on HDFS      warehouses   storage has the store's own tests and a sample
+    the suites with their warehouse on S3, and most of   warehouses   storage has the stores' own tests and a sample on
+    them with it on HDFS                                              HDFS
 
 Every stage runs with a PATH that leads to Python, git, bash and coreutils alone and without JAVA_HOME: what it
 needs beyond these it has to bring, or the gate fails on every machine and not only on a bare one. (Bash is what
@@ -125,6 +126,8 @@ _SUITES_ON_HDFS = (
     ),
     "tests/acceptance/connection/test_overwrite.py",
     "tests/acceptance/compaction/test_compact.py",
+    "tests/kafka/test_ingest.py::test_each_message_is_a_row_once_over_restarts",
+    *_KILLS_OF_KAFKA[2:4],
 )
 
 
@@ -156,7 +159,7 @@ STAGES = (
     Stage("packaging", runs=(("tests/packaging",),), beside=True),
     Stage(
         "storage",
-        (_python("-m", "tests.services.fetch", "compiler", "hdfs"),),
+        (_python("-m", "tests.services.fetch", "compiler", "hdfs", "kafka"),),
         runs=(("tests/storage",), (*_SUITES_ON_HDFS, "--warehouse=hdfs")),
         beside=True,
     ),
@@ -241,13 +244,14 @@ STAGES = (
             _python("-m", "tests.services.spark_versions"),
             _python("-m", "tests.spark.class_archive"),
         ),
-        runs=(
+        runs=tuple(
             (
-                *(*_THREE_AT_A_TIME, "--dist=loadfile"),
+                *(*_TWO_AT_A_TIME, "--dist=loadfile"),
                 *(f"tests/acceptance/{name}" for name in ("api", "compaction", "connection", "reader", "streaming")),
                 *("tests/crash", "tests/spark", "tests/kafka"),
-                "--warehouse=hdfs",
-            ),
+                f"--warehouse={store}",
+            )
+            for store in ("hdfs", "s3")
         ),
         gates=False,
         on_disk=True,

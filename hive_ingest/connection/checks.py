@@ -18,6 +18,7 @@ from hive_ingest.metastore_client import MetastoreClient, check_text
 from hive_ingest.model import ORC_OUTPUT_FORMAT, Column, Table, TableName
 from hive_ingest.orc import COMPRESSIONS
 from hive_ingest.schema import arrow_schema, parse_type
+from hive_ingest.storage import Location
 
 
 def existing_table(client: MetastoreClient, name: TableName) -> Table:
@@ -60,6 +61,7 @@ def check_streamable(table: Table) -> None:
         )
     if table.num_buckets > MAX_BUCKET_ID + 1:
         raise InvalidTable(f"{name} has {table.num_buckets} buckets: at most {MAX_BUCKET_ID + 1} are possible")
+    Location.of(table.location).store.require_atomic_rename("stream into", table.location)
     _check_buckets(table)
     _check_compression(table)
     arrow_schema((*table.columns, *table.partition_keys))

@@ -51,7 +51,7 @@ class SecurityContext:
         major = self._library.gss_import_name(
             byref(minor), byref(Buffer.of(principal.encode())), byref(KRB5_PRINCIPAL_NAME), byref(self._name)
         )
-        _check(major, minor)
+        check(major, minor)
 
     def step(self, token: bytes | None) -> bytes:
         """The token to send after the server's `token`, None to begin. Raises GssError."""
@@ -61,7 +61,7 @@ class SecurityContext:
             *(None if token is None else byref(Buffer.of(token)), None, byref(answer), None, None),
         )
         response = take(answer)
-        _check(major, minor)
+        check(major, minor)
         self.complete = not major & _CONTINUE_NEEDED
         return response
 
@@ -72,7 +72,7 @@ class SecurityContext:
             byref(minor), self._handle, encrypt, 0, byref(Buffer.of(data)), byref(is_encrypted), byref(wrapped)
         )
         message = take(wrapped)
-        _check(major, minor)
+        check(major, minor)
         return message
 
     def unwrap(self, message: bytes) -> bytes:
@@ -80,14 +80,14 @@ class SecurityContext:
         minor, data = c_uint32(), Buffer()
         major = self._library.gss_unwrap(byref(minor), self._handle, byref(Buffer.of(message)), byref(data), None, None)
         unwrapped = take(data)
-        _check(major, minor)
+        check(major, minor)
         return unwrapped
 
     def max_data_bytes(self, message_bytes: int, *, encrypt: bool) -> int:
         """How much data fits into a wrapped message of that size. Raises GssError."""
         minor, limit = c_uint32(), c_uint32()
         major = self._library.gss_wrap_size_limit(byref(minor), self._handle, encrypt, 0, message_bytes, byref(limit))
-        _check(major, minor)
+        check(major, minor)
         return limit.value
 
     def __del__(self) -> None:
@@ -97,7 +97,8 @@ class SecurityContext:
             self._library.gss_release_name(byref(c_uint32()), byref(self._name))
 
 
-def _check(major: int, minor: c_uint32) -> None:
+def check(major: int, minor: c_uint32) -> None:
+    """Raises GssError unless a call was successful."""
     if major & _ERRORS:
         raise GssError(major, minor.value)
 

@@ -43,6 +43,18 @@ class Oid(ctypes.Structure):
         return view
 
 
+class OidSet(ctypes.Structure):
+    """A `gss_OID_set_desc`."""
+
+    _fields_ = (("count", c_size_t), ("elements", POINTER(Oid)))
+
+    @classmethod
+    def of(cls, mechanism: Oid) -> OidSet:
+        view = cls(1, ctypes.pointer(mechanism))
+        view.mechanism = mechanism
+        return view
+
+
 #: 1.2.840.113554.1.2.2, and the names of its principals below it.
 KRB5_MECHANISM = Oid.of(b"\x2a\x86\x48\x86\xf7\x12\x01\x02\x02")
 KRB5_PRINCIPAL_NAME = Oid.of(b"\x2a\x86\x48\x86\xf7\x12\x01\x02\x02\x01")
@@ -60,6 +72,12 @@ _ARGUMENTS = {
         *(_NUMBER, c_void_p, _HANDLE, c_void_p, _OID, c_uint32, c_uint32, c_void_p, _BUFFER),
         *(c_void_p, _BUFFER, c_void_p, c_void_p),
     ),
+    "gss_acquire_cred": (
+        *(_NUMBER, c_void_p, c_uint32, POINTER(OidSet), c_int, _HANDLE),
+        *(c_void_p, c_void_p),
+    ),
+    "gss_inquire_cred": (_NUMBER, c_void_p, c_void_p, _NUMBER, c_void_p, c_void_p),
+    "gss_release_cred": (_NUMBER, _HANDLE),
     "gss_delete_sec_context": (_NUMBER, _HANDLE, c_void_p),
     "gss_wrap": (_NUMBER, c_void_p, c_int, c_uint32, _BUFFER, POINTER(c_int), _BUFFER),
     "gss_unwrap": (_NUMBER, c_void_p, _BUFFER, _BUFFER, POINTER(c_int), c_void_p),

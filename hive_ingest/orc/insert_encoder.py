@@ -20,6 +20,7 @@ from hive_ingest.orc.file_writer import (
     DEFAULT_COMPRESSION,
     DEFAULT_ROW_INDEX_STRIDE,
     DEFAULT_STRIPE_SIZE_BYTES,
+    no_rows,
     orc_writer,
 )
 from hive_ingest.orc.key_columns import KEY_COLUMNS, KEY_ENCODING, InsertedRows, KeyColumn, key_columns
@@ -112,7 +113,7 @@ class InsertEncoder:
                 writer.write(pa.Table.from_arrays([part], schema=schema))
                 is_empty = False
             if is_empty:  # pyarrow learns the columns from the first table, and writes nothing without one
-                writer.write(schema.empty_table())
+                writer.write(no_rows(schema))
         return sink.getvalue()
 
     def _with_ids(

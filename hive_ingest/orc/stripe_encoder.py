@@ -17,6 +17,7 @@ from hive_ingest.orc.file_writer import (
     DEFAULT_COMPRESSION,
     DEFAULT_ROW_INDEX_STRIDE,
     DEFAULT_STRIPE_SIZE_BYTES,
+    no_rows,
     orc_writer,
 )
 from hive_ingest.orc.merge_rows import Rows
@@ -95,7 +96,7 @@ class StripeEncoder:
             stripe_size_bytes=self.stripe_bytes,
             row_index_stride=self.row_index_stride,
         ) as writer:
-            writer.write(schema.empty_table())  # pyarrow learns the columns from the first table
+            writer.write(no_rows(schema))  # pyarrow learns the columns from the first table
             for joined in _joined(parts):
                 batches = [part.batch for part in joined]
                 writer.write(pa.Table.from_batches([pa.concat_batches(batches)], schema))

@@ -16,6 +16,8 @@ from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure, Uns
 from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, OutputFile, io_errors
 
 _WITH_ATOMIC_RENAME = frozenset({"local"})
+#: By pyarrow's name of the file system.
+_SERVICES = {"gcs": "Google Cloud Storage", "abfs": "Azure Storage"}
 
 
 class ArrowOutputFile(OutputFile):
@@ -155,6 +157,7 @@ class ArrowStore(FileStore):
         kind = self._filesystem.type_name
         if kind not in _WITH_ATOMIC_RENAME:
             raise UnsupportedFeature(
-                f"cannot {action} {path!r}: {kind} has no atomic rename, so a reader could see half a transaction; "
-                "keep the table on a local file system, on HDFS or on S3 (reading and listing work)"
+                f"cannot {action} {path!r}: {_SERVICES.get(kind, kind)} is supported for reading only (pyarrow.fs has "
+                "no atomic rename there, so a reader could see half a transaction): keep the table on a local file "
+                "system, on HDFS or on S3"
             )

@@ -104,6 +104,7 @@ def test_messages_that_retention_removes_just_before_they_are_fetched_are_an_err
 
 
 @pytest.mark.one_embedded
+@pytest.mark.local_warehouse(because="metastore and warehouse are copied as one local folder")
 def test_a_metastore_restored_from_an_older_copy_is_noticed(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
     def in_metastore(work: Callable[[MetastoreClient], None]) -> None:
         with connect_in(tmp_path / "now") as client:

@@ -19,6 +19,7 @@ from tests.kafka.landing import Landing, landing_in
 from tests.services.kafka import KafkaBroker
 from tests.services.kinds import Address
 from tests.support.rows import ids
+from tests.support.warehouses import store_path, warehouse_in
 
 
 def is_stopped(pid: int) -> bool:
@@ -44,7 +45,9 @@ def test_a_zombie_is_replaced_after_the_grace_and_writes_nothing_when_it_wakes_u
             assert instance.stop() == 0, instance.log[-3000:]
         landing.check()
         assert "of a previous owner" in other.log
-        leftovers = [path for path in landing.folder.glob("warehouse/**/.hive_ingest/*") if path.is_file()]
+        leftovers = [
+            path for path in store_path(warehouse_in(landing.folder)).rglob(".hive_ingest/*") if path.is_file()
+        ]
         assert leftovers == [], "the zombie left files behind"
 
 

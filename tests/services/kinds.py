@@ -18,7 +18,7 @@ class Address:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def embedded_timeout(seconds: float) -> dict[str, float]:
+def embedded_timeout(seconds: float) -> dict[str, Any]:
     """Options of an embedded metastore whose transactions live so long without a heartbeat."""
     return {"txn_timeout_seconds": seconds, "housekeeping_interval_seconds": 1.0}
 

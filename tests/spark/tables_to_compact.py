@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from hive_ingest.orc.tail import OrcTail, read_tail
-from hive_ingest.storage import LocalStore
+from hive_ingest.storage import Location
 from hive_ingest.transactions.staging import STAGING_FOLDER
 from tests.support.compactions import Compacted
 
@@ -33,7 +33,7 @@ def output_files(table: Compacted) -> dict[str, OrcTail]:
     """The tails of all bucket files, by their path without the compaction's transaction."""
     found = {}
     for path in sorted(table.folder.glob("*/bucket_*")):
-        with LocalStore().open_input(str(path)) as source:
+        with Location.of(str(path)).open_input() as source:
             name = path.parent.name.partition("_v")[0]
             found[f"{name}/{path.name}"] = read_tail(source, str(path))
     return found

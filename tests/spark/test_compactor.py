@@ -126,6 +126,7 @@ def test_a_damaged_file_fails_the_compaction_by_its_name_without_another_attempt
     assert hidden(table) == []
 
 
+@pytest.mark.local_warehouse(because="executors elsewhere reach every other store")
 def test_a_warehouse_on_this_machines_disk_is_refused_where_executors_run_elsewhere(
     ms: EmbeddedMetastoreClient, spark_in: Any
 ) -> None:

@@ -172,6 +172,7 @@ def test_kill_9_of_the_driver_within_a_commit_and_a_task_that_is_retried_leave_e
     assert warehouse.leftovers("web.numbers") == []
 
 
+@pytest.mark.not_on("s3", because="with SPARK_TESTING Spark's launcher takes HADOOP_CONF_DIR out of the environment")
 def test_a_spark_connect_session_streams_and_reads_too(
     warehouse: Warehouse,
     files: Files,

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,7 +125,7 @@ def test_an_invalid_option_is_refused(sqlite_uri: str, tmp_path: Path, value: ob
 @pytest.mark.parametrize(
     ("option", "value"), [("max_open_batch", 7.5), ("max_open_txns", 0), ("housekeeping_interval_seconds", -1)]
 )
-def test_every_option_has_its_own_range(sqlite_uri: str, tmp_path: Path, option: str, value: float) -> None:
+def test_every_option_has_its_own_range(sqlite_uri: str, tmp_path: Path, option: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=option):
         connect_metastore(sqlite_uri, warehouse=tmp_path, **{option: value}, create=True)
 
