@@ -31,6 +31,7 @@ from hive_ingest.orc.stripe_copy import join
 from hive_ingest.orc.stripe_encoder import StripeEncoder
 from hive_ingest.orc.stripe_output import StripeOutput
 from hive_ingest.orc.stripe_reader import StripeReader, StripeRows
+from hive_ingest.orc.stripe_threads import is_worth_threads, stripes_ahead
 
 __all__ = [
     "ACID_VERSION_CONTENT",
@@ -75,6 +76,7 @@ __all__ = [
     "check_timestamps",
     "column_bounds",
     "count_rows",
+    "is_worth_threads",
     "join",
     "join_rows",
     "kinds_of",
@@ -85,6 +87,7 @@ __all__ = [
     "read_delete_events",
     "row_ids_of",
     "split_rows",
+    "stripes_ahead",
     "summarise_file",
     "unreadable_row",
     "unwritable_values",

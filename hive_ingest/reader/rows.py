@@ -28,7 +28,9 @@ from hive_ingest.orc import (
     RowIds,
     StripeReader,
     StripeRows,
+    is_worth_threads,
     open_ahead,
+    stripes_ahead,
 )
 from hive_ingest.reader.evolution import ColumnSource, column_sources
 from hive_ingest.reader.folder import FolderToRead
@@ -83,7 +85,9 @@ def read_partition(
     each file is opened when it is reached, and its folder not listed before: for callers that stop at the latest rows.
     """
     folder = _folder_of(partition, snapshot)
-    reading = _PartitionReading(partition, projection, snapshot.valid_write_ids, folder.delete_event_files())
+    reading = _PartitionReading(
+        partition, projection, snapshot.valid_write_ids, folder.delete_event_files(), uses_threads=not newest_first
+    )
     if not newest_first:
         yield from reading.batches(list(folder.data_files()))
         return
@@ -108,8 +112,13 @@ def list_files(partition: PartitionToRead, snapshot: Snapshot) -> PartitionFiles
 
 
 def read_files(files: PartitionFiles, projection: Projection, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
-    """As `read_partition`, of files that were listed before; later ones are not read."""
-    reading = _PartitionReading(files.partition, projection, snapshot.valid_write_ids, files.delete_events)
+    """As `read_partition`, of files that were listed before; later ones are not read.
+
+    Stripes are read one by one: these are shares of a scan, of which others are read at the same time.
+    """
+    reading = _PartitionReading(
+        files.partition, projection, snapshot.valid_write_ids, files.delete_events, uses_threads=False
+    )
     yield from reading.batches(files.data)
 
 
@@ -124,11 +133,14 @@ class _PartitionReading:
         projection: Projection,
         valid_write_ids: ValidWriteIdList,
         delete_event_files: Iterable[FileToRead],
+        *,
+        uses_threads: bool,
     ) -> None:
         self._store = Location.of(partition.location).store
         self._partition = partition
         self._projection = projection
         self._write_ids = valid_write_ids
+        self._uses_threads = uses_threads
         self._deletes = _load_delete_events(self._store, delete_event_files, valid_write_ids)
 
     def batches(self, files: Sequence[FileToRead]) -> Iterator[pa.RecordBatch]:
@@ -165,10 +177,19 @@ class _PartitionReading:
             path=reader.path,
         )
         names = [source.name for source in sources.values() if source.name is not None]
+        acid = self._acid_columns(file)
+
+        def read(reader: StripeReader, stripe: int) -> pa.RecordBatch:
+            return self._batch(reader.read(stripe, acid, names), file, sources)
+
         stripes = range(reader.num_stripes)
-        for stripe in reversed(stripes) if newest_first else stripes:
-            rows = reader.read(stripe, self._acid_columns(file), names)
-            batch = self._batch(rows, file, sources)
+        batches: Iterable[pa.RecordBatch]
+        if self._uses_threads and is_worth_threads(file, len(stripes)):
+            verify = self._projection.verify_checksums
+            batches = stripes_ahead(self._store, file, len(stripes), read, verify_checksums=verify)
+        else:
+            batches = (read(reader, stripe) for stripe in (reversed(stripes) if newest_first else stripes))
+        for batch in batches:
             if batch.num_rows:
                 yield batch
 

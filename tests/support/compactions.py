@@ -17,6 +17,7 @@ from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.model import (
     CompactionInfo,
     CompactionResponse,
+    CompactionState,
     CompactionType,
     DataOperationType,
     LockComponent,
@@ -185,6 +186,10 @@ class Compacted:
         """Queue and history, newest first."""
         found: list[CompactionInfo] = self.client.show_compactions(self.name)
         return found
+
+    def states(self) -> list[CompactionState]:
+        """Of queue and history, newest first."""
+        return [info.state for info in self.history() if info.type is not CompactionType.ABORT_TXN_CLEANUP]
 
 
 def _short(name: str) -> str:

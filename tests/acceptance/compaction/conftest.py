@@ -27,3 +27,12 @@ def table(ms: EmbeddedMetastoreClient) -> Compacted:
 def parts(ms: EmbeddedMetastoreClient) -> Compacted:
     """Partitioned by `part`."""
     return Compacted(ms, "p", partition_keys={"part": "string"})
+
+
+@pytest.fixture
+def based(table: Compacted) -> Compacted:
+    """A base of write id 1, two deltas and a delete delta."""
+    table.insert(1, 2, 3, overwrite=True)
+    table.inserts(4, 5)
+    table.delete(table.row_id(2))
+    return table
