@@ -103,7 +103,7 @@ def connect(folder: Path, kind: str, partitioned: bool, **options: Any) -> Any:
 def ours(transactions: Sequence[bytes], conn: Any, one_a_call: bool) -> int:
     """Begin, write and commit each transaction. Returns the rows committed."""
     for data in transactions:
-        records = data.splitlines() if one_a_call else list(cut(data, BLOCK_BYTES))
+        records = data.splitlines() if one_a_call else cut(data, BLOCK_BYTES)
         conn.begin_transaction()
         write = conn.write
         for record in records:

@@ -1,7 +1,8 @@
 """HiveSink beside Spark's own ORC writer, which has no transactions, in one run on one session.
 
-    python benchmarks/spark_sink.py                 both parts (about six minutes)
+    python benchmarks/spark_sink.py                 all parts (about eight minutes)
     python benchmarks/spark_sink.py throughput      5M rows from Parquet: rows/s
+    python benchmarks/spark_sink.py one-day         the same rows into one partition: by size, and by one task
     python benchmarks/spark_sink.py overhead        what a transaction adds to a tiny micro-batch
 
 Throughput: local[2]; the same Parquet files through `HiveSink` (zstd, synced, committed on SQLite) and through
@@ -39,6 +40,7 @@ from records import COLUMNS, make_input
 ROWS = 5_000_000
 COPIES = 5
 RUNS = 5
+DAY_RUNS = 3
 TINY_ROWS = 100
 TINY_BATCHES = 40
 
@@ -78,12 +80,12 @@ def make_parquet(folder: Path) -> None:
 class Table:
     """A fresh metastore with one table."""
 
-    def __init__(self, folder: Path, columns: dict[str, str]) -> None:
+    def __init__(self, folder: Path, columns: dict[str, str], partition_keys: dict[str, str] | None = None) -> None:
         self.uri, self.warehouse = f"sqlite:///{folder}/metastore.db", str(folder / "warehouse")
         folder.mkdir()
         with hi.connect_metastore(self.uri, warehouse=self.warehouse, create=True) as client:
             client.create_database("web")
-            client.create_table("web.t", columns=columns)
+            client.create_table("web.t", columns=columns, partition_keys=partition_keys or {})
 
     def sink(self, **more: object) -> HiveSink:
         return HiveSink(metastore=self.uri, warehouse=self.warehouse, table="web.t", **more)  # type: ignore[arg-type]
@@ -133,6 +135,28 @@ def throughput(spark: SparkSession, scratch: Path) -> float:
     return ratio
 
 
+def one_day(spark: SparkSession, scratch: Path) -> None:
+    """One partition, as of a daily batch: its rows are spread by size, or clustered into one task."""
+    folder = scratch / "input"
+    if not folder.exists():
+        make_parquet(folder)
+    df = spark.read.parquet(str(folder)).withColumn("day", F.lit("2026-11-23"))
+    ways: dict[str, bool | None] = {"by size": None, "cluster=True": True}
+    seconds: dict[str, list[float]] = {way: [] for way in ways}
+    tasks: dict[str, int] = {}
+    for run in range(DAY_RUNS + 1):
+        for way, cluster in ways.items():
+            table = Table(scratch / f"day-{run}-{cluster}", COLUMNS, {"day": "string"})
+            checkpoint = planned_batches(scratch / f"day-checkpoint-{run}-{cluster}", 1)
+            sink = table.sink(checkpoint=checkpoint, cluster=cluster)
+            taken = timed(lambda sink=sink: sink(df, 0))
+            tasks[way] = sink.last_batch.tasks if sink.last_batch else 0
+            if run:  # the first warms the JVM and Spark's Python workers
+                seconds[way].append(taken)
+    for way, found in seconds.items():
+        print(f"one day, {way}: {tasks[way]} tasks, {ROWS / statistics.median(found):,.0f} rows/s")
+
+
 def identity(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
@@ -168,14 +192,16 @@ def overhead(spark: SparkSession, scratch: Path) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", nargs="?", choices=["throughput", "overhead"])
+    parser.add_argument("part", nargs="?", choices=["throughput", "one-day", "overhead"])
     part = parser.parse_args().part
     spark = session()
     with tempfile.TemporaryDirectory(prefix="hive-ingest-spark-") as folder:
-        if part != "throughput":
+        if part in (None, "overhead"):
             overhead(spark, Path(folder))
-        if part != "overhead":
+        if part in (None, "throughput"):
             throughput(spark, Path(folder))
+        if part in (None, "one-day"):
+            one_day(spark, Path(folder))
     spark.stop()
 
 

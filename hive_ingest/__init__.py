@@ -3,7 +3,7 @@
 from hive_ingest.api import append
 from hive_ingest.compaction import CompactionPolicy, Compactor, Maintenance, compact, purge
 from hive_ingest.config import StreamingSettings
-from hive_ingest.connection import BadRecordHandler, CommitInfo, StreamingConnection
+from hive_ingest.connection import BadRecordHandler, BadRecordTable, CommitInfo, StreamingConnection
 from hive_ingest.errors import (
     AlreadyExists,
     CommitOutcomeUnknown,
@@ -63,6 +63,7 @@ __all__ = [
     "BadRecord",
     "BadRecordFile",
     "BadRecordHandler",
+    "BadRecordTable",
     "Column",
     "CommitInfo",
     "CommitOutcomeUnknown",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import pyarrow as pa
 
@@ -16,11 +16,13 @@ from hive_ingest.metastore_client import MetastoreClient, opened_metastore
 from hive_ingest.model import TableName
 from hive_ingest.record_writer import (
     ArrowWriter,
+    EmptyPartitionValues,
     MissingColumns,
     MissingPartitionKeys,
     OnError,
     UnknownFields,
     ZonedTimestamps,
+    schema_of_rows,
 )
 from hive_ingest.schema import columns_of_schema, schema_of
 
@@ -37,6 +39,8 @@ def append(
     missing_columns: MissingColumns = ...,
     missing_partition_keys: MissingPartitionKeys = ...,
     unknown_fields: UnknownFields = ...,
+    empty_partition_values: EmptyPartitionValues = ...,
+    coerce: Literal["strict", "lossless"] = ...,
     zoned_timestamps: ZonedTimestamps = ...,
     create: bool = ...,
     merge_schema: bool = ...,
@@ -59,6 +63,8 @@ def append(
     missing_columns: MissingColumns = ...,
     missing_partition_keys: MissingPartitionKeys = ...,
     unknown_fields: UnknownFields = ...,
+    empty_partition_values: EmptyPartitionValues = ...,
+    coerce: Literal["strict", "lossless"] = ...,
     zoned_timestamps: ZonedTimestamps = ...,
     create: bool = ...,
     merge_schema: bool = ...,
@@ -80,6 +86,8 @@ def append(
     missing_columns: MissingColumns = "fail",
     missing_partition_keys: MissingPartitionKeys = "fail",
     unknown_fields: UnknownFields = "ignore",
+    empty_partition_values: EmptyPartitionValues = "null",
+    coerce: Literal["strict", "lossless"] = "strict",
     zoned_timestamps: ZonedTimestamps = "fail",
     create: bool = False,
     merge_schema: bool = False,
@@ -89,7 +97,7 @@ def append(
     maintenance: MaintenanceMode | Maintenance = "off",
     compaction_policy: CompactionPolicy | None = None,
 ) -> CommitInfo | None:
-    """Append Arrow data in one transaction.
+    """Append Arrow data, or rows of Python objects, in one transaction.
 
     With `sink`, `source` and `position` the call is idempotent, as with Delta Lake's `txnAppId` and `txnVersion`: the
     position is committed with the rows, and a call that repeats the last committed position writes nothing.
@@ -97,13 +105,15 @@ def append(
     Args:
         metastore: A client, or the URI of a metastore.
         table: `"database.table"`.
-        data: A `pyarrow.Table`, or anything with the Arrow interface. Columns match by name, without regard to case;
-            partition columns may be anywhere.
+        data: A `pyarrow.Table`, anything with the Arrow interface (data frames of pandas, polars and others), or a list
+            of mappings or dataclasses, one for each row. Columns match by name, without regard to case; partition
+            columns may be anywhere.
         sink: Name of the application that appends.
         source: What the application numbers, such as a job or an input.
         position: Number of this append in its source, higher than that of the last one.
         static_partition_values: Values of the leading partition keys, as text.
-        missing_columns, missing_partition_keys, unknown_fields, zoned_timestamps, on_error: As in `ArrowWriter`.
+        missing_columns, missing_partition_keys, unknown_fields, empty_partition_values, coerce, zoned_timestamps,
+            on_error: As in `ArrowWriter`.
         create: Create the table if it does not exist, with the columns of the data and no partition keys. For another
             layout, call `create_table(…, schema=data, if_not_exists=True)` first.
         merge_schema: Add columns that the data has and the table lacks to the table, before the first row is written,
@@ -129,6 +139,8 @@ def append(
         missing_columns=missing_columns,
         missing_partition_keys=missing_partition_keys,
         unknown_fields=unknown_fields,
+        empty_partition_values=empty_partition_values,
+        coerce=coerce,
         zoned_timestamps=zoned_timestamps,
     )
     with (
@@ -184,6 +196,8 @@ def _create_if_missing(client: MetastoreClient, name: TableName, schema: pa.Sche
 
 def _with_schema(data: Any) -> tuple[Any, pa.Schema]:
     """The data, and its schema. A stream that can be read only once is read through a reader from now on."""
+    if (schema := schema_of_rows(data)) is not None:
+        return data, schema
     if not isinstance(getattr(data, "schema", None), pa.Schema) and hasattr(data, "__arrow_c_stream__"):
         data = pa.RecordBatchReader.from_stream(data)
     elif isinstance(data, Iterable) and not hasattr(data, "schema"):

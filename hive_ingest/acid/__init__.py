@@ -6,6 +6,7 @@ from hive_ingest.acid.directory import BEFORE_ALL_WRITE_IDS, AcidDirectory, List
 from hive_ingest.acid.names import (
     ACID_VERSION_FILE,
     BASE_METADATA_FILE,
+    FLUSH_LENGTH_SUFFIX,
     BaseName,
     BucketFileName,
     DeleteDeltaName,
@@ -27,6 +28,7 @@ __all__ = [
     "BASE_METADATA_FILE",
     "BEFORE_ALL_WRITE_IDS",
     "EXACT_KINDS",
+    "FLUSH_LENGTH_SUFFIX",
     "MAX_BUCKET_ID",
     "AcidDirectory",
     "BaseName",

@@ -13,7 +13,20 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from hive_ingest.cli import abort, compaction, config, create_table, ingest, kafka, read, repair, show, sinks, tables
+from hive_ingest.cli import (
+    abort,
+    check,
+    compaction,
+    config,
+    create_table,
+    ingest,
+    kafka,
+    read,
+    repair,
+    show,
+    sinks,
+    tables,
+)
 from hive_ingest.cli.logs import LogFormat, LogLevel, be_quiet, configure, report, say
 from hive_ingest.cli.option_names import Command
 
@@ -108,6 +121,8 @@ def make_app(on_debug: Callable[[], None]) -> typer.Typer:
     app.command("read", cls=Command)(read.read)
     app.add_typer(show.app, name="show")
     app.add_typer(sinks.app, name="sinks")
+    app.command("check", cls=Command)(check.check)
+    app.command("inspect", cls=Command)(check.inspect)
     app.command("compact", cls=Command)(compaction.compact)
     app.command("compactor", cls=Command)(compaction.compactor)
     app.command("purge", cls=Command)(compaction.purge)

@@ -15,11 +15,14 @@ from hive_ingest.cli.logs import confirm, say, shows_progress
 from hive_ingest.cli.options import MetastoreOption, TableArgument, WarehouseOption, connected
 from hive_ingest.cli.record_options import (
     BadRecordsOption,
+    BadRecordsTableOption,
     CaseInsensitiveOption,
     Coerce,
     CoerceOption,
     CollectionDelimiterOption,
     ColumnsOption,
+    EmptyPartitionValues,
+    EmptyPartitionValuesOption,
     EscapeOption,
     FieldDelimiterOption,
     Format,
@@ -95,6 +98,7 @@ def ingest(
     on_error: OnErrorOption = OnError.FAIL,
     unknown_fields: UnknownFieldsOption = UnknownFields.IGNORE,
     missing_partition_keys: MissingPartitionKeysOption = MissingFields.FAIL,
+    empty_partition_values: EmptyPartitionValuesOption = EmptyPartitionValues.NULL,
     field_delimiter: FieldDelimiterOption = ",",
     collection_delimiter: CollectionDelimiterOption = "\x02",
     map_key_delimiter: MapKeyDelimiterOption = "\x03",
@@ -117,6 +121,7 @@ def ingest(
         typer.Option("--maintenance", help="Compact meanwhile: not at all, by requests only, or in this process."),
     ] = MaintenanceMode.OFF,
     bad_records: BadRecordsOption = None,
+    bad_records_table: BadRecordsTableOption = None,
     max_bad_records: MaxBadRecordsOption = None,
     max_bad_record_share: MaxBadRecordShareOption = None,
 ) -> None:
@@ -127,10 +132,13 @@ def ingest(
 
     The exit code is 3 if everything is committed, but bad records were skipped.
     """
+    from hive_ingest.connection import BadRecordTable
     from hive_ingest.model import TableName
     from hive_ingest.streaming import ingest_files
 
     refuse_options_of_other_formats(context, format)
+    if bad_records is not None and bad_records_table is not None:
+        raise typer.BadParameter("give one of --bad-records and --bad-records-table", param_hint="--bad-records")
     writer = writer_from_options(context.params)
     name = TableName.of(table)
     with connected(metastore, warehouse) as client, _report_interruption(), _progress_bar() as on_progress:
@@ -144,7 +152,7 @@ def ingest(
             header_lines=header_lines,
             on_progress=on_progress,
             maintenance=maintenance.value,
-            bad_records=bad_records,
+            bad_records=BadRecordTable(bad_records_table) if bad_records_table else bad_records,
             max_bad_records=max_bad_records,
             max_bad_record_share=max_bad_record_share,
         )

@@ -54,6 +54,13 @@ class MissingFields(enum.StrEnum):
     NULL = "null"
 
 
+class EmptyPartitionValues(enum.StrEnum):
+    """What becomes of a partition value that is an empty text."""
+
+    NULL = "null"
+    FAIL = "fail"
+
+
 class Coerce(enum.StrEnum):
     """Which forms of values are accepted."""
 
@@ -72,6 +79,13 @@ MissingPartitionKeysOption = Annotated[
     typer.Option(
         "--missing-partition-keys",
         help="JSON, CSV: a record or header without a partition key is bad, or it is the default partition.",
+    ),
+]
+EmptyPartitionValuesOption = Annotated[
+    EmptyPartitionValues,
+    typer.Option(
+        "--empty-partition-values",
+        help="A record with an empty text for a partition key is in the default partition, or it is bad.",
     ),
 ]
 FieldDelimiterOption = Annotated[
@@ -182,6 +196,14 @@ BadRecordsOption = Annotated[
     Path | None,
     typer.Option(
         "--bad-records", metavar="FILE", help="With --on-error skip: append the bad records to it, as JSON lines."
+    ),
+]
+BadRecordsTableOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bad-records-table",
+        metavar="DB.TABLE",
+        help="With --on-error skip: write the bad records to this table, in the same transactions.",
     ),
 ]
 MaxBadRecordsOption = Annotated[

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from hive_ingest.errors import NoSuchLock
 from hive_ingest.identity import this_host, this_user
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import (
@@ -13,6 +15,7 @@ from hive_ingest.model import (
     DataOperationType,
     LockComponent,
     LockId,
+    LockInfo,
     LockLevel,
     LockRequest,
     LockState,
@@ -20,6 +23,7 @@ from hive_ingest.model import (
 )
 from hive_ingest.transactions import Owner, log_failure
 
+_log = logging.getLogger(__name__)
 _AGENT = "hive-ingest cleaner"
 
 
@@ -69,3 +73,33 @@ def locked_for_cleaning(client: MetastoreClient, info: CompactionInfo) -> Iterat
         yield CleanerLock(client, answer.lock_id) if answer.state is LockState.ACQUIRED else None
     finally:
         log_failure(lambda: client.unlock(answer.lock_id), f"releasing the cleaner's lock on {info.table}")
+
+
+def release_locks_of_dead_cleaners(client: MetastoreClient) -> int:
+    """Release the locks of cleaners whose processes ran on this machine and have ended (`Owner.is_dead`).
+
+    DDL statements would wait for them until they time out.
+
+    Returns:
+        How many locks.
+
+    Raises:
+        MetastoreError: The metastore cannot be reached, or refuses.
+    """
+    dead = {lock.lock_id: lock for lock in client.show_locks() if not lock.txn_id and _is_of_dead_cleaner(lock)}
+    released = 0
+    for lock_id, lock in dead.items():
+        try:
+            client.unlock(lock_id)
+        except NoSuchLock:
+            continue  # it has timed out, or another process was faster
+        _log.warning("released lock %d on %s.%s: the cleaner's process has ended", lock_id, lock.database, lock.table)
+        released += 1
+    return released
+
+
+def _is_of_dead_cleaner(lock: LockInfo) -> bool:
+    if not lock.agent_info.endswith(_AGENT):
+        return False
+    owner = Owner.parse(lock.agent_info)
+    return owner is not None and owner.is_dead()

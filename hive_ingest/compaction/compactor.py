@@ -37,7 +37,7 @@ class CompactorSettings:
     cleaner: CleanerSettings = field(default_factory=CleanerSettings)
     initiator_seconds: float = 10.0
     worker_seconds: float = 1.0
-    cleaner_seconds: float = 5.0
+    cleaner_seconds: float = 2.0
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from hive_ingest.orc import (
     MergeOptions,
     RowPart,
     StripeEncoder,
+    StripeSizes,
     join_rows,
     merge_delete_events,
     merge_rows,
@@ -54,6 +55,8 @@ class MergeContext:
         table: Its columns are those of the output.
         partition: The values of the partition keys, as in `StagedFile`.
         location: The folder of the files to merge.
+        is_major: A base is written.
+        row_files: How many files of rows are written.
         valid_write_ids: Rows of other write ids are left out.
         delete_events: The rows that they delete are left out.
         settings: Sizes and threads.
@@ -62,6 +65,8 @@ class MergeContext:
     table: Table
     partition: tuple[str | None, ...]
     location: Location
+    is_major: bool
+    row_files: int
     valid_write_ids: ValidWriteIdList
     delete_events: tuple[FileToRead, ...]
     settings: MergeSettings = field(default_factory=MergeSettings)
@@ -70,7 +75,26 @@ class MergeContext:
     def of(
         cls, plan: MergePlan, table: Table, partition: tuple[str | None, ...], settings: MergeSettings
     ) -> MergeContext:
-        return cls(table, partition, plan.location, plan.valid_write_ids, plan.delete_events, settings)
+        return cls(
+            table,
+            partition,
+            plan.location,
+            plan.is_major,
+            sum(not file.is_delete_events for file in plan.files),
+            plan.valid_write_ids,
+            plan.delete_events,
+            settings,
+        )
+
+    @property
+    def stripe_sizes(self) -> StripeSizes:
+        """While rows are streamed in, one minor compaction after the other merges the same delta with new ones.
+
+        So it copies stripes of middle size instead of encoding them each time; a major one makes large ones of them.
+        """
+        whole = self.settings.stripe_bytes
+        encoders = -(-self.settings.threads // max(1, self.row_files))
+        return StripeSizes(whole, whole // (4 if self.is_major else 8), encoders)
 
 
 class FileMerger:
@@ -99,7 +123,7 @@ class FileMerger:
         self._options = MergeOptions(
             StripeEncoder(arrow_schema(context.table.columns), self._compression),
             conversion_to(context.table.columns),
-            stripe_bytes=settings.stripe_bytes,
+            context.stripe_sizes,
             sync=settings.fsync,
         )
 

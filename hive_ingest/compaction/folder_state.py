@@ -1,18 +1,12 @@
-"""What the folder of a table or partition holds: base, deltas, and what a cleaner may remove, with their sizes."""
+"""What the folder of a table or partition holds: base and deltas with their sizes, and what a cleaner may remove."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from hive_ingest.acid import (
-    AcidDirectory,
-    ListedEntry,
-    ValidTxnList,
-    ValidWriteIdList,
-    acid_directory,
-    is_hidden,
-)
+from hive_ingest.acid import AcidDirectory, ValidTxnList, ValidWriteIdList, is_hidden
+from hive_ingest.reader import FolderToRead
 from hive_ingest.storage import FileEntry, Location
 
 
@@ -50,8 +44,8 @@ class FolderState:
         base: The base, if there is one.
         deltas: The deltas that are read, in order.
         delete_deltas: The same of delete events.
-        obsolete: Folders and files that what is read makes obsolete.
-        aborted: Folders that hold nothing but aborted writes.
+        obsolete: The names of folders and files that what is read makes obsolete.
+        aborted: The names of folders that hold nothing but aborted writes.
         originals: Files without the ACID columns, which are rows too.
     """
 
@@ -59,8 +53,8 @@ class FolderState:
     base: FolderSize | None
     deltas: tuple[FolderSize, ...]
     delete_deltas: tuple[FolderSize, ...]
-    obsolete: tuple[FolderSize, ...]
-    aborted: tuple[FolderSize, ...]
+    obsolete: tuple[str, ...]
+    aborted: tuple[str, ...]
     originals: FolderSize
 
     @property
@@ -79,7 +73,7 @@ class FolderState:
 
     @classmethod
     def read(cls, location: Location, valid_write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> FolderState:
-        """List the folder once, with all that lies in it.
+        """List the folder, and the folders in it that are read; others are only named.
 
         Args:
             location: The folder of an unpartitioned table, or of one partition.
@@ -91,53 +85,40 @@ class FolderState:
             CorruptFile: A folder's name only begins like one of Hive's.
             StreamingIOFailure: It cannot be listed, or the snapshot is too old for it.
         """
-        listing = _Listing(location)
-        directory = acid_directory(listing.entries(), valid_write_ids, valid_txns)
-        originals = (*directory.original_files, *directory.original_folders)
+        directory = FolderToRead.of(location, valid_write_ids, valid_txns).directory
+        files = _listing_of(location)
+
+        def size(name: str) -> FolderSize:
+            return FolderSize(name, tuple(_sizes(files(name))))
+
+        originals = [location.store.file_size((location / name).path) for name in directory.original_files]
+        for name in directory.original_folders:
+            originals += _sizes((location / name).list(recursive=True, missing_ok=True))
         return cls(
             directory=directory,
-            base=listing.size(str(directory.base)) if directory.base else None,
-            deltas=listing.sizes(map(str, directory.deltas)),
-            delete_deltas=listing.sizes(map(str, directory.delete_deltas)),
-            obsolete=listing.sizes(directory.obsolete),
-            aborted=listing.sizes(directory.aborted),
-            originals=FolderSize("", tuple(size for name in originals for size in listing.size(name).file_bytes)),
+            base=size(str(directory.base)) if directory.base else None,
+            deltas=tuple(size(str(name)) for name in directory.deltas),
+            delete_deltas=tuple(size(str(name)) for name in directory.delete_deltas),
+            obsolete=directory.obsolete,
+            aborted=directory.aborted,
+            originals=FolderSize("", tuple(originals)),
         )
 
 
-class _Listing:
-    """A recursive listing, by the first part of each path."""
+def _sizes(files: Iterable[FileEntry]) -> list[int]:
+    return [file.size_bytes for file in files if file.size_bytes and not file.is_folder and not is_hidden(file.name)]
 
-    def __init__(self, location: Location) -> None:
-        self._top: list[FileEntry] = []
-        self._below: dict[str, list[FileEntry]] = {}
-        start = len(location.path.rstrip("/")) + 1
-        for entry in location.list(recursive=True):
-            name, slash, rest = entry.path[start:].partition("/")
-            if not slash:
-                self._top.append(entry)
-            elif not any(map(is_hidden, rest.split("/"))) or "/" not in rest:
-                self._below.setdefault(name, []).append(entry)
 
-    def entries(self) -> list[ListedEntry]:
-        return [
-            ListedEntry(
-                entry.name,
-                entry.is_folder,
-                entry.size_bytes,
-                tuple(child.name for child in self._below.get(entry.name, ())),
-            )
-            for entry in self._top
-        ]
-
-    def size(self, name: str) -> FolderSize:
-        files = self._below.get(name) or [entry for entry in self._top if entry.name == name]
-        return FolderSize(
-            name,
-            tuple(
-                file.size_bytes for file in files if not file.is_folder and file.size_bytes and not is_hidden(file.name)
-            ),
-        )
-
-    def sizes(self, names: Iterable[str]) -> tuple[FolderSize, ...]:
-        return tuple(map(self.size, names))
+def _listing_of(location: Location) -> Callable[[str], Iterable[FileEntry]]:
+    """What lists the files in a folder of `location`."""
+    if location.store.can_rename_folders:
+        # What is obsolete is not listed: while a writer commits without pause, that is the most. A folder that a
+        # cleaner removes meanwhile counts as empty.
+        return lambda name: (location / name).list(missing_ok=True)
+    below: dict[str, list[FileEntry]] = {}  # an object store lists a thousand files by one request
+    start = len(location.path.rstrip("/")) + 1
+    for entry in location.list(recursive=True):
+        folder, _, rest = entry.path[start:].partition("/")
+        if rest and "/" not in rest:
+            below.setdefault(folder, []).append(entry)
+    return lambda name: below.get(name, ())

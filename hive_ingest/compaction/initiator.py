@@ -36,6 +36,8 @@ _DONE = (CompactionState.READY_FOR_CLEANING, CompactionState.SUCCEEDED)
 _MOST_CANDIDATES = 100_000
 #: A folder that needed no compaction is looked at again after this time, although nothing was committed to it.
 _LOOK_AGAIN_SECONDS = 300.0
+#: Fewer candidates are examined by the caller's thread: several would contend with a writer for the interpreter.
+_WORTH_THREADS = 8
 _Place: TypeAlias = tuple[TableName, str | None]
 
 
@@ -139,6 +141,8 @@ class Initiator:
         def initiate(each: CompactionCandidate) -> Initiated | None:
             return self._initiate(each, tables[each.table], of_place.get((each.table, each.partition_name), []))
 
+        if len(candidates) < _WORTH_THREADS:
+            return [found for found in map(initiate, candidates) if found is not None]
         with ThreadPoolExecutor(self._threads, "initiator") as threads:
             return [each for each in threads.map(initiate, candidates) if each is not None]
 

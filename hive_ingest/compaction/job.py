@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from hive_ingest.acid import ValidTxnList, ValidWriteIdList
 from hive_ingest.compaction.file_merger import MergeSettings
 from hive_ingest.compaction.folder_state import FolderState
 from hive_ingest.compaction.merge import MergeProgress, Merger, merge
@@ -141,14 +142,17 @@ class CompactionJob:
         self._lock()
         target = self._target()
         remove_leftovers(self._client, Location.of(target.table.location))
-        plan, state = self._plan(target)
-        if plan is None and not (state.obsolete or state.aborted):
+        valid_txns, compactor = self._snapshot(target)
+        plan_of = plan_major if self.info.type is CompactionType.MAJOR else plan_minor
+        plan = plan_of(target.location, compactor, valid_txns, txn_id=self._txn_id)
+        if plan is not None:
+            return self._merge(target, plan)
+        state = FolderState.read(target.location, compactor, valid_txns)
+        if not (state.obsolete or state.aborted):
             raise RefusedCompaction(NOTHING_TO_MERGE)
-        if plan is None:
-            self._client.mark_compacted(self.info)
-            self._client.commit_txn(self._txn_id)
-            return JobResult()
-        return self._merge(target, plan)
+        self._client.mark_compacted(self.info)
+        self._client.commit_txn(self._txn_id)
+        return JobResult()
 
     # -- before the first byte ---------------------------------------------------------------------
 
@@ -181,7 +185,7 @@ class CompactionJob:
         refuse_restored(self._client, target)
         return target
 
-    def _plan(self, target: Target) -> tuple[MergePlan | None, FolderState]:
+    def _snapshot(self, target: Target) -> tuple[ValidTxnList, ValidWriteIdList]:
         valid_txns = self._client.get_valid_txns(self._txn_id)
         (snapshot,) = self._client.get_valid_write_ids([target.table.name], valid_txns)
         compactor = snapshot.for_compactor()
@@ -190,9 +194,7 @@ class CompactionJob:
         self._client.update_compactor_state(self.info, self._txn_id)
         self._client.set_hadoop_job_id(self.info.id, f"{_JOB_PREFIX}{self._txn_id}")
         reach("after_update_compactor_state")
-        plan_of = plan_major if self.info.type is CompactionType.MAJOR else plan_minor
-        plan = plan_of(target.location, compactor, valid_txns, txn_id=self._txn_id)
-        return plan, FolderState.read(target.location, compactor, valid_txns)
+        return valid_txns, compactor
 
     # -- merge, publish, commit --------------------------------------------------------------------
 

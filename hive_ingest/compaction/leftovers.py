@@ -81,6 +81,8 @@ class Leftovers:
 def aborted_leftovers(location: Location, components: Iterable[AbortedComponent]) -> Leftovers:
     """Find the folders that aborted transactions wrote: by write id, or by the suffix `_v` of a compaction's."""
     components = list(components)
+    if not components:
+        return Leftovers((), ())
     write_ids = {each.write_id for each in components if not each.is_compaction and each.write_id is not None}
     compactions = {each.txn_id for each in components if each.is_compaction}
     folders, shared = [], []

@@ -35,7 +35,7 @@ _POLL_SECONDS = 0.1
 #: The queue is looked at more often than by a compactor of its own, as requests come from this process.
 _WORKER_SECONDS = 0.25
 #: The pause after looking at partitions is at least this many times as long as that took.
-_REST = 4
+_REST = 9
 _Place: TypeAlias = tuple[TableName, str | None]
 
 
@@ -76,7 +76,7 @@ class Maintenance:
         mode: MaintenanceMode = "inline",
         policy: CompactionPolicy | None = None,
         workers: int = 1,
-        pause_seconds: float = 0.5,
+        pause_seconds: float = 1.0,
         settings: CompactorSettings | None = None,
     ) -> None:
         """Start the threads.

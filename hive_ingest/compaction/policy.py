@@ -162,7 +162,7 @@ def _is_set(properties: Mapping[str, str], name: str) -> bool:
 
 
 def _obsolete_bases(state: FolderState) -> int:
-    return sum(folder.name.startswith(BaseName.PREFIX) for folder in state.obsolete)
+    return sum(name.startswith(BaseName.PREFIX) for name in state.obsolete)
 
 
 def _number(properties: Mapping[str, str], name: str, default: float) -> float:

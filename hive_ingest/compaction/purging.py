@@ -114,7 +114,7 @@ class _Look:
             return PurgeOutcome(outcome.table, outcome.partition_name, ())  # dropped meanwhile, with its files
         except StreamingError as error:
             return PurgeOutcome(outcome.table, outcome.partition_name, ("(not known)",), (str(error),))
-        left = [folder.name for folder in (*state.obsolete, *state.aborted)]
+        left = [*state.obsolete, *state.aborted]
         reasons = [*self._why_left(outcome, target, is_aborted=bool(state.aborted))] if left else []
         if outcome.state is CompactionState.FAILED:
             left += [folder.name for folder in state.deltas]

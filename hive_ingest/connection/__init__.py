@@ -2,6 +2,7 @@
 
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection.activity import ConnectionActivity, open_connections
+from hive_ingest.connection.bad_record_table import BAD_RECORD_COLUMNS, BadRecordTable
 from hive_ingest.connection.bad_records import BadRecordHandler, BadRecordTarget, bad_record_handler
 from hive_ingest.connection.checks import check_streamable, existing_table
 from hive_ingest.connection.joined_transaction import JoinedTransaction, PreparedWrite, SharedTransaction
@@ -19,9 +20,11 @@ from hive_ingest.connection.streaming_connection import StreamingConnection
 from hive_ingest.connection.transaction import TransactionState
 
 __all__ = [
+    "BAD_RECORD_COLUMNS",
     "PROGRESS_COLUMNS",
     "PROGRESS_TABLE_SUFFIX",
     "BadRecordHandler",
+    "BadRecordTable",
     "BadRecordTarget",
     "CommitInfo",
     "ConnectionActivity",

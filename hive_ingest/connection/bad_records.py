@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from hive_ingest.connection.bad_record_table import BadRecordRows, BadRecordTable
 from hive_ingest.delta import WriteCounts
 from hive_ingest.errors import ConfigurationError, TooManyBadRecords
 from hive_ingest.record_writer import BadRecord, Parsed, RecordWriter
@@ -30,8 +31,8 @@ class BadRecordHandler(Protocol):
         ...
 
 
-#: What `bad_records=` takes: a handler, or a function that is called for each bad record.
-BadRecordTarget: TypeAlias = BadRecordHandler | Callable[[BadRecord], object]
+#: What `bad_records=` takes: a handler, a table, or a function that is called for each bad record.
+BadRecordTarget: TypeAlias = BadRecordHandler | BadRecordTable | Callable[[BadRecord], object]
 
 
 class _Calls:
@@ -55,8 +56,8 @@ def bad_record_handler(target: object) -> BadRecordHandler:
     if callable(target):
         return _Calls(target)
     raise ConfigurationError(
-        f"bad_records={target!r}: pass a function that takes a BadRecord, a BadRecordFile, or another object with the "
-        "methods of BadRecordHandler"
+        f"bad_records={target!r}: pass a function that takes a BadRecord, a BadRecordFile, a BadRecordTable, or an "
+        "object with the methods of BadRecordHandler"
     )
 
 
@@ -85,10 +86,15 @@ class SkippedRecords:
             raise ConfigurationError(f"max_bad_records={max_records!r} is not valid: use 0 or more")
         if max_share is not None and not 0 <= max_share <= 1:
             raise ConfigurationError(f"max_bad_record_share={max_share!r} is not valid: use a number from 0 to 1")
-        self._handler = None if target is None else bad_record_handler(target)
+        is_handler = target is not None and not isinstance(target, BadRecordTable)
+        self._handler = bad_record_handler(target) if is_handler else None
         self._max_records = max_records
         self._max_share = max_share
         self._committed = 0
+
+    def keep_in(self, rows: BadRecordRows | None) -> None:
+        """Pass the bad records to the rows of a table, if there is one."""
+        self._handler = self._handler or rows
 
     def take(self, parsed: Parsed, counts: WriteCounts) -> None:
         """Hand on the bad records of a block, which `counts` of the transaction includes.

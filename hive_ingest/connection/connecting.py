@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hive_ingest.config import StreamingSettings
+from hive_ingest.connection.bad_record_table import BadRecordRows, BadRecordTable
 from hive_ingest.connection.checks import check_still_fits, check_streamable, existing_table, static_texts
 from hive_ingest.connection.progress import SinkProgress
 from hive_ingest.errors import PathNotFound
@@ -32,6 +33,7 @@ class ConnectedTable:
     static_values: tuple[str, ...]
     settings: StreamingSettings
     progress: SinkProgress | None
+    bad_rows: BadRecordRows | None = None
 
     def close(self) -> None:
         """Release everything if no connection is made."""
@@ -47,6 +49,7 @@ def connect_table(
     settings: StreamingSettings | Mapping[str, Any] | None,
     sink: str | None,
     sources: Iterable[str],
+    bad_records: object = None,
 ) -> ConnectedTable:
     """Check a table and its sink, and remove what killed writers left in their folders.
 
@@ -66,11 +69,15 @@ def connect_table(
         progress = SinkProgress(client, found, sink, sources, loaded) if sink is not None else None
         if progress is not None:
             _check_folder(client, progress.table)
+        bad_rows = None
+        if isinstance(bad_records, BadRecordTable):
+            bad_rows = BadRecordRows(client, bad_records, found.name, loaded)
+            _check_folder(client, bad_rows.table)
     except BaseException:
         if owns_client:
             client.close()
         raise
-    return ConnectedTable(client, owns_client, found, values, loaded, progress)
+    return ConnectedTable(client, owns_client, found, values, loaded, progress, bad_rows)
 
 
 def _checked_folder(client: MetastoreClient, table: Table, settings: StreamingSettings) -> Table:

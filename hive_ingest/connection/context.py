@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection.activity import closed, opened, report_aborted
+from hive_ingest.connection.bad_record_table import BadRecordRows
 from hive_ingest.connection.bad_records import SkippedRecords
 from hive_ingest.connection.progress import SinkProgress
 from hive_ingest.errors import ConfigurationError
@@ -32,6 +33,7 @@ class ConnectionContext:
         ahead: int,
         progress: SinkProgress | None,
         skipped: SkippedRecords,
+        bad_rows: BadRecordRows | None = None,
         *,
         is_overwrite: bool,
         owns_client: bool,
@@ -45,6 +47,7 @@ class ConnectionContext:
         self.settings = settings
         self.progress = progress
         self.skipped = skipped
+        self.bad_rows = bad_rows
         self.is_overwrite = is_overwrite
         self.current: OpenTransaction | None = None
         #: Held by each call of the owner, so that another thread closes the connection between two of them.

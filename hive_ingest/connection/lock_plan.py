@@ -18,7 +18,7 @@ def plan_locks(
     is_overwrite: bool = False,
     on_blocked: Callable[[list[LockInfo]], None] | None = None,
 ) -> LockPlan:
-    """SHARED_READ for INSERT on the whole table, as Java does, and what the sink's progress needs.
+    """SHARED_READ for INSERT on the whole table, as Java does, and what the sink's progress and bad records need.
 
     An overwrite excludes all others (Hive: INSERT_OVERWRITE in `AcidUtils.makeLockComponents`).
 
@@ -36,18 +36,21 @@ def plan_locks(
         operation_type=DataOperationType.UPDATE if is_overwrite else DataOperationType.INSERT,
         is_dynamic_partition_write=table.is_partitioned,
     )
+    bad_rows = target.bad_rows
+    further_tables = () if bad_rows is None else (bad_rows.table.name,)
+    further_locks = () if bad_rows is None else (bad_rows.lock_component(),)
     if progress is None:
         return LockPlan(
-            (table.name,),
-            (data,),
+            (table.name, *further_tables),
+            (data, *further_locks),
             agent_info,
             functools.partial(lock_timeout, table.name),
             on_blocked,
             is_overwrite=is_overwrite,
         )
     return LockPlan(
-        (table.name, progress.table.name),
-        (data, *progress.lock_components()),
+        (table.name, progress.table.name, *further_tables),
+        (data, *progress.lock_components(), *further_locks),
         progress.owner.to_agent_info(agent_info),
         progress.timeout_error,
         _each(progress.free_dead_owners, on_blocked),

@@ -69,7 +69,10 @@ class OpenTransaction:
         self._static_values = tuple(static_values)
         self._is_shared = False
         self._committer: Committer | None = None
-        self._progress_writer: DeltaWriter | None = None
+        #: Of the tables that are written besides the data table.
+        self._further_writers: list[DeltaWriter] = []
+        if context.bad_rows is not None:
+            context.bad_rows.begin()
         #: Hidden files that mark ACID folders; what is published leaves its list.
         self._version_files: list[list[Location]] = []
         self._staging = new_staging(table, self.txn_id, context.client.metastore_id)
@@ -209,7 +212,7 @@ class OpenTransaction:
             return self._stage_at_once(prepared, rows)
         data = self._data_write(prepared)
         self._context.skipped.before_commit(self.counts)
-        return [data, *self._stage_progress(rows)]
+        return [data, *self._stage_progress(rows), *self._stage_bad_records()]
 
     def _stage_at_once(self, prepared: Sequence[PreparedWrite], rows: dict[str, SourceProgress]) -> list[TableWrite]:
         """All files are closed at the same time, those that mark the ACID folders too."""
@@ -221,7 +224,7 @@ class OpenTransaction:
             data.version_files = versions.result()
             writes = [data, *progress.result()]
         self._context.skipped.before_commit(self.counts)
-        return writes
+        return [*writes, *self._stage_bad_records()]
 
     def _count_folders(self, prepared: Sequence[PreparedWrite]) -> int:
         """How many ACID folders the data table gets."""
@@ -275,11 +278,25 @@ class OpenTransaction:
         with ThreadPoolExecutor(1, "hive-ingest-commit") as pool:
             is_slow = staging.store.closes_slowly
             versions = pool.submit(self._stage_versions, staging, 1) if is_slow else None
-            file, self._progress_writer = progress.stage(write_id, staging, rows)
+            file, writer = progress.stage(write_id, staging, rows)
+            self._further_writers.append(writer)
         write = TableWrite(progress.table, write_id, [file], self._locked.may_be_overtaken(name))
         if versions is not None:
             write.version_files = versions.result()
         return [write]
+
+    def _stage_bad_records(self) -> list[TableWrite]:
+        rows = self._context.bad_rows
+        if rows is None:
+            return []
+        name = rows.table.name
+        write_id = self._locked.write_ids[name]
+        staging = new_staging(rows.table, self.txn_id, self._context.client.metastore_id)
+        if (staged := rows.stage(write_id, staging)) is None:
+            return []
+        file, writer = staged
+        self._further_writers.append(writer)
+        return [TableWrite(rows.table, write_id, [file], self._locked.may_be_overtaken(name))]
 
     def _info(self, data: TableWrite) -> CommitInfo:
         return CommitInfo(
@@ -323,5 +340,5 @@ class OpenTransaction:
             log_failure(
                 lambda: remove_staging(self._table, self.txn_id, metastore_id), "removing hidden files of other writers"
             )
-        if self._progress_writer is not None:
-            log_failure(self._progress_writer.discard, "removing hidden files of the progress table")
+        for writer in self._further_writers:
+            log_failure(writer.discard, "removing hidden files of the tables of progress and bad records")

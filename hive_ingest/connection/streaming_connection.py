@@ -91,6 +91,7 @@ class StreamingConnection:
             transaction_batch_size,
             target.progress,
             skipped,
+            bad_rows=target.bad_rows,
             is_overwrite=overwrite,
             owns_client=target.owns_client,
         )
@@ -128,18 +129,23 @@ class StreamingConnection:
     ) -> Self:
         """Check everything that can be checked, and connect.
 
-        `metastore` is a client, or the URI of a metastore for a client that is closed with the connection.
-        `table` is `"database.table"`, or the table's name alone with `database` beside it, as in Java.
-        `static_partition_values` are those of the leading partition keys, as text; the other keys are dynamic.
-        `transaction_batch_size` transactions are opened at a time. With `sink` and `sources`, the progress of
-        those sources commits with the data (see `progress` and `commit_transaction`). With `overwrite`, each
-        transaction replaces the existing rows, like Hive's INSERT OVERWRITE: those of the whole table, or of the
-        partitions that it writes. Readers and other writers wait meanwhile. `on_blocked` is called with the locks in
-        the way, each time before a lock that was not granted is checked again; an error that it raises ends the wait.
-
-        What a record writer with `on_error="skip"` skips goes to `bad_records`, a handler or a function, before the
-        commit. More than `max_bad_records` since connect (in committed transactions and the open one), or a larger
-        share of one transaction than `max_bad_record_share`, fail the transaction with TooManyBadRecords.
+        Args:
+            metastore: A client, or a URI, for a client that is closed with the connection.
+            table: `"database.table"`, or the table's name alone with `database` beside it, as in Java.
+            record_writer: What converts the records; it serves one connection at a time.
+            database: The table's database, if `table` does not name it.
+            static_partition_values: Values of the leading partition keys, as text; the other keys are dynamic.
+            agent_info: Who writes, as shown beside the locks.
+            settings: See docs/limits.md.
+            transaction_batch_size: Number of transactions that are opened at a time.
+            sink: Name of the application, whose progress in its sources commits with the data.
+            sources: The sources that this connection owns (see `progress` and `commit_transaction`).
+            on_commit: Called after each commit; its errors are logged and not raised.
+            on_blocked: Called with the locks in the way before each new attempt; an error that it raises ends the wait.
+            overwrite: Whether each transaction replaces the table, or the partitions that it writes; others wait.
+            bad_records: A handler or function that gets what was skipped before the commit, or a `BadRecordTable`.
+            max_bad_records: How many may be skipped since connect. More fail the transaction with TooManyBadRecords.
+            max_bad_record_share: The same as a share of the records of one transaction.
 
         Raises InvalidTable, StreamingConnectionError, UnsupportedFeature, ConfigurationError.
         """
@@ -152,7 +158,9 @@ class StreamingConnection:
             settings=settings,
             sink=sink,
             sources=sources,
+            bad_records=bad_records,
         )
+        skipped.keep_in(target.bad_rows)
         try:
             return cls(
                 target,
@@ -167,8 +175,6 @@ class StreamingConnection:
         except BaseException:
             target.close()
             raise
-
-    # -- transactions ------------------------------------------------------------------------------
 
     @_one_call
     def begin_transaction(self) -> None:
@@ -302,8 +308,6 @@ class StreamingConnection:
             if self.state is TransactionState.OPEN:  # neither committed nor aborted inside
                 self.commit_transaction()
 
-    # -- helpers of the above ----------------------------------------------------------------------
-
     def _refuse_inside_write(self, call: str) -> None:
         """Refuse a call from a generator that is being written, or from a signal handler, inside a transaction."""
         if self._is_writing:
@@ -320,8 +324,6 @@ class StreamingConnection:
         if not self._guard.is_active:
             raise ConnectionMisuse(f"the connection to {self.table.name} is closed: open another one")
         self._owner.check()
-
-    # -- properties --------------------------------------------------------------------------------
 
     @property
     def state(self) -> TransactionState:
@@ -380,8 +382,6 @@ class StreamingConnection:
 
     def __repr__(self) -> str:
         return f"<StreamingConnection {self.table.name} {self.state.name} txn={self.txn_id} write_id={self.write_id}>"
-
-    # -- close -------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Abort the open transactions and release everything. Idempotent.

@@ -168,18 +168,20 @@ class DeltaWriter:
         spills: Sequence[AcidFile],
         rest: Sequence[pa.RecordBatch],
         pool: ThreadPoolExecutor | None = None,
+        *,
+        wait: bool = True,
     ) -> StagedFile:
         """One file from the spills of a group, in order, and the rows that were never spilled.
 
-        With a pool, the rows of a group without spills are encoded in parts by several threads. Without one, it may be
-        complete only after `wait_for_files`.
+        With a pool, the rows of a group without spills are encoded in parts by several threads. Without `wait`, the
+        file may be complete only after `wait_for_files`.
         """
         if spills:
             file = self._join(key, [*spills, *self._tail(key, spills, rest)])
         elif pool and len(parts := _parts(rest, self._settings.writer_threads)) > 1:
             file = self._encode_parts(key, self._new_output(key), parts, pool)
         else:
-            sync, wait = self._settings.fsync, pool is not None
+            sync = self._settings.fsync
             file = self.encode(key, self._new_output(key), rest, first_row_id=0, sync=sync, wait=wait)
         target = self._target
         return StagedFile(

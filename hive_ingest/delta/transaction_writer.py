@@ -225,7 +225,7 @@ class TransactionWriter:
             # Each thread takes the next group when it is free, which costs less than a future for each group.
             while (item := _popped(waiting)) is not None:
                 number, (group, runs) = item
-                files[number] = self._finish_group(group, runs)
+                files[number] = self._finish_group(group, runs, wait=False)
 
         with contextlib.ExitStack() as stack:
             pool, threads = self._pool(), min(self._settings.writer_threads, len(groups))
@@ -241,9 +241,11 @@ class TransactionWriter:
                 raise
         return [files[number] for number in range(len(groups))]
 
-    def _finish_group(self, group: Group, runs: list[Run], pool: ThreadPoolExecutor | None = None) -> StagedFile:
+    def _finish_group(
+        self, group: Group, runs: list[Run], pool: ThreadPoolExecutor | None = None, *, wait: bool = True
+    ) -> StagedFile:
         spills = [future.result() for future in group.spills]
-        return self._delta.finish(group.key, spills, [*group.take_parts(), *slices(runs)], pool)
+        return self._delta.finish(group.key, spills, [*group.take_parts(), *slices(runs)], pool, wait=wait)
 
     def discard(self) -> None:
         """Drop all rows and remove the hidden files. Idempotent.

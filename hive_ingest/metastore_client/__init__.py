@@ -44,22 +44,29 @@ def connect_metastore(
 ) -> MetastoreClient:
     """Open a metastore; with `create` an embedded one is made where there is none.
 
-    **Embedded**: `sqlite:///relative.db`, `sqlite:////absolute/path.db` or
-    `postgresql+psycopg://user:password@host:5432/database` (a password percent-encoded). `warehouse` is the folder in
-    which databases lie: a local path or a `file:` URI; with PostgreSQL also a remote URI. Without it, it is the folder
-    that the metastore was created with, and another one is an error; a new SQLite metastore takes `warehouse` beside
-    its file. A missing SQLite file,
-    or the tables in an empty PostgreSQL database, are made only with `create=True`: a mistyped address makes nothing.
-    Options, each a number: `max_open_txns` (100000), `max_open_batch` (1000), `txn_timeout_seconds` (300),
-    `aborted_txn_retention_seconds` (86400), `committed_txn_retention_seconds` (300), `housekeeping_interval_seconds`
-    (60), `busy_timeout_seconds` (30), `statement_timeout_seconds` (60), `idle_in_transaction_timeout_seconds` (15),
-    `ddl_lock_wait_seconds` (60).
+    An embedded metastore has a URI such as `sqlite:///relative.db`, `sqlite:////absolute/path.db` or
+    `postgresql+psycopg://user:password@host:5432/database` (the password percent-encoded). Its options are numbers:
+    `max_open_txns` (100000), `max_open_batch` (1000), `txn_timeout_seconds` (300), `aborted_txn_retention_seconds`
+    (86400), `committed_txn_retention_seconds` (300), `housekeeping_interval_seconds` (60), `busy_timeout_seconds` (30),
+    `statement_timeout_seconds` (60), `idle_in_transaction_timeout_seconds` (15), `ddl_lock_wait_seconds` (60).
 
-    **A real Hive Metastore**, 3.1 to 4.x: `thrift://host:9083`, several of them divided by commas, or `thrift://` alone
-    for those of `hive-site.xml` in `HIVE_CONF_DIR`. The server has its own warehouse; where `warehouse` is given,
-    databases made here without a location lie in it. Options: `connect_timeout_seconds` (10), `call_timeout_seconds`
-    (60), `retry_seconds` (30), `uri_selection` ("random"), `authentication` ("none", "plain" or "kerberos"), `user`,
-    `password`, `kerberos_principal`, `use_ssl`, `ssl_ca_file`: see docs/metastores.md.
+    A real Hive Metastore, 3.1 to 4.x, has the URI `thrift://host:9083`, several of them divided by commas, or
+    `thrift://` alone for those of `hive-site.xml` in `HIVE_CONF_DIR`. Its options: `connect_timeout_seconds` (10),
+    `call_timeout_seconds` (60), `retry_seconds` (30), `uri_selection` ("random"), `authentication` ("none", "plain" or
+    "kerberos"), `user`, `password`, `kerberos_principal`, `use_ssl`, `ssl_ca_file`: see docs/metastores.md.
+
+    Args:
+        uri: The metastore's address.
+        warehouse: The folder in which databases lie: a local path or a `file:` URI; with PostgreSQL also a remote URI.
+            By default the folder that the metastore was created with, and another one is an error; a new SQLite
+            metastore takes `warehouse` beside its file. A real metastore has its own; where this is given, databases
+            made here without a location lie in it.
+        create: Whether to make a missing SQLite file, or the tables in an empty PostgreSQL database. Otherwise a
+            mistyped address makes nothing.
+        options: As above.
+
+    Returns:
+        A client, which threads may share.
 
     With `keytab`, the whole process authenticates with that keytab by Kerberos, to a metastore and to HDFS, as
     `principal` or as the first one in it, and its tickets are renewed for as long as it runs. A metastore needs

@@ -1,5 +1,6 @@
 """ORC files: metadata and tails, statistics, stripe copying, column reading, files of inserts and delete events."""
 
+from hive_ingest.orc.acid_check import ExpectedRows, FileCheck, KeyRun, check_acid_file, row_ids_of
 from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead
 from hive_ingest.orc.acid_schema import BUCKET, DELETE, INSERT, OPERATION, ORIGINAL_WRITE_ID, ROW_ID, WRITE_ID
 from hive_ingest.orc.acid_writer import (
@@ -9,9 +10,11 @@ from hive_ingest.orc.acid_writer import (
     AcidOrcWriter,
     write_acid_version,
 )
+from hive_ingest.orc.column_bounds import ColumnBounds, column_bounds
 from hive_ingest.orc.columns import OrcColumn, OrcKind, check_timestamps, kinds_of, oldest_date
 from hive_ingest.orc.delete_events import DeleteEvents, RowIds
 from hive_ingest.orc.delete_writer import DeleteEventWriter
+from hive_ingest.orc.file_summary import ColumnSummary, FileSummary, StripeSummary, summarise_file
 from hive_ingest.orc.file_writer import arrow_compression
 from hive_ingest.orc.insert_encoder import InsertEncoder
 from hive_ingest.orc.joined_files import FileGroup
@@ -20,6 +23,7 @@ from hive_ingest.orc.merge import MergeOptions, merge_rows
 from hive_ingest.orc.merge_events import merge_delete_events, read_delete_events
 from hive_ingest.orc.merge_parts import RowPart, join_rows, split_rows
 from hive_ingest.orc.merge_rows import RowConversion
+from hive_ingest.orc.merge_runs import StripeSizes
 from hive_ingest.orc.normalise import unreadable_row, unwritable_values
 from hive_ingest.orc.open_ahead import open_ahead
 from hive_ingest.orc.original_rows import OriginalRows, count_rows
@@ -41,12 +45,18 @@ __all__ = [
     "AcidFile",
     "AcidFileReader",
     "AcidOrcWriter",
+    "ColumnBounds",
+    "ColumnSummary",
     "DeleteEventWriter",
     "DeleteEvents",
+    "ExpectedRows",
+    "FileCheck",
     "FileGroup",
+    "FileSummary",
     "FileToRead",
     "InsertEncoder",
     "InsertedRows",
+    "KeyRun",
     "MergeOptions",
     "OrcColumn",
     "OrcKind",
@@ -58,8 +68,12 @@ __all__ = [
     "StripeOutput",
     "StripeReader",
     "StripeRows",
+    "StripeSizes",
+    "StripeSummary",
     "arrow_compression",
+    "check_acid_file",
     "check_timestamps",
+    "column_bounds",
     "count_rows",
     "join",
     "join_rows",
@@ -69,7 +83,9 @@ __all__ = [
     "oldest_date",
     "open_ahead",
     "read_delete_events",
+    "row_ids_of",
     "split_rows",
+    "summarise_file",
     "unreadable_row",
     "unwritable_values",
     "write_acid_version",

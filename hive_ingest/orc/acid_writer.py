@@ -33,9 +33,13 @@ __all__ = ["ACID_VERSION_CONTENT", "COMPRESSIONS", "AcidFile", "AcidOrcWriter", 
 ACID_VERSION_CONTENT = b"2"
 
 
-def write_acid_version(store: FileStore, folders: Sequence[str], *, sync: bool = True) -> None:
-    """Mark new delta folders as ACID version 2 (Hive: `AcidUtils.OrcAcidVersion`)."""
-    store.create_all([f"{folder}/{ACID_VERSION_FILE}" for folder in folders], ACID_VERSION_CONTENT, sync=sync)
+def write_acid_version(store: FileStore, folders: Sequence[str], *, sync: bool = True) -> Future[None]:
+    """Mark new delta folders as ACID version 2 (Hive: `AcidUtils.OrcAcidVersion`).
+
+    The files are complete when the future has a result.
+    """
+    paths = [f"{folder}/{ACID_VERSION_FILE}" for folder in folders]
+    return store.begin_create_all(paths, ACID_VERSION_CONTENT, sync=sync)
 
 
 class AcidOrcWriter:

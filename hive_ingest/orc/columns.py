@@ -19,12 +19,20 @@ class OrcKind(enum.IntEnum):
     """The values of `Type.Kind` in orc_proto.proto that are used here."""
 
     BOOLEAN = 0
+    BYTE = 1
+    SHORT = 2
+    INT = 3
+    LONG = 4
+    FLOAT = 5
+    DOUBLE = 6
     STRING = 7
+    BINARY = 8
     TIMESTAMP = 9
     LIST = 10
     MAP = 11
     STRUCT = 12
     UNION = 13
+    DECIMAL = 14
     DATE = 15
     VARCHAR = 16
     CHAR = 17

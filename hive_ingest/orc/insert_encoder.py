@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import accumulate
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from hive_ingest.orc.file_writer import (
     DEFAULT_COMPRESSION,
     DEFAULT_ROW_INDEX_STRIDE,
     DEFAULT_STRIPE_SIZE_BYTES,
+    no_rows,
     orc_writer,
 )
 from hive_ingest.orc.key_columns import KEY_COLUMNS, KEY_ENCODING, InsertedRows, KeyColumn, key_columns
@@ -61,7 +61,8 @@ class InsertEncoder:
 
     def __post_init__(self) -> None:
         """Raises ConfigurationError, UnsupportedFeature: see `AcidFileWriter`."""
-        object.__setattr__(self, "like", _tail_of(self.schema, self.compression, self.row_index_stride))
+        like = StripeEncoder(self.schema, compression=self.compression, row_index_stride=self.row_index_stride).like
+        object.__setattr__(self, "like", like)
 
     def encode(self, batches: Iterable[pa.RecordBatch], inserted: InsertedRows, path: str) -> EncodedStripes:
         """One stripe, or several if the rows exceed `stripe_bytes`; none without rows.
@@ -112,7 +113,7 @@ class InsertEncoder:
                 writer.write(pa.Table.from_arrays([part], schema=schema))
                 is_empty = False
             if is_empty:  # pyarrow learns the columns from the first table, and writes nothing without one
-                writer.write(schema.empty_table())
+                writer.write(no_rows(schema))
         return sink.getvalue()
 
     def _with_ids(
@@ -177,11 +178,6 @@ class InsertEncoder:
         index_length = sum(length for _, _, length in listed[: indexes + KEY_COLUMNS])
         data_length = sum(length for _, _, length in listed[indexes + KEY_COLUMNS :])
         return [*(content for _, _, content in joined), packed], (index_length, data_length, len(packed))
-
-
-@lru_cache(maxsize=128)
-def _tail_of(schema: pa.Schema, compression: str, row_index_stride: int) -> OrcTail:
-    return StripeEncoder(schema, compression=compression, row_index_stride=row_index_stride).like
 
 
 def _renumbered(stream: Stream) -> Stream:

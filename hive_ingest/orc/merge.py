@@ -28,6 +28,7 @@ from hive_ingest.orc.merge_runs import (
     FileRun,
     FileUnit,
     SmallFiles,
+    StripeSizes,
     check_write_ids,
     equal_shares,
     file_runs,
@@ -51,19 +52,14 @@ class MergeOptions:
     Attributes:
         encoder: For what is encoded: columns, compression, row index.
         conversion: From the columns of a file to the table's, or None where they are written as they are.
-        stripe_bytes: Rows of a stripe that is encoded, as they lie in memory. A stripe of at least half as much is
-            large: it is copied where that is possible.
+        sizes: Of stripes.
         sync: Whether the file is on the device when it is finished.
     """
 
     encoder: StripeEncoder
     conversion: Callable[[StripeReader], RowConversion | None]
-    stripe_bytes: int = 64 << 20
+    sizes: StripeSizes
     sync: bool = True
-
-    @property
-    def large_stripe_bytes(self) -> int:
-        return self.stripe_bytes // 2
 
 
 def merge_rows(
@@ -107,7 +103,7 @@ def merge_rows(
     """
     sizes = RowSizes()
     decoder = StripeDecoder(options.encoder.schema, options.conversion, valid_write_ids, deletes)
-    small = SmallFiles(store, files, sizes, keys, options.stripe_bytes)
+    small = SmallFiles(store, files, sizes, keys, options.sizes)
     runs = file_runs(files, small.fits)
     inputs = open_inputs(store, [f for run in runs if not run.is_small for f in run.files], executor, threads)
     stripes = ordered_stripes(inputs, keys)
@@ -121,7 +117,7 @@ def merge_rows(
         tasks = chain.from_iterable(
             (_Task(units=share) for share in small.shares(run))
             if run.is_small
-            else _tasks(_of_run(stripes, run), alone, copied, options.stripe_bytes)
+            else _tasks(_of_run(stripes, run), alone, copied, options.sizes)
             for run in runs
         )
         left = Counter(stripe.source for stripe in stripes)
@@ -186,7 +182,7 @@ def _is_whole(stripe: InputStripe, alone: frozenset[InputStripe], options: Merge
     return (
         stripe in alone
         and stripe.has_last_key
-        and stripe.estimated_bytes >= options.large_stripe_bytes
+        and stripe.estimated_bytes >= options.sizes.large_bytes
         and stripe.source.file.length_bytes is None
         and not file_traits(stripe.source.tail)["encryption"]
     )
@@ -241,24 +237,24 @@ def _of_run(stripes: Sequence[InputStripe], run: FileRun) -> list[InputStripe]:
 
 
 def _tasks(
-    stripes: Sequence[InputStripe], alone: frozenset[InputStripe], copied: frozenset[InputStripe], stripe_bytes: int
+    stripes: Sequence[InputStripe], alone: frozenset[InputStripe], copied: frozenset[InputStripe], sizes: StripeSizes
 ) -> Iterator[_Task]:
     for is_copied, run in groupby(stripes, copied.__contains__):
         if is_copied:
             yield from (_Task((stripe,), is_copied=True) for stripe in run)
         else:
-            for share in stripe_shares(list(run), alone, stripe_bytes, lambda stripe: stripe.estimated_bytes):
+            for share in stripe_shares(list(run), alone, sizes.number, lambda stripe: stripe.estimated_bytes):
                 yield _Task(share)
 
 
 def stripe_shares(
     stripes: Sequence[InputStripe],
     alone: frozenset[InputStripe],
-    share_bytes: int,
+    number: Callable[[float], int],
     size_of: Callable[[InputStripe], int],
 ) -> Iterator[tuple[InputStripe, ...]]:
     """See `equal_shares`; stripes that overlap stay together."""
-    return equal_shares(stripes, share_bytes, size_of, lambda last, stripe: stripe in alone or last in alone)
+    return equal_shares(stripes, number, size_of, lambda last, stripe: stripe in alone or last in alone)
 
 
 class _Worker:

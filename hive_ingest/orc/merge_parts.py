@@ -124,11 +124,14 @@ def _has_statistics(source: MergeInput) -> bool:
 def _groups(
     stripes: Sequence[InputStripe], alone: frozenset[InputStripe], copied: frozenset[InputStripe], part_bytes: int
 ) -> Iterator[tuple[bool, tuple[InputStripe, ...]]]:
+    def number(total_bytes: float) -> int:
+        return -int(-total_bytes // part_bytes)
+
     for is_copied, run in groupby(stripes, copied.__contains__):
         if is_copied:
             yield True, tuple(run)
         else:
-            for share in stripe_shares(list(run), alone, part_bytes, lambda stripe: stripe.file_bytes):
+            for share in stripe_shares(list(run), alone, number, lambda stripe: stripe.file_bytes):
                 yield False, share
 
 

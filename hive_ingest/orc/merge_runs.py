@@ -24,6 +24,35 @@ from hive_ingest.storage import FileStore
 _T = TypeVar("_T")
 
 
+#: Rows that are worth a thread of their own.
+_LEAST_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class StripeSizes:
+    """How large the stripes of the output are, in bytes of rows as they lie in memory.
+
+    Attributes:
+        stripe_bytes: The most of a stripe that is encoded, about.
+        large_bytes: A stripe of at least so much is large: it is copied where that is possible.
+        encoders: How many stripes of a file are encoded at the same time.
+    """
+
+    stripe_bytes: int
+    large_bytes: int
+    encoders: int = 1
+
+    def number(self, total_bytes: float) -> int:
+        """Into how many stripes rows are encoded: as few as `stripe_bytes` allows, or more for all encoders to work.
+
+        Not for that alone are rows made into stripes that are not large, unless they are too few to be worth it.
+        """
+        fewest = -int(-total_bytes // self.stripe_bytes)
+        even = -(-fewest // self.encoders) * self.encoders
+        least = self.large_bytes if total_bytes >= 2 * self.large_bytes else _LEAST_BYTES
+        return max(fewest, min(even, int(total_bytes // least)))
+
+
 @dataclass(frozen=True, slots=True)
 class FileUnit:
     """Files whose folders have overlapping write ids, such as the statements of one transaction."""
@@ -82,21 +111,26 @@ class SmallFiles:
     """The small files of a merge. Several threads may use it at once."""
 
     def __init__(
-        self, store: FileStore, files: Sequence[FileToRead], sizes: RowSizes, keys: KeyRange | None, stripe_bytes: int
+        self,
+        store: FileStore,
+        files: Sequence[FileToRead],
+        row_sizes: RowSizes,
+        keys: KeyRange | None,
+        stripe_sizes: StripeSizes,
     ) -> None:
         """
         Args:
             store: The store of the files.
             files: All files of the merge.
-            sizes: Shared by all files of the merge.
+            row_sizes: Shared by all files of the merge.
             keys: Only stripes that begin in this range are read.
-            stripe_bytes: The most that the rows of an encoded stripe take in memory.
+            stripe_sizes: Of the output.
         """
         self._store = store
         self._files = [file for file in files if file.is_small]
-        self._sizes = sizes
+        self._sizes = row_sizes
         self._keys = keys
-        self._stripe_bytes = stripe_bytes
+        self._stripe_sizes = stripe_sizes
 
     @cached_property
     def _growth(self) -> float:
@@ -111,12 +145,12 @@ class SmallFiles:
         return unit.size_bytes * self._growth
 
     def fits(self, unit: FileUnit) -> bool:
-        """Whether its rows are far less than a stripe. Raises CorruptFile, UnsupportedFeature, StreamingIOFailure."""
-        return 4 * self._size(unit) <= self._stripe_bytes
+        """Whether its rows are far from a large stripe. Raises CorruptFile, UnsupportedFeature, StreamingIOFailure."""
+        return 2 * self._size(unit) <= self._stripe_sizes.large_bytes
 
     def shares(self, run: FileRun) -> Iterator[tuple[FileUnit, ...]]:
         """Units whose rows become one stripe."""
-        return equal_shares(run.units, self._stripe_bytes, self._size, lambda last, unit: True)
+        return equal_shares(run.units, self._stripe_sizes.number, self._size, lambda last, unit: True)
 
     def stripes(self, units: Sequence[FileUnit]) -> list[InputStripe]:
         """Open the files, and return their stripes in the order of their keys.
@@ -144,11 +178,21 @@ def joinable_units(units: Sequence[FileUnit]) -> Iterator[tuple[FileUnit, ...]]:
 
 
 def equal_shares(
-    items: Sequence[_T], share_bytes: int, size_of: Callable[[_T], float], can_cut: Callable[[_T, _T], bool]
+    items: Sequence[_T],
+    number: Callable[[float], int],
+    size_of: Callable[[_T], float],
+    can_cut: Callable[[_T, _T], bool],
 ) -> Iterator[tuple[_T, ...]]:
-    """Shares of about the same size, up to about `share_bytes`, cut only between neighbours that `can_cut` allows."""
+    """Shares of about the same size, cut only between neighbours that `can_cut` allows.
+
+    Args:
+        items: In order.
+        number: How many shares a total size is to be cut into.
+        size_of: The size of an item.
+        can_cut: Whether two neighbours may be in different shares.
+    """
     total = sum(map(size_of, items))
-    share = total / max(1, -(-total // share_bytes))
+    share = total / max(1, number(total))
     group: list[_T] = []
     size = 0.0
     for item in items:

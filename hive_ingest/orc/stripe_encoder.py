@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import accumulate
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from hive_ingest.orc.file_writer import (
     DEFAULT_COMPRESSION,
     DEFAULT_ROW_INDEX_STRIDE,
     DEFAULT_STRIPE_SIZE_BYTES,
+    no_rows,
     orc_writer,
 )
 from hive_ingest.orc.merge_rows import Rows
@@ -53,14 +55,15 @@ class StripeEncoder:
     compression: str = DEFAULT_COMPRESSION
     stripe_bytes: int = DEFAULT_STRIPE_SIZE_BYTES
     row_index_stride: int = DEFAULT_ROW_INDEX_STRIDE
-    like: OrcTail = field(init=False)
+    like: OrcTail = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         """Raises ConfigurationError, UnsupportedFeature: see `AcidFileWriter`."""
-        content, _ = self._file([])
-        tail = read_tail(content, "an empty file")
-        footer = replace(tail.footer, calendar=PROLEPTIC_GREGORIAN)  # as `completed_tail` adds it
-        object.__setattr__(self, "like", replace(tail, footer=footer))
+        object.__setattr__(self, "like", _tail_of(self))
+
+    def empty_file(self) -> pa.BufferReader:
+        """A whole file without rows."""
+        return self._file([])[0]
 
     def encode(self, parts: Iterable[Rows], path: str) -> EncodedStripes:
         """Stripes of these rows, taken one after the other.
@@ -93,7 +96,7 @@ class StripeEncoder:
             stripe_size_bytes=self.stripe_bytes,
             row_index_stride=self.row_index_stride,
         ) as writer:
-            writer.write(schema.empty_table())  # pyarrow learns the columns from the first table
+            writer.write(no_rows(schema))  # pyarrow learns the columns from the first table
             for joined in _joined(parts):
                 batches = [part.batch for part in joined]
                 writer.write(pa.Table.from_batches([pa.concat_batches(batches)], schema))
@@ -102,6 +105,13 @@ class StripeEncoder:
                 for end in [*range(BATCH_ROWS, len(keys), BATCH_ROWS), len(keys)]:
                     ends[before + end] = keys.key(end - 1)
         return pa.BufferReader(sink.getvalue()), ends
+
+
+@lru_cache(maxsize=128)
+def _tail_of(encoder: StripeEncoder) -> OrcTail:
+    """Found by writing an empty file, which takes as long as encoding some thousand rows."""
+    tail = read_tail(encoder.empty_file(), "an empty file")
+    return replace(tail, footer=replace(tail.footer, calendar=PROLEPTIC_GREGORIAN))  # as `completed_tail` adds it
 
 
 def _joined(parts: Iterable[Rows]) -> Iterator[list[Rows]]:

@@ -3,8 +3,9 @@
 from hive_ingest.reader.evolution import ColumnSource, column_sources
 from hive_ingest.reader.folder import FolderToRead
 from hive_ingest.reader.newest import newest_rows
-from hive_ingest.reader.rows import ROW_ID_COLUMN
-from hive_ingest.reader.scan import DEFAULT_LOCK_WAIT_SECONDS, Scan, check_readable, read_table, scan
+from hive_ingest.reader.partitions import PartitionToRead
+from hive_ingest.reader.rows import ROW_ID_COLUMN, Snapshot
+from hive_ingest.reader.scan import DEFAULT_LOCK_WAIT_SECONDS, Scan, check_readable, partitions_of, read_table, scan
 from hive_ingest.reader.scan_plan import DEFAULT_SPLIT_BYTES, Split, plan_scan
 from hive_ingest.reader.sizes import PartitionSize, partition_sizes
 
@@ -15,12 +16,15 @@ __all__ = [
     "ColumnSource",
     "FolderToRead",
     "PartitionSize",
+    "PartitionToRead",
     "Scan",
+    "Snapshot",
     "Split",
     "check_readable",
     "column_sources",
     "newest_rows",
     "partition_sizes",
+    "partitions_of",
     "plan_scan",
     "read_table",
     "scan",

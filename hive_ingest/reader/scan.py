@@ -255,6 +255,12 @@ def _projection(table: Table, columns: Sequence[str] | None, filter: pc.Expressi
     return Projection(table, (*output, ROW_ID_COLUMN) if row_ids else tuple(output), predicate)
 
 
+def partitions_of(client: MetastoreClient, table: Table, where: str | None) -> list[PartitionToRead]:
+    """The partitions that may hold a row that passes a filter, by name. Raises ConfigurationError, InvalidOperation."""
+    condition = None if where is None else parse_where(where, (*table.columns, *table.partition_keys))
+    return _partitions(client, table, _projection(table, [], condition, row_ids=False))
+
+
 def _partitions(client: MetastoreClient, table: Table, projection: Projection) -> list[PartitionToRead]:
     """Those that may hold a row that passes the filter."""
     if not table.is_partitioned:

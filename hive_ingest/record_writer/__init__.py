@@ -1,5 +1,6 @@
 """Record writers, which convert records to Arrow rows, and the protocol for custom ones."""
 
+from hive_ingest.record_writer.arrow_rows import schema_of_rows
 from hive_ingest.record_writer.arrow_writer import ArrowWriter, MissingColumns, ZonedTimestamps
 from hive_ingest.record_writer.avro_writer import AvroSchemas, AvroWriter
 from hive_ingest.record_writer.bad_records import BadRecord, BadRecords, BadValue, OnError, named_records
@@ -12,6 +13,7 @@ from hive_ingest.record_writer.json_writer import StrictJsonWriter
 from hive_ingest.record_writer.list_writer import RecordListWriter
 from hive_ingest.record_writer.mapping_writer import MappingWriter
 from hive_ingest.record_writer.options import MissingPartitionKeys
+from hive_ingest.record_writer.partition_texts import EmptyPartitionValues
 from hive_ingest.record_writer.regex_writer import StrictRegexWriter
 from hive_ingest.record_writer.typed_columns import typed_columns
 from hive_ingest.record_writer.writer import Block, Parsed, RecordSchema, RecordWriter
@@ -28,6 +30,7 @@ __all__ = [
     "CsvFraming",
     "CsvText",
     "CsvWriter",
+    "EmptyPartitionValues",
     "MappingWriter",
     "MissingColumns",
     "MissingPartitionKeys",
@@ -42,5 +45,6 @@ __all__ = [
     "UnknownFields",
     "ZonedTimestamps",
     "named_records",
+    "schema_of_rows",
     "typed_columns",
 ]

@@ -17,6 +17,7 @@ import pyarrow.types as pat
 
 from hive_ingest.record_writer import strict_arrays
 from hive_ingest.record_writer.bad_records import BadValue, Doubt
+from hive_ingest.record_writer.lossless_casts import lossless_cast
 from hive_ingest.record_writer.time_zones import TimeZone, time_zone
 from hive_ingest.schema import HiveType
 
@@ -49,13 +50,17 @@ class Casts:
     Args:
         missing: Called for each field of the table that the data lacks.
         unknown: Called for each field of the data that the table lacks.
+        lossless: Whether further types are accepted, where they hold the same value (`lossless_casts`).
         local_instants: Whether a timestamp with a time zone becomes the local time of that zone; else it is rejected.
     """
 
-    def __init__(self, *, missing: FieldRule, unknown: FieldRule, local_instants: bool = False) -> None:
+    def __init__(
+        self, *, missing: FieldRule, unknown: FieldRule, local_instants: bool = False, lossless: bool = False
+    ) -> None:
         self._missing = missing
         self._unknown = unknown
         self._local_instants = local_instants
+        self._lossless = lossless
 
     def cast_to(self, source: pa.DataType, type_: HiveType, path: str) -> Cast:
         """The cast from `source` to a column of `type_`. Raises BadValue if there is none."""
@@ -73,7 +78,10 @@ class Casts:
         if type_.children:
             return self._nested(source, type_, path)
         if not any(accepts(source) for accepts in _ACCEPTED[type_.kind]):
-            raise _refused(source, type_)
+            further = lossless_cast(source, type_) if self._lossless else None
+            if further is None:
+                raise _refused(source, type_)
+            return further
         if pat.is_timestamp(source) and source.tz is not None:
             return self._instant_cast(source, type_)
         return _simple(type_)

@@ -12,9 +12,11 @@ import pyarrow as pa
 from hive_ingest.errors import SerializationError
 from hive_ingest.record_writer.arrow_casts import Casts, FieldCast, cast_fields
 from hive_ingest.record_writer.arrow_copies import Copy, copy_of, owned_type
+from hive_ingest.record_writer.arrow_rows import ROWS_AT_ONCE, RowBatches, is_row
 from hive_ingest.record_writer.bad_records import BadRecord, BadRecords, BadValue, OnError
 from hive_ingest.record_writer.json_records import UnknownFields
 from hive_ingest.record_writer.options import MissingPartitionKeys, check_choice, check_positive
+from hive_ingest.record_writer.partition_texts import EmptyPartitionValues, PartitionTexts
 from hive_ingest.record_writer.record_by_record import to_batch
 from hive_ingest.record_writer.static_keys import StaticKeys
 from hive_ingest.record_writer.typed_columns import TypedColumn, not_bound, typed_columns
@@ -64,15 +66,19 @@ class ArrowWriter:
     """Records that are rows of Arrow data, whose columns match the table's by name, without regard to case.
 
     `write()` takes a RecordBatch, a Table, a RecordBatchReader, anything with the Arrow PyCapsule interface
-    (`__arrow_c_stream__`, `__arrow_c_array__`: data frames of pandas, polars and others), or an iterable of
-    those. The data is copied, so the caller may reuse its memory after `write()`. Types are cast if every value
-    stays the same; docs/records.md lists them.
+    (`__arrow_c_stream__`, `__arrow_c_array__`: data frames of pandas, polars and others), a mapping or a dataclass,
+    which is one row, or an iterable of any of those. The data is copied, so the caller may reuse its memory after
+    `write()`. Types are cast if every value stays the same; docs/records.md lists them.
 
     Args:
         on_error: "fail" (a bad record fails the transaction) or "skip" (it is skipped and counted).
         missing_columns: "fail" or "null", for data columns (and fields of structs) that the data lacks.
         missing_partition_keys: "fail" or "null" (the default partition), for partition columns that the data lacks.
         unknown_fields: "ignore" (logged once for each field) or "fail", for those that the table lacks.
+        empty_partition_values: "null" (an empty text as the value of a partition column is the default partition) or
+            "fail" (the record is bad).
+        coerce: "strict" or "lossless" (also other types that hold the same value, such as text for an int).
+            docs/records.md lists them.
         zoned_timestamps: "fail" or "local" (local time in the zone of the Arrow type), because Hive's timestamps have
             no time zone.
         block_bytes: Size of the Arrow data that is cast in one call.
@@ -88,18 +94,24 @@ class ArrowWriter:
         missing_columns: MissingColumns = "fail",
         missing_partition_keys: MissingPartitionKeys = "fail",
         unknown_fields: UnknownFields = "ignore",
+        empty_partition_values: EmptyPartitionValues = "null",
+        coerce: Literal["strict", "lossless"] = "strict",
         zoned_timestamps: ZonedTimestamps = "fail",
         block_bytes: int = DEFAULT_BLOCK_BYTES,
     ) -> None:
         check_choice("missing_columns", missing_columns, ("fail", "null"))
         check_choice("missing_partition_keys", missing_partition_keys, ("fail", "null"))
         check_choice("unknown_fields", unknown_fields, ("ignore", "fail"))
+        check_choice("empty_partition_values", empty_partition_values, ("null", "fail"))
+        check_choice("coerce", coerce, ("strict", "lossless"))
         check_choice("zoned_timestamps", zoned_timestamps, ("fail", "local"))
         check_positive("block_bytes", block_bytes)
         self._bad_records = BadRecords(on_error)
         self._missing_columns = missing_columns
         self._missing_partition_keys = missing_partition_keys
         self._unknown_fields = unknown_fields
+        self._empty_partition_values: EmptyPartitionValues = empty_partition_values
+        self._is_lossless = coerce == "lossless"
         self._local_instants = zoned_timestamps == "local"
         self._block_bytes = block_bytes
         self._named: set[str] = set()
@@ -119,9 +131,11 @@ class ArrowWriter:
             StreamingConnectionError: The names of two columns differ only in case.
         """
         self._static = StaticKeys(schema)
+        self._keys = PartitionTexts(schema, self._empty_partition_values)
         self._partition_keys = {column.name for column in schema.partition_columns}
         self._columns = [*typed_columns(schema.all_columns), *self._static.columns]
         self._arrow_schema = schema.arrow
+        self._rows = RowBatches(self._columns)
         self._plan = None
 
     def discard(self) -> None:
@@ -140,9 +154,10 @@ class ArrowWriter:
         Raises:
             SerializationError: The columns do not fit the table's, or the data is not valid.
         """
-        for batch in _batches(records):
-            if batch.num_rows:
-                yield from self._keep(batch)
+        for part in _parts(records):
+            for batch in self._rows.batches(part, self._records_written()) if isinstance(part, list) else (part,):
+                if batch.num_rows:
+                    yield from self._keep(batch)
 
     def drain(self) -> Iterator[ArrowBlock]:
         """Yield all kept records as a block."""
@@ -200,7 +215,12 @@ class ArrowWriter:
 
     def _make_plan(self, schema: pa.Schema, columns: list[TypedColumn]) -> ArrowPlan:
         unknown: set[str] = set()
-        casts = Casts(missing=self._column_missing, unknown=unknown.add, local_instants=self._local_instants)
+        casts = Casts(
+            missing=self._column_missing,
+            unknown=unknown.add,
+            local_instants=self._local_instants,
+            lossless=self._is_lossless,
+        )
         try:
             fields = casts.fields([field.with_type(owned_type(field.type)) for field in schema], columns)
         except BadValue as bad:
@@ -208,6 +228,11 @@ class ArrowWriter:
                 f"the Arrow data does not fit the table: {bad}", record=self._records_written()
             ) from bad
         self._check_unknown(unknown)
+        if schema and all(field.place is None for field in fields):
+            raise SerializationError(
+                f"the Arrow data does not fit the table, which has none of its columns ({', '.join(schema.names[:9])})",
+                record=self._records_written(),
+            )
         places = [field.place for field in fields if field.place is not None]
         kept = pa.schema([schema.field(place) for place in places])
         positions = {place: position for position, place in enumerate(places)}
@@ -282,6 +307,8 @@ class ArrowWriter:
             arrays = cast_fields(plan.fields, batch.columns, batch.num_rows)
             width = len(self._arrow_schema)
             self._static.check(arrays[width:])
+            found = pa.RecordBatch.from_arrays(arrays[:width], schema=self._arrow_schema)
+            self._keys.check(found)
         except BadValue as bad:
             if batch.num_rows == 1:
                 row = plan.copy(batch)  # the slice would keep all rows in memory
@@ -290,11 +317,11 @@ class ArrowWriter:
             half = batch.num_rows // 2
             pieces = list(self._cast(batch.slice(0, half), plan, first_record, skipped))
             return [*pieces, *self._cast(batch.slice(half), plan, first_record + half, skipped)]
-        return [pa.RecordBatch.from_arrays(arrays[:width], schema=self._arrow_schema)]
+        return [found]
 
 
-def _batches(records: Any) -> Iterator[pa.RecordBatch]:
-    """Iterate lazily over the batches of any kind of Arrow data."""
+def _parts(records: Any) -> Iterator[pa.RecordBatch | list[Any]]:
+    """Iterate lazily over the batches of any kind of Arrow data, and over lists of rows that are Python objects."""
     if isinstance(records, pa.RecordBatch):
         yield records
     elif isinstance(records, pa.Table):
@@ -305,11 +332,28 @@ def _batches(records: Any) -> Iterator[pa.RecordBatch]:
         yield from pa.RecordBatchReader.from_stream(records)
     elif hasattr(records, "__arrow_c_array__"):
         yield pa.record_batch(records)
-    elif isinstance(records, Iterable) and not isinstance(records, str | bytes | bytearray | memoryview | dict):
-        for item in records:
-            yield from _batches(item)
+    elif is_row(records):
+        yield [records]
+    elif isinstance(records, Iterable) and not isinstance(records, str | bytes | bytearray | memoryview):
+        yield from _parts_of_items(records)
     else:
         raise SerializationError(
             f"ArrowWriter does not accept a {type(records).__name__}: write a RecordBatch, a Table, anything with the "
-            "Arrow interface, or an iterable of those"
+            "Arrow interface, a mapping, a dataclass, or an iterable of those"
         )
+
+
+def _parts_of_items(items: Iterable[Any]) -> Iterator[pa.RecordBatch | list[Any]]:
+    rows: list[Any] = []
+    for item in items:
+        if is_row(item):
+            rows.append(item)
+            if len(rows) < ROWS_AT_ONCE:
+                continue
+        if rows:
+            yield rows
+            rows = []
+        if not is_row(item):
+            yield from _parts(item)
+    if rows:
+        yield rows

@@ -7,6 +7,7 @@ row of empty fields, a byte order mark.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -76,7 +77,7 @@ class CsvBlocks:
     def __init__(
         self, columns: list[TypedColumn], layout: CsvLayout, format_: CsvFormat, framing: CsvFraming, schema: pa.Schema
     ) -> None:
-        self._columns = TextColumns(columns, schema, format_.timestamps)
+        self._columns = TextColumns(columns, schema, format_.timestamps, format_.coerce)
         self._layout = layout
         self._format = format_
         self._framing = framing
@@ -86,10 +87,10 @@ class CsvBlocks:
         """All rows of the block, or None if it must be parsed record by record."""
         if block.records < MIN_RECORDS or block.nbytes > _MAX_BLOCK_BYTES or not self._is_regular(block.text):
             return None
-        try:
-            return self._parse(block)
-        except Doubt:
-            return None
+        for as_text in (False, True) if self._columns.are_coerced else (False,):
+            with contextlib.suppress(Doubt):
+                return self._parse(block, as_text=as_text)
+        return None
 
     def _is_regular(self, text: CsvText) -> bool:
         if text.is_regular:
@@ -98,7 +99,8 @@ class CsvBlocks:
         again = self._framing.whole_records(text.text)
         return again.is_regular and np.array_equal(again.ends, text.ends)
 
-    def _parse(self, block: CsvBlock) -> pa.RecordBatch:
+    def _parse(self, block: CsvBlock, *, as_text: bool) -> pa.RecordBatch:
+        """With `as_text`, all columns are read as text, and have the values that `coerce` accepts."""
         text = block.text.text
         _check_line_ends(text)
         edges = self._format.field_delimiter + self._format.quote + b"\r" * (b"\r" in text)
@@ -107,9 +109,11 @@ class CsvBlocks:
             raise Doubt("an empty line")
         numbers_as_text = self._columns.has_numbers and has_loose_numbers(text, edges)
         names = [name for name in self._layout.fields[:width] if name is not None]
-        table = self._read(text, width, numbers_as_text)
+        table = self._read(text, width, numbers_as_text, as_text=as_text)
         if table.num_rows != block.records:
             raise Doubt("rows and records differ")
+        if as_text:
+            return self._columns.coerced_batch(table, names)
         return self._columns.batch(table, names, numbers_as_text)
 
     def _width(self, block: CsvBlock) -> int:
@@ -118,7 +122,7 @@ class CsvBlocks:
             return len(self._layout.fields)
         return len(self._fields.split(block.text.part(0, 1).text.removesuffix(b"\n").removesuffix(b"\r")))
 
-    def _read(self, text: bytes, width: int, numbers_as_text: bool) -> pa.Table:
+    def _read(self, text: bytes, width: int, numbers_as_text: bool, *, as_text: bool) -> pa.Table:
         # Names that no other field has, in the order of the fields.
         places = {str(place): name for place, name in enumerate(self._layout.fields[:width]) if name is not None}
         if not places:
@@ -141,7 +145,8 @@ class CsvBlocks:
                 convert_options=pa_csv.ConvertOptions(
                     check_utf8=True,
                     column_types={
-                        place: self._columns.wire_type(name, numbers_as_text) for place, name in places.items()
+                        place: pa.string() if as_text else self._columns.wire_type(name, numbers_as_text)
+                        for place, name in places.items()
                     },
                     include_columns=list(places),
                     null_values=[text.decode() for text in self._format.null_values],

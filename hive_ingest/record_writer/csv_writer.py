@@ -19,6 +19,7 @@ from hive_ingest.record_writer.csv_framing import CsvFraming
 from hive_ingest.record_writer.csv_input import CsvInput
 from hive_ingest.record_writer.csv_layout import CsvLayout, HeaderRules, ordered_layout
 from hive_ingest.record_writer.options import MissingPartitionKeys, check_choice
+from hive_ingest.record_writer.partition_texts import EmptyPartitionValues, PartitionTexts
 from hive_ingest.record_writer.record_by_record import parse_halving, parse_records
 from hive_ingest.record_writer.static_keys import StaticKeys
 from hive_ingest.record_writer.text_blocks import DEFAULT_BLOCK_BYTES, DEFAULT_MAX_RECORD_BYTES
@@ -51,6 +52,8 @@ class CsvWriter(CsvInput):
         missing_columns: "fail" (the header must name every data column) or "null".
         missing_partition_keys: The same for partition columns; null is the default partition.
         unknown_fields: "ignore" (a name of the header that matches no column is logged) or "fail".
+        empty_partition_values: "null" (an empty text as the value of a partition column is the default partition) or
+            "fail" (the record is bad).
         coerce: "strict", "lossless" (also other forms of the same value, such as " 7" for an int) or "hive" (what
             Hive 4.0's LazySimpleSerDe makes of a value, nulls included). docs/records.md lists the values.
         timestamp_formats: The formats of timestamps (docs/records.md lists them), in the order in which they are
@@ -77,6 +80,7 @@ class CsvWriter(CsvInput):
         missing_columns: Literal["fail", "null"] = "fail",
         missing_partition_keys: MissingPartitionKeys = "fail",
         unknown_fields: Literal["ignore", "fail"] = "ignore",
+        empty_partition_values: EmptyPartitionValues = "null",
         coerce: Coerce = "strict",
         timestamp_formats: Sequence[str] | None = None,
         timezone: str | None = None,
@@ -94,11 +98,13 @@ class CsvWriter(CsvInput):
         ):
             check_choice(name, value, ("fail", "null"))
         check_choice("unknown_fields", unknown_fields, ("ignore", "fail"))
+        check_choice("empty_partition_values", empty_partition_values, ("null", "fail"))
         check_choice("coerce", coerce, COERCIONS)
         if header and columns is not None:
             raise ConfigurationError(
                 f"columns={list(columns)} is the order of fields without a header: set header=False, or leave it out"
             )
+        self._empty_partition_values: EmptyPartitionValues = empty_partition_values
         self._timestamps = TimestampOptions(timestamp_formats, timezone)
         self._format = CsvFormat(
             field_delimiter.encode(),
@@ -151,6 +157,7 @@ class CsvWriter(CsvInput):
         )
         self._arrow_schema = schema.arrow
         self._static = static
+        self._keys = PartitionTexts(schema, self._empty_partition_values)
         self._schema = schema
 
     def parse(self, block: Any) -> Parsed:
@@ -174,7 +181,7 @@ class CsvWriter(CsvInput):
 
         def one_by_one(part: CsvBlock) -> Parsed:
             def row(record: bytes) -> tuple[Any, ...]:
-                return self._static.checked_row(rows.row(record))
+                return self._keys.checked_row(self._static.checked_row(rows.row(record)))
 
             batch, skipped = parse_records(part, row, self._arrow_schema, self._bad_records)
             return Parsed(
@@ -195,10 +202,11 @@ class CsvWriter(CsvInput):
             raise SerializationError(f"the header cannot be read: {error}") from error
 
     def _without_static_keys(self, batch: Any) -> Any:
-        """The rows in the table's schema, or None if a record contradicts a static partition key."""
+        """The rows in the table's schema, or None if the partition keys of a record may be wrong."""
         width = len(self._arrow_schema)
         try:
             self._static.check(batch.columns[width:])
+            self._keys.check(batch)
         except BadValue:
             return None
         return batch if width == batch.num_columns else batch.select(list(range(width)))

@@ -7,6 +7,7 @@ around numbers, hexadecimal numbers, names of infinities, an empty line as a row
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ class DelimitedBlocks:
     def __init__(
         self, columns: list[TypedColumn], order: list[str], format_: DelimitedFormat, schema: pa.Schema
     ) -> None:
-        self._columns = TextColumns(columns, schema, format_.timestamps)
+        self._columns = TextColumns(columns, schema, format_.timestamps, format_.coerce)
         self._order = order
         self._format = format_
         types = dict(columns)
@@ -46,21 +47,24 @@ class DelimitedBlocks:
             or len(block.lines) > _MAX_BLOCK_BYTES
         ):
             return None
-        try:
-            return self._parse(block)
-        except Doubt:
-            return None
+        for as_text in (False, True) if self._columns.are_coerced else (False,):
+            with contextlib.suppress(Doubt):
+                return self._parse(block, as_text=as_text)
+        return None
 
-    def _parse(self, block: TextBlock) -> pa.RecordBatch:
+    def _parse(self, block: TextBlock, *, as_text: bool) -> pa.RecordBatch:
+        """With `as_text`, all columns are read as text, and have the values that `coerce` accepts."""
         text = _plain_lines(block.lines)
         width = self._width(text)
         if width > 1 and has_empty_line(text):
             raise Doubt("an empty line")
         numbers_as_text = self._columns.has_numbers and has_loose_numbers(text, self._format.field_delimiter)
-        table = self._read(text, width, numbers_as_text)
+        table = self._read(text, width, numbers_as_text, as_text=as_text)
         if table.num_rows != block.records:
             raise Doubt("rows and records differ")
         self._check_escapes(text, table)
+        if as_text:
+            return self._columns.coerced_batch(table, self._order[:width])
         return self._columns.batch(table, self._order[:width], numbers_as_text)
 
     def _width(self, text: bytes) -> int:
@@ -70,10 +74,10 @@ class DelimitedBlocks:
             width = text.count(self._format.field_delimiter, 0, text.index(b"\n")) + 1
         return width
 
-    def _read(self, text: bytes, width: int, numbers_as_text: bool) -> pa.Table:
+    def _read(self, text: bytes, width: int, numbers_as_text: bool, *, as_text: bool) -> pa.Table:
         names = self._order[:width]
         further = [f"further field {place}" for place in range(len(names), width)]
-        types = {name: self._columns.wire_type(name, numbers_as_text) for name in names}
+        types = {name: pa.string() if as_text else self._columns.wire_type(name, numbers_as_text) for name in names}
         try:
             return pa_csv.read_csv(
                 pa.BufferReader(text),

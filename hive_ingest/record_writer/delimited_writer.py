@@ -17,6 +17,7 @@ from hive_ingest.record_writer.delimited_records import (
     separators_needed,
 )
 from hive_ingest.record_writer.options import check_choice
+from hive_ingest.record_writer.partition_texts import EmptyPartitionValues, PartitionTexts
 from hive_ingest.record_writer.record_by_record import parse_halving, parse_records
 from hive_ingest.record_writer.text_blocks import (
     DEFAULT_BLOCK_BYTES,
@@ -50,6 +51,8 @@ class StrictDelimitedInputWriter(TextRecordWriter):
             table's columns, then its partition columns.
         missing_fields: "fail" (a line must have exactly these fields) or "null" (as in Hive: fields missing at the
             end are null, additional ones are ignored).
+        empty_partition_values: "null" (an empty text as the value of a partition column is the default partition) or
+            "fail" (the record is bad).
         coerce: "strict", "lossless" (also other forms of the same value, such as " 7" for an int) or "hive" (what
             Hive 4.0's LazySimpleSerDe makes of a value, nulls included). docs/records.md lists the values.
         timestamp_formats: The formats of timestamps (docs/records.md lists them), in the order in which they are
@@ -75,6 +78,7 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         escape: str | None = None,
         columns: Sequence[str] | None = None,
         missing_fields: MissingFields = "fail",
+        empty_partition_values: EmptyPartitionValues = "null",
         coerce: Coerce = "strict",
         timestamp_formats: Sequence[str] | None = None,
         timezone: str | None = None,
@@ -84,6 +88,7 @@ class StrictDelimitedInputWriter(TextRecordWriter):
     ) -> None:
         super().__init__(line_delimiter=line_delimiter, block_bytes=block_bytes, max_record_bytes=max_record_bytes)
         check_choice("missing_fields", missing_fields, ("fail", "null"))
+        check_choice("empty_partition_values", empty_partition_values, ("null", "fail"))
         check_choice("coerce", coerce, COERCIONS)
         single = {
             "field_delimiter": field_delimiter,
@@ -99,6 +104,7 @@ class StrictDelimitedInputWriter(TextRecordWriter):
             coerce=coerce,
             separators=(collection_delimiter + map_key_delimiter).encode() + DEFAULT_SEPARATORS[2:],
         )
+        self._empty_partition_values: EmptyPartitionValues = empty_partition_values
         self._timestamps = TimestampOptions(timestamp_formats, timezone)
         self._order = None if columns is None else [name.lower() for name in columns]
         self._bad_records = BadRecords(on_error)
@@ -131,6 +137,7 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         format_ = replace(self._format, timestamps=self._timestamps.for_schema(schema))
         self._records = DelimitedRecords(columns, order, format_)
         self._blocks = DelimitedBlocks(columns, order, format_, schema.arrow)
+        self._keys = PartitionTexts(schema, self._empty_partition_values)
         self._matched = frozenset(order)
         self._arrow_schema = schema.arrow
         self._schema = schema
@@ -147,10 +154,15 @@ class StrictDelimitedInputWriter(TextRecordWriter):
 
     def _parse_at_once(self, block: TextBlock) -> Parsed | None:
         batch = self._blocks.parse(block)
+        if batch is not None and not self._keys.are_named(batch):
+            return None
         return None if batch is None else Parsed(batch, block.records, matched_columns=self._matched, is_checked=True)
 
     def _parse_records(self, block: TextBlock) -> Parsed:
-        batch, skipped = parse_records(block, self._records.row, self._arrow_schema, self._bad_records)
+        def row(record: bytes) -> tuple[Any, ...]:
+            return self._keys.checked_row(self._records.row(record))
+
+        batch, skipped = parse_records(block, row, self._arrow_schema, self._bad_records)
         return Parsed(
             batch,
             block.records,

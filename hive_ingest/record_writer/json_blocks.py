@@ -22,7 +22,7 @@ from hive_ingest.record_writer.json_leaves import JsonForms
 from hive_ingest.record_writer.json_records import UnknownFields
 from hive_ingest.record_writer.json_shapes import OtherShape, Shape, UnknownGuard, sample_shape
 from hive_ingest.record_writer.json_wire import WireShape, can_be_read, from_wire, wire_fields
-from hive_ingest.record_writer.text_blocks import CARRIAGE_RETURN, NEWLINE, TextBlock
+from hive_ingest.record_writer.text_blocks import CARRIAGE_RETURN, NEWLINE, SCAN_BYTES, TextBlock
 from hive_ingest.schema import HiveType
 
 #: Below this many records, a call of the reader costs more than reading them one by one.
@@ -31,7 +31,7 @@ MIN_RECORDS: Final = 32
 SAMPLE_RECORDS: Final = 32
 _MAX_BLOCK_BYTES: Final = (1 << 31) - 2
 #: What the reader says about a key that it does not know, a number in place of a string, and the reverse.
-_OTHER_SHAPE: Final = ("unexpected field", "changed from string to number", "is not a valid decimal")
+_OTHER_SHAPE: Final = ("unexpected field", "changed from ", "is not a valid decimal")
 _OPENING, _CLOSING = ord("{"), ord("}")
 
 
@@ -105,7 +105,12 @@ class JsonBlocks:
         return ParsedBlock(batch, self._matched(batch, block.lines, shape), unknown)
 
     def _read_lines(self, lines: bytes, shape: Shape) -> pa.Table:
-        wire = WireShape(shape.spelling, shape.numbers, self._forms.timestamps.number_type)
+        wire = WireShape(
+            shape.spelling,
+            shape.numbers,
+            self._forms.timestamps.number_type,
+            shape.texts if self._forms.coerce != "strict" else frozenset(),
+        )
         fields = wire_fields(self._columns, (), wire)
         try:
             return pa_json.read_json(
@@ -138,11 +143,26 @@ def is_one_object_a_line(lines: bytes) -> bool:
     if len(lines) > _MAX_BLOCK_BYTES or b"\0" in lines:
         return False
     text = np.frombuffer(lines, np.uint8)
+    if _are_between_objects(text):
+        return True
     ends = np.flatnonzero(text == NEWLINE)
     starts = np.concatenate([np.zeros(1, ends.dtype), ends[:-1] + 1])
     last = ends - 1
     last = last - (text[last] == CARRIAGE_RETURN)
     return bool((text[starts] == _OPENING).all() and (text[last] == _CLOSING).all())
+
+
+def _are_between_objects(text: Any) -> bool:
+    """Whether every newline has } before it and { after it, except for the last one. Without looking for newlines."""
+    if len(text) < 2 or text[0] != _OPENING or text[-2] != _CLOSING:
+        return False
+    for at in range(1, len(text) - 1, SCAN_BYTES):
+        part = text[at - 1 : at + SCAN_BYTES + 1]
+        is_between = part[:-2] == _CLOSING
+        is_between &= part[2:] == _OPENING
+        if ((part[1:-1] == NEWLINE) > is_between).any():
+            return False
+    return True
 
 
 def is_utf8(text: bytes) -> bool:

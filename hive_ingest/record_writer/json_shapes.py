@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from hive_ingest.record_writer.bad_records import BadValue, Doubt
 from hive_ingest.record_writer.json_leaves import NumberText
 from hive_ingest.record_writer.json_records import decode
-from hive_ingest.record_writer.json_wire import Path
+from hive_ingest.record_writer.json_wire import READ_AS_TEXT, Path
 from hive_ingest.schema import HiveType
 
 _QUOTE: Final = ord('"')
@@ -39,6 +39,8 @@ class Shape:
     skips_unknown: bool = False
     #: The timestamps that are numbers.
     numbers: frozenset[Path] = frozenset()
+    #: The numbers and booleans that are strings, which `coerce` may accept.
+    texts: frozenset[Path] = frozenset()
 
     def key(self, path: Path) -> str:
         return self.spelling.get(path, path[-1])
@@ -56,7 +58,7 @@ def sample_shape(records: Iterable[bytes], fields: Any) -> tuple[Shape, frozense
             spellings.collect(decode(record), fields, ())
     except BadValue as bad:
         raise Doubt(str(bad)) from bad
-    shape = Shape(spellings.spelling, bool(spellings.unknown), frozenset(spellings.numbers))
+    shape = Shape(spellings.spelling, bool(spellings.unknown), frozenset(spellings.numbers), frozenset(spellings.texts))
     return shape, frozenset(spellings.unknown)
 
 
@@ -69,6 +71,7 @@ class _Spellings:
         self.spelling: dict[Path, str] = {}
         self.unknown: set[str] = set()
         self.numbers: set[Path] = set()
+        self.texts: set[Path] = set()
 
     def collect(self, value: Any, fields: Any, path: Path) -> None:
         """Record every key of an object that should hold `fields`. Ignore values of other kinds."""
@@ -92,6 +95,8 @@ class _Spellings:
                 self._collect_inside(item, type_.children[0][1], path)
         elif type_.kind == "timestamp" and type(value) is NumberText:
             self.numbers.add(path)
+        elif type_.kind in READ_AS_TEXT and type(value) is str:
+            self.texts.add(path)
 
 
 class UnknownGuard:
@@ -144,8 +149,10 @@ def _words_before_colons(text: bytes, data: Any) -> list[bytes]:
         return []
     offsets = pa.py_buffer(quotes.astype(np.int32))
     between = pa.Array.from_buffers(pa.binary(), len(quotes) - 1, [None, offsets, pa.py_buffer(text)])
-    ends_key = _AFTER_KEY[data[quotes[1:] + 1]]
-    return [word[1:] for word in pc.unique(between.filter(pa.array(ends_key))).to_pylist()]
+    ends_key = np.flatnonzero(_AFTER_KEY[data[quotes[1:] + 1]])
+    # `pa.array` would import pandas, if it is installed, which takes 0.6 s and 30 MiB.
+    keys = pa.Array.from_buffers(pa.int64(), len(ends_key), [None, pa.py_buffer(ends_key)])
+    return [word[1:] for word in pc.unique(between.take(keys)).to_pylist()]
 
 
 def _unescaped(word: bytes) -> bytes:

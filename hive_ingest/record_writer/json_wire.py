@@ -5,16 +5,19 @@ Where Arrow's reader accepts more than the rules allow, a column is read as a si
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.types as pat
 
 from hive_ingest.record_writer import strict_arrays
 from hive_ingest.record_writer.bad_records import Doubt
+from hive_ingest.record_writer.coercion import text_converter
 from hive_ingest.record_writer.json_leaves import JsonForms
+from hive_ingest.record_writer.text_columns import converted
 from hive_ingest.schema import HiveType
 
 Path = tuple[str, ...]
@@ -23,14 +26,19 @@ _READ_AS = {"float": pa.float64(), "char": pa.string(), "varchar": pa.string(), 
 _READ_AS |= {"timestamp": pa.string(), "binary": pa.string()}
 
 
+#: The types whose values may be strings with `coerce`.
+READ_AS_TEXT: Final = (*strict_arrays.INTEGERS, "float", "double", "boolean")
+
+
 @dataclass(frozen=True, slots=True)
 class WireShape:
-    """What the input has: the spelling of its keys, and the timestamps that are numbers there."""
+    """What the input has: the spelling of its keys, the timestamps that are numbers there, and numbers in strings."""
 
     spelling: Mapping[Path, str] = field(default_factory=dict)
     numbers: frozenset[Path] = frozenset()
     #: What such a timestamp is read as; None if it must be a string.
     number_type: pa.DataType | None = None
+    texts: frozenset[Path] = frozenset()
 
 
 def can_be_read(type_: HiveType) -> bool:
@@ -46,6 +54,8 @@ def wire_type(type_: HiveType, path: Path, shape: WireShape) -> pa.DataType:
         return pa.struct(wire_fields(type_.children, path, shape))
     if path in shape.numbers and shape.number_type is not None:
         return shape.number_type
+    if path in shape.texts:
+        return pa.string()
     return _READ_AS.get(type_.kind, type_.arrow)
 
 
@@ -69,7 +79,19 @@ def from_wire(array: pa.Array, type_: HiveType, forms: JsonForms) -> pa.Array:
         if pat.is_decimal(array.type):
             return strict_arrays.readable_by_hive(forms.timestamps.from_numbers(array))
         return strict_arrays.from_text(array, type_, forms.timestamps)
+    if type_.kind in READ_AS_TEXT and pat.is_string(array.type):
+        return _from_texts(array, type_, forms)
     return strict_arrays.numbers(array, type_)
+
+
+def _from_texts(array: pa.Array, type_: HiveType, forms: JsonForms) -> pa.Array:
+    """Numbers and booleans that are strings. What only Hive accepts is read record by record."""
+    if type_.kind != "boolean":
+        with contextlib.suppress(Doubt):
+            return strict_arrays.numbers_from_text(array, type_)
+    if forms.coerce != "lossless":
+        raise Doubt("a string in place of a number or boolean")
+    return converted(array, text_converter(type_, forms.timestamps, "lossless"), type_)
 
 
 def _list_from_wire(array: pa.Array, type_: HiveType, forms: JsonForms) -> pa.Array:

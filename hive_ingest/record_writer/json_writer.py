@@ -21,6 +21,7 @@ from hive_ingest.record_writer.json_blocks import JsonBlocks
 from hive_ingest.record_writer.json_leaves import BinaryFormat, JsonForms
 from hive_ingest.record_writer.json_records import JsonRecords, UnknownFields
 from hive_ingest.record_writer.options import MissingPartitionKeys, check_choice
+from hive_ingest.record_writer.partition_texts import EmptyPartitionValues, PartitionTexts
 from hive_ingest.record_writer.record_by_record import parse_halving, parse_records
 from hive_ingest.record_writer.static_keys import StaticKeys
 from hive_ingest.record_writer.text_blocks import (
@@ -54,6 +55,8 @@ class StrictJsonWriter(TextRecordWriter):
         unknown_fields: "ignore" (logged once for each field) or "fail" (the record is bad).
         missing_partition_keys: "fail" (a record without the key of a partition column is bad; null is the default
             partition) or "null" (such a record goes to the default partition, as in Hive).
+        empty_partition_values: "null" (an empty text as the value of a partition column is the default partition) or
+            "fail" (the record is bad).
         binary_format: "base64" or "rawstring", as the SerDe property `json.binary.format`.
         coerce: "strict", "lossless" (also other forms of the same value, such as "7" for an int) or "hive" (what
             Hive 4.0's JsonSerDe makes of a value, nulls included). docs/records.md lists the values.
@@ -78,6 +81,7 @@ class StrictJsonWriter(TextRecordWriter):
         on_error: OnError = "fail",
         unknown_fields: UnknownFields = "ignore",
         missing_partition_keys: MissingPartitionKeys = "fail",
+        empty_partition_values: EmptyPartitionValues = "null",
         binary_format: BinaryFormat = "base64",
         coerce: Coerce = "strict",
         timestamp_formats: Sequence[str] | None = None,
@@ -90,10 +94,12 @@ class StrictJsonWriter(TextRecordWriter):
         check_choice("unknown_fields", unknown_fields, ("ignore", "fail"))
         check_choice("missing_partition_keys", missing_partition_keys, ("fail", "null"))
         check_choice("binary_format", binary_format, ("base64", "rawstring"))
+        check_choice("empty_partition_values", empty_partition_values, ("null", "fail"))
         check_choice("coerce", coerce, COERCIONS)
         self._bad_records = BadRecords(on_error)
         self._unknown_fields = unknown_fields
         self._requires_keys = missing_partition_keys == "fail"
+        self._empty_partition_values: EmptyPartitionValues = empty_partition_values
         self._binary_format = binary_format
         self._coerce = coerce
         self._timestamps = TimestampOptions(timestamp_formats, timezone)
@@ -118,6 +124,7 @@ class StrictJsonWriter(TextRecordWriter):
             _check_map_keys(name, type_)
         if schema != self._schema:
             self._static = StaticKeys(schema)
+            self._keys = PartitionTexts(schema, self._empty_partition_values)
             self._columns = [*columns, *self._static.columns]
             self._required = frozenset(c.name for c in schema.partition_columns) if self._requires_keys else frozenset()
             self._arrow_schema = schema.arrow
@@ -159,6 +166,7 @@ class StrictJsonWriter(TextRecordWriter):
         width = len(self._arrow_schema)
         try:
             self._static.check(batch.columns[width:])
+            self._keys.check(batch)
         except BadValue:
             return None
         # A null may be given or missing: only the record itself shows which.
@@ -175,7 +183,7 @@ class StrictJsonWriter(TextRecordWriter):
         )
 
         def row(record: bytes) -> tuple[Any, ...]:
-            return self._static.checked_row(records.row(record))
+            return self._keys.checked_row(self._static.checked_row(records.row(record)))
 
         batch, skipped = parse_records(block, row, self._arrow_schema, self._bad_records)
         unknown = frozenset(records.seen.unknown)

@@ -14,6 +14,7 @@ from hive_ingest.record_writer.json_records import UnknownFields
 from hive_ingest.record_writer.json_writer import StrictJsonWriter, mapping_to_json
 from hive_ingest.record_writer.list_writer import ListBlock, RecordListWriter
 from hive_ingest.record_writer.options import MissingPartitionKeys
+from hive_ingest.record_writer.partition_texts import EmptyPartitionValues
 from hive_ingest.record_writer.text_blocks import TextBlock
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 
@@ -31,6 +32,7 @@ class MappingWriter(RecordListWriter):
         on_error: "fail" (a bad record fails the transaction) or "skip" (it is skipped and counted).
         unknown_fields: "ignore" (logged once for each field) or "fail" (the record is bad).
         missing_partition_keys: "fail" (a record without the key of a partition column is bad) or "null".
+        empty_partition_values: As for `StrictJsonWriter`.
         coerce: As for `StrictJsonWriter`.
         timestamp_formats: As for `StrictJsonWriter`.
         timezone: As for `StrictJsonWriter`.
@@ -48,6 +50,7 @@ class MappingWriter(RecordListWriter):
         on_error: OnError = "fail",
         unknown_fields: UnknownFields = "ignore",
         missing_partition_keys: MissingPartitionKeys = "fail",
+        empty_partition_values: EmptyPartitionValues = "null",
         coerce: Coerce = "strict",
         timestamp_formats: Sequence[str] | None = None,
         timezone: str | None = None,
@@ -60,6 +63,7 @@ class MappingWriter(RecordListWriter):
             on_error=on_error,
             unknown_fields=unknown_fields,
             missing_partition_keys=missing_partition_keys,
+            empty_partition_values=empty_partition_values,
             coerce=coerce,
             timestamp_formats=timestamp_formats,
             timezone=timezone,

@@ -11,6 +11,7 @@ from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
 from hive_ingest.record_writer.coercion import COERCIONS, Coerce, text_converter
 from hive_ingest.record_writer.csv_layout import ordered_layout
 from hive_ingest.record_writer.options import check_choice
+from hive_ingest.record_writer.partition_texts import EmptyPartitionValues, PartitionTexts
 from hive_ingest.record_writer.record_by_record import parse_records
 from hive_ingest.record_writer.text_blocks import DEFAULT_BLOCK_BYTES, DEFAULT_MAX_RECORD_BYTES, TextRecordWriter
 from hive_ingest.record_writer.timestamp_formats import TimestampOptions
@@ -38,6 +39,8 @@ class StrictRegexWriter(TextRecordWriter):
         columns: The columns in the order of the groups. Data columns that are not named are null. Default: the table's
             columns, then its partition columns.
         null_values: The texts of a group that is null. Default: none.
+        empty_partition_values: "null" (an empty text as the value of a partition column is the default partition) or
+            "fail" (the record is bad).
         coerce: "strict", "lossless" (also other forms of the same value, such as " 7" for an int) or "hive" (what
             Hive 4.0's LazySimpleSerDe makes of a value, nulls included). docs/records.md lists the values.
         timestamp_formats: The formats of timestamps (docs/records.md lists them), in the order in which they are
@@ -60,6 +63,7 @@ class StrictRegexWriter(TextRecordWriter):
         case_insensitive: bool = False,
         columns: Sequence[str] | None = None,
         null_values: Sequence[str] | None = None,
+        empty_partition_values: EmptyPartitionValues = "null",
         coerce: Coerce = "strict",
         timestamp_formats: Sequence[str] | None = None,
         timezone: str | None = None,
@@ -69,6 +73,7 @@ class StrictRegexWriter(TextRecordWriter):
         max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
     ) -> None:
         super().__init__(line_delimiter=line_delimiter, block_bytes=block_bytes, max_record_bytes=max_record_bytes)
+        check_choice("empty_partition_values", empty_partition_values, ("null", "fail"))
         check_choice("coerce", coerce, COERCIONS)
         if isinstance(null_values, str):
             raise ConfigurationError(f"null_values={null_values!r} is not valid: give a list of texts")
@@ -76,6 +81,7 @@ class StrictRegexWriter(TextRecordWriter):
         self._order = _order(self._pattern, columns)
         self._null_values = frozenset(null_values or ())
         self._coerce: Coerce = coerce
+        self._empty_partition_values: EmptyPartitionValues = empty_partition_values
         self._timestamps = TimestampOptions(timestamp_formats, timezone)
         self._bad_records = BadRecords(on_error)
         self._schema: RecordSchema | None = None
@@ -115,6 +121,7 @@ class StrictRegexWriter(TextRecordWriter):
             fields.append((name, places[name], text_converter(types[name], timestamps, self._coerce)))
         self._fields = fields
         self._width = len(columns)
+        self._keys = PartitionTexts(schema, self._empty_partition_values)
         self._matched = frozenset(names)
         self._arrow_schema = schema.arrow
         self._schema = schema
@@ -151,7 +158,7 @@ class StrictRegexWriter(TextRecordWriter):
                 row[place] = convert(text)
             except BadValue as bad:
                 raise bad.inside(name) from bad
-        return tuple(row)
+        return self._keys.checked_row(tuple(row))
 
 
 def _compiled(regex: str, *, case_insensitive: bool) -> re.Pattern[str]:

@@ -27,7 +27,7 @@ CARRIAGE_RETURN: Final = 0x0D
 #: An empty argument is one empty record.
 _EMPTY_RECORD: Final = b"\n"
 #: Bytes that are scanned at once: temporary arrays that stay in the processor's cache take a third of the time.
-_SCAN_BYTES: Final = 1 << 17
+SCAN_BYTES: Final = 1 << 17
 #: Items of an iterable that are stored together.
 _ITEMS_AT_ONCE: Final = 512
 
@@ -82,7 +82,8 @@ def split_text(text: bytes) -> list[bytes]:
 
 def count_lines(lines: bytes) -> int:
     """The number of newlines in a text (several times faster than `bytes.count`)."""
-    return int(np.count_nonzero(np.frombuffer(lines, np.uint8) == NEWLINE))
+    codes = np.frombuffer(lines, np.uint8)
+    return sum(int(np.count_nonzero(codes[at : at + SCAN_BYTES] == NEWLINE)) for at in range(0, len(codes), SCAN_BYTES))
 
 
 class TextRecordWriter:
@@ -341,7 +342,7 @@ def has_empty_line(lines: bytes) -> bool:
     """Whether a newline is first, or follows another."""
     codes = np.frombuffer(lines, np.uint8)
     return bool(codes[0] == NEWLINE) or any(
-        _has_newline_pair(codes[at : at + _SCAN_BYTES + 1]) for at in range(0, len(codes), _SCAN_BYTES)
+        _has_newline_pair(codes[at : at + SCAN_BYTES + 1]) for at in range(0, len(codes), SCAN_BYTES)
     )
 
 

@@ -218,6 +218,13 @@ class FileStore(ABC):
         with ThreadPoolExecutor(min(len(paths), self.parallel_files), "hive-ingest-files") as pool:
             list(pool.map(put, paths))
 
+    def begin_create_all(self, paths: Sequence[str], data: bytes, *, sync: bool) -> Future[None]:
+        """The same, without waiting for the device: the files are complete when the future has a result."""
+        done: Future[None] = Future()
+        self.create_all(paths, data, sync=sync)
+        done.set_result(None)
+        return done
+
     @abstractmethod
     def make_folder(self, path: str, *, exist_ok: bool = True, parents: bool = True) -> list[str]:
         """Make a folder, and the folders above it.

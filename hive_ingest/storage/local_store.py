@@ -146,8 +146,19 @@ class LocalStore(FileStore):
         return None
 
     def create_all(self, paths: Sequence[str], data: bytes, *, sync: bool) -> None:
+        self.begin_create_all(paths, data, sync=sync).result()
+
+    def begin_create_all(self, paths: Sequence[str], data: bytes, *, sync: bool) -> Future[None]:
         """The first file is written and synced; the others are hard links to it, if the file system supports them."""
-        super().create_all(paths[:1], data, sync=sync)
+        if not paths:
+            return super().begin_create_all([], data, sync=sync)
+        first = self.create(paths[0], sync=sync)
+        try:
+            first.write(data)
+            closed = first.begin_close()
+        except BaseException:
+            first.discard()
+            raise
         for path in paths[1:]:
             with io_errors("link", f"{paths[0]} to {path}"):
                 try:
@@ -156,6 +167,7 @@ class LocalStore(FileStore):
                     if error.errno not in _NO_HARD_LINKS and error.errno != errno.EXDEV:
                         raise
                     super().create_all([path], data, sync=sync)
+        return closed
 
     def can_rename(self, source: str, target: str) -> bool:
         with io_errors("look at", target):
@@ -306,6 +318,8 @@ def _scan(path: str) -> list[os.DirEntry[str]]:
 
 
 def _delete_tree(path: str) -> None:
+    if _delete_flat(path):
+        return
     while True:
         try:
             shutil.rmtree(path)
@@ -314,3 +328,20 @@ def _delete_tree(path: str) -> None:
             if os.path.lexists(path):
                 continue
         return
+
+
+def _delete_flat(path: str) -> bool:
+    """Remove a folder of files only, in a third of the time that `rmtree` takes. False: it is not one, or is gone."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        for name in os.listdir(fd):
+            os.unlink(name, dir_fd=fd)  # not by its path, which a symbolic link could replace meanwhile
+        os.rmdir(path)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True

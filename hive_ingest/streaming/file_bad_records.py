@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
-from hive_ingest.connection import BadRecordHandler, BadRecordTarget, bad_record_handler
+from hive_ingest.connection import BadRecordHandler, BadRecordTable, BadRecordTarget, bad_record_handler
 from hive_ingest.record_writer import BadRecord
 from hive_ingest.streaming.bad_record_file import BadRecordFile
 from hive_ingest.streaming.file_spans import Spans
@@ -16,12 +16,17 @@ from hive_ingest.streaming.file_spans import Spans
 @contextmanager
 def located_bad_records(
     target: BadRecordTarget | str | os.PathLike[str] | None, spans: Spans
-) -> Iterator[BadRecordHandler | None]:
-    """A handler that passes on bad records with their files and lines."""
+) -> Iterator[BadRecordHandler | BadRecordTable | None]:
+    """A handler that passes on bad records with their files and lines, or a table that has them."""
     with ExitStack() as stack:
         if isinstance(target, str | os.PathLike):
             target = stack.enter_context(BadRecordFile(target))
-        yield None if target is None else _LocatedBadRecords(bad_record_handler(target), spans)
+        if target is None:
+            yield None
+        elif isinstance(target, BadRecordTable):
+            yield replace(target, located=lambda bad: _located(bad, spans))
+        else:
+            yield _LocatedBadRecords(bad_record_handler(target), spans)
 
 
 class _LocatedBadRecords:
@@ -32,11 +37,12 @@ class _LocatedBadRecords:
         self._spans = spans
 
     def handle(self, records: Sequence[BadRecord]) -> None:
-        self._handler.handle([self._located(record) for record in records])
-
-    def _located(self, bad: BadRecord) -> BadRecord:
-        file, line, offset = self._spans.place(bad.record, bad.byte_offset)
-        return replace(bad, file=file, line=line, byte_offset=offset)
+        self._handler.handle([_located(record, self._spans) for record in records])
 
     def flush(self) -> None:
         self._handler.flush()
+
+
+def _located(bad: BadRecord, spans: Spans) -> BadRecord:
+    file, line, offset = spans.place(bad.record, bad.byte_offset)
+    return replace(bad, file=file, line=line, byte_offset=offset)

@@ -106,7 +106,7 @@ def ingest_files(
     `compaction_policy`. See `Maintenance`.
 
     The bad records that a `record_writer` with `on_error="skip"` skips, each with its file and line, go to
-    `bad_records`: a file to append JSON lines to (see `BadRecordFile`), a handler or a function. More than
+    `bad_records`: a file for JSON lines (see `BadRecordFile`), a `BadRecordTable`, a handler or a function. More than
     `max_bad_records` in this call, or a larger share of one transaction than `max_bad_record_share`, end the run with
     TooManyBadRecords.
 

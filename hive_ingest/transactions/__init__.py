@@ -28,6 +28,7 @@ from hive_ingest.transactions.staging import (
     remove_leftovers,
     remove_staging,
     stage_version_files,
+    staged_transaction,
 )
 from hive_ingest.transactions.table_write import TableWrite
 
@@ -62,4 +63,5 @@ __all__ = [
     "remove_staging",
     "repair_write_ids",
     "stage_version_files",
+    "staged_transaction",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import TypeVar
 
@@ -35,6 +35,7 @@ class Publisher:
         self._fsync = fsync
         self._made: list[Location] = []
         self._copies: list[Location] = []
+        self._marking: list[Future[None]] = []
 
     @property
     def folders(self) -> list[Location]:
@@ -90,11 +91,12 @@ class Publisher:
         for write in self._writes:
             check()
             self._make_new_partition_folders(write)
-            folders = write.acid_folders()
-            self._make_acid_folders(folders, write.version_files)
+            self._make_acid_folders(write.acid_folders(), write.version_files)
             self._rename_files(write, check)
-            if self._fsync:
-                self._sync(write, folders)
+        if self._fsync:
+            self._sync()
+        for marked in self._marking:
+            marked.result()
         reach("after_publish")
         check()
         self._look_at_new_partitions()
@@ -145,7 +147,7 @@ class Publisher:
         _for_each(folders, self._make_acid_folder, max((each.store.parallel_files for each in folders), default=1))
         unmarked = self._rename_version_files(folders, version_files)
         for store, paths in _by_store(unmarked).items():
-            write_acid_version(store, paths, sync=self._fsync)
+            self._marking.append(write_acid_version(store, paths, sync=self._fsync))
 
     def _rename_version_files(self, folders: Sequence[Location], files: list[Location]) -> list[Location]:
         """Give each file its name in one of the folders. Returns the folders that got none."""
@@ -167,17 +169,20 @@ class Publisher:
             raise missing_folder(str(folder.parent)) from error
         self._made.append(folder)
 
-    def _sync(self, write: TableWrite, folders: Sequence[Location]) -> None:
-        parents = [folder.parent for folder in folders]
+    def _sync(self) -> None:
+        """Sync all folders at once, while the files that mark them are being synced."""
+        found = [*self._made, *(folder.parent for folder in self._made)]
         # A metastore that has just created a partition's folders may not have synced their names.
-        table = Location.of(write.table.location)
-        for name in write.partitions_created:
-            parents += _folders_between(write.partition_locations[name], table)
-        for store, paths in _by_store([*folders, *parents]).items():
+        for write in self._writes:
+            table = Location.of(write.table.location)
+            for name in write.partitions_created:
+                found += _folders_between(write.partition_locations[name], table)
+        for store, paths in _by_store(found).items():
             store.sync_folders(sorted(set(paths)))
 
     def withdraw(self) -> None:
         """Remove the files and folders of this transaction, including hidden copies, and nothing else."""
+        wait(self._marking)
         while self._made:
             self._made[-1].delete_folder()
             self._made.pop()

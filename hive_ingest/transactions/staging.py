@@ -165,6 +165,12 @@ def hidden_copies(client: MetastoreClient, location: Location) -> list[str]:
     )
 
 
+def staged_transaction(name: str, metastore_id: str) -> TxnId | None:
+    """The transaction in a hidden name of a metastore; None for any other name."""
+    found = _NAME.fullmatch(name)
+    return TxnId(int(found["txn"])) if found and found["metastore"] == _digest(metastore_id) else None
+
+
 def list_staging(table: Location) -> list[FileEntry]:
     """List the hidden folder of a table.
 

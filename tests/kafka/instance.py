@@ -13,7 +13,7 @@ from typing import Any
 
 import hive_ingest as hi
 from hive_ingest.connection import CommitInfo
-from hive_ingest.streaming.kafka import KafkaIngest, KafkaRoute, MessageColumns
+from hive_ingest.streaming.kafka import DeadLetterTopic, KafkaIngest, KafkaRoute, MessageColumns
 from hive_ingest.testing import arm_from_environment
 
 COLUMNS = MessageColumns(partition="kafka_partition", offset="kafka_offset")
@@ -21,6 +21,15 @@ COLUMNS = MessageColumns(partition="kafka_partition", offset="kafka_offset")
 
 def told(info: CommitInfo) -> None:
     print(f"committed {info.rows}", flush=True)
+
+
+def _parsing(given: dict[str, Any]) -> dict[str, Any]:
+    """The record writer of a route, and where its bad messages go."""
+    letters = given.get("dead_letters")
+    if letters is None:
+        return {"record_writer": hi.StrictJsonWriter()}
+    handler = DeadLetterTopic(letters["servers"], letters["topic"], timeout_seconds=letters["timeout_seconds"])
+    return {"record_writer": hi.StrictJsonWriter(on_error="skip"), "bad_records": handler}
 
 
 def main(given: dict[str, Any]) -> None:
@@ -33,7 +42,7 @@ def main(given: dict[str, Any]) -> None:
         bootstrap_servers=given["servers"],
         group_id=given["group"],
         routes=[
-            KafkaRoute(topic=topic, table=table, record_writer=hi.StrictJsonWriter(), columns=COLUMNS)
+            KafkaRoute(topic=topic, table=table, columns=COLUMNS, **_parsing(given))
             for topic, table in given["routes"].items()
         ],
         kafka_options={"session_timeout_ms": 2_000, "heartbeat_interval_ms": 300, **given.get("kafka_options", {})},

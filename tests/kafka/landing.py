@@ -57,7 +57,15 @@ class Landing:
         with contextlib.closing(Producer(self.broker, self.topic)) as producer:
             self.sent |= producer.send(range(first, first + count), self.partitions)
 
-    def start(self, crash: CrashPoint | None = None, *, until_end: bool = False, **options: Any) -> Instance:
+    def start(
+        self,
+        crash: CrashPoint | None = None,
+        *,
+        until_end: bool = False,
+        dead_letters: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> Instance:
+        """Start an instance. It ends at a bad message, unless it has a `DeadLetterTopic` with these arguments."""
         given = {
             "metastore": self.address.uri,
             "metastore_options": dict(self.address.options),
@@ -66,6 +74,7 @@ class Landing:
             "group": f"group-{self.topic}",
             "routes": {self.topic: TABLE},
             "until_end": until_end,
+            "dead_letters": dead_letters,
             "options": {**self.options, **options},
         }
         self._instances.append(Instance(given, self.folder / f"instance-{len(self._instances) + 1}", crash))

@@ -6,12 +6,19 @@ import contextlib
 from collections.abc import Iterable
 from typing import Any
 
+import kafka
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.codec import has_lz4, has_snappy, has_zstd
+from kafka.consumer.fetcher import ConsumerRecord
 
+import hive_ingest as hi
+from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.streaming.kafka import KafkaRoute, MessageColumns, MessageWriter
 from hive_ingest.streaming.kafka.messages import KafkaMessage
 from hive_ingest.streaming.kafka.record_batches import use_record_batches
+from hive_ingest.streaming.sinks import latest_progress
+from tests.kafka.running import ingest
 from tests.services.kafka import KafkaBroker
 
 _CODECS = [
@@ -74,3 +81,36 @@ def test_messages_are_those_of_kafka_python(kafka_broker: KafkaBroker, isolation
     ours = read(kafka_broker, topic, isolation_level, is_ours=True)
     assert ours == read(kafka_broker, topic, isolation_level, is_ours=False)
     assert len(ours) == 400 * len(_CODECS) + (200 if isolation_level == "read_committed" else 400)
+
+
+@pytest.mark.one_embedded
+@pytest.mark.parametrize(("version", "kind"), [(kafka.__version__, KafkaMessage), ("99.0.0", ConsumerRecord)])
+def test_an_ingest_decodes_batches_itself_only_with_a_tested_version(
+    kafka_broker: KafkaBroker,
+    metastore: MetastoreClient,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    kind: type[Any],
+) -> None:
+    """Any other is read through its public API, with the same rows and positions."""
+    monkeypatch.setattr(kafka, "__version__", version)
+    metastore.create_database("web")
+    metastore.create_table("web.events", columns={"id": "bigint", "key": "string", "at": "bigint"})
+    topic, seen = kafka_broker.new_topic(), set[type[Any]]()
+    write = MessageWriter.write
+
+    def note(self: MessageWriter, messages: list[Any]) -> Any:
+        seen.update(map(type, messages))
+        return write(self, messages)
+
+    monkeypatch.setattr(MessageWriter, "write", note)
+    with contextlib.closing(KafkaProducer(bootstrap_servers=kafka_broker.bootstrap_servers)) as producer:
+        for number in range(20):
+            producer.send(topic, b'{"id": %d}' % number, key=b"k%d" % number, partition=0)
+    route = KafkaRoute(topic, "web.events", hi.StrictJsonWriter(), columns=MessageColumns(key="key", offset="at"))
+    ingest(metastore, kafka_broker, topic, routes=[route], max_rows=7).run(until_end=True)
+    rows = hi.read_table(metastore, "web.events").to_pylist()
+    assert rows == [{"id": number, "key": f"k{number}", "at": number} for number in range(20)]
+    assert seen == {kind}
+    (last,) = latest_progress(metastore, "web.events__progress").values()
+    assert (last.position["offset"], last.position["leader_epoch"]) == (20, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn, cast
 
 import pytest
@@ -21,6 +22,10 @@ class Tasks:
 
     folder: Path
     count: int = 2
+
+    @property
+    def context(self) -> Any:
+        return SimpleNamespace(table=SimpleNamespace(name="web.t", location=str(self.folder)))
 
     @property
     def tasks(self) -> range:

@@ -122,6 +122,17 @@ def test_a_partition_larger_than_a_file_goes_to_several_tasks(
     assert len({tuple(row["row__id"].values()) for row in found}) == 80_000
 
 
+def test_a_partition_smaller_than_a_file_is_written_by_every_core(
+    spark: SparkSession, client: MetastoreClient, tables: Tables
+) -> None:
+    """A day's batch of half the target was one task, on a cluster of any size."""
+    table = tables.create("t", "parts")
+    rows = spark.range(0, 80_000, 1, 8).selectExpr("id", "concat('row ', id, repeat(uuid(), 3)) text", "'p0' part")
+    stats = write(client, table, rows, target_file_bytes=16 * MIB)
+    assert stats.tasks >= 2
+    assert_once(hi.read_table(client, table, columns=["id"])["id"].to_pylist(), list(range(80_000)))
+
+
 def test_a_large_partition_of_a_micro_batch_goes_to_several_tasks(
     spark: SparkSession, client: MetastoreClient, tables: Tables, tmp_path: Path
 ) -> None:

@@ -7,13 +7,22 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import sys
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, unquote
 
+from hive_ingest.acid import parse_partition_name
+from hive_ingest.metastore_client import MetastoreClient
+from tests.support.store_path import copy_tree
+from tests.support.tables import folder_of
+
 DATA = Path(__file__).parents[1] / "data/hive"
+#: What each table holds, by version and name.
+TABLES: dict[str, Any] = json.loads((DATA / "tables.json").read_text())
 VERSIONS = ("3.1.3", "4.0.1")
 
 
@@ -31,6 +40,37 @@ def unpack_all(folder: Path) -> Path:
     for version in VERSIONS:
         unpack(archive_of(version), folder / version)
     return folder
+
+
+def register(client: MetastoreClient, tables: Path, key: str) -> str:
+    """Register a table with a metastore, its write ids and transactions committed.
+
+    Args:
+        client: Has a database `h`.
+        tables: The folder to which the tables were unpacked.
+        key: Such as "4.0.1/parts".
+
+    Returns:
+        Its name.
+    """
+    spec = TABLES[key]
+    name = f"h.{key.partition('/')[2]}"
+    table = client.create_table(name, columns=spec["columns"], partition_keys=spec["partition_keys"])
+    location = folder_of(table)
+    committed = 0
+    for i in range(max(spec["write_ids"], spec["visibility_txn"])):
+        (txn_id,) = client.open_txns()
+        if i < spec["write_ids"]:
+            client.allocate_table_write_ids(name, [txn_id])
+        client.commit_txn(txn_id)
+        committed = txn_id
+    assert committed >= spec["visibility_txn"]
+    if spec["partition_keys"]:
+        source = tables / key
+        leaves = {p.parent.parent.relative_to(source).as_posix() for p in source.rglob("bucket_*")}
+        client.add_partitions(name, [list(parse_partition_name(leaf).values()) for leaf in leaves])
+    copy_tree(tables / key, location, dirs_exist_ok=True)
+    return name
 
 
 def pack(folder: Path, archive: Path) -> None:

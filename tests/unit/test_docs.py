@@ -11,6 +11,7 @@ import pytest
 
 import hive_ingest
 import hive_ingest.connection
+import hive_ingest.errors
 import hive_ingest.metastore_client
 import hive_ingest.record_writer
 from hive_ingest.config import StreamingSettings
@@ -69,6 +70,14 @@ def test_every_guarantee_is_in_the_table_of_tests() -> None:
     rows = re.findall(r"^\| ([A-Z]\d+) [^|]+\| .*`tests?[_/]\w+", _guarantees(), re.MULTILINE)
     assert len(promises) > 50
     assert rows == promises
+
+
+def test_every_error_has_a_row_with_its_cause_and_its_remedy() -> None:
+    text = (ROOT / "docs" / "errors.md").read_text("utf-8")
+    explained = re.findall(r"^\| `([A-Z]\w+)` \| [^|]{5,} \| [^|]{5,} \|$", text, re.MULTILINE)
+    classes = inspect.getmembers(hive_ingest.errors, inspect.isclass)
+    assert sorted(explained) == sorted(name for name, _ in classes)
+    assert set(explained) <= set(hive_ingest.__all__)
 
 
 def _guarantees() -> str:

@@ -12,6 +12,7 @@ FRONTS = {
     "compaction",
     "connection",
     "delta",
+    "inspection",
     "kerberos",
     "metastore_client",
     "metrics",

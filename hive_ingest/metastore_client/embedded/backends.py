@@ -15,7 +15,7 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine.default import DefaultDialect
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client.embedded.options import EmbeddedOptions
@@ -27,6 +27,8 @@ _log = logging.getLogger(__name__)
 #: json_each for lists of ids, RETURNING and upserts are all there from this version on.
 _MIN_SQLITE = (3, 38, 0)
 _CONNECT_TIMEOUT_SECONDS = 10
+#: Where a connection of the pool keeps the level that was set last.
+_SYNCHRONOUS = "hive_ingest.synchronous"
 #: Connections kept open while idle. Concurrent calls open as many as they need, which are closed again.
 _IDLE_CONNECTIONS = 5
 
@@ -81,6 +83,12 @@ class Backend(ABC):
     def check_durability(self, rows: Sequence[Sequence[Any]]) -> None:
         """Warn of server settings under which a commit that was acknowledged can be lost."""
 
+    def set_durability(self, connection: PoolProxiedConnection, *, is_durable: bool) -> None:  # noqa: B027
+        """Set whether the next commit of a connection must be on the disk when it returns.
+
+        Where the server may crash and its clients live on, every commit is durable.
+        """
+
     #: A query for `check_durability`, if there is something to ask.
     durability_query: ClassVar[str | None] = None
 
@@ -100,7 +108,10 @@ class Backend(ABC):
 
 
 class SqliteBackend(Backend):
-    """One file in WAL mode; a commit is on the disk when it returns."""
+    """One file in WAL mode; a durable commit is on the disk when it returns, with all commits before it.
+
+    Only processes of one machine share the file, so the crash that loses a commit also ends all who knew of it.
+    """
 
     # IMMEDIATE: taking the write lock at the first write would fail when another process wrote since the first read.
     begin = "BEGIN IMMEDIATE"
@@ -128,7 +139,13 @@ class SqliteBackend(Backend):
         )
 
     def check_durability(self, rows: Sequence[Sequence[Any]]) -> None:
-        """Nothing to check: each connection sets synchronous=FULL."""
+        """Nothing to check: `set_durability` sets the level."""
+
+    def set_durability(self, connection: PoolProxiedConnection, *, is_durable: bool) -> None:
+        level = "FULL" if is_durable else "NORMAL"
+        if connection.info.get(_SYNCHRONOUS, "FULL") != level:
+            connection.cursor().execute(f"PRAGMA synchronous={level}")
+            connection.info[_SYNCHRONOUS] = level
 
     def _new_engine(self, **arguments: Any) -> Engine:
         return create_engine("sqlite://", creator=self._connect, **arguments)

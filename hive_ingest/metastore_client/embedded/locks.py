@@ -62,18 +62,9 @@ _INSERT_LOCK = """
 
 # -- the matrix --------------------------------------------------------------------------------------
 
-# `ex` is an existing lock, `req` the one that is requested now.
-_BLOCKER = """
-    SELECT ex.HL_LOCK_EXT_ID, ex.HL_LOCK_INT_ID, req.HL_LOCK_INT_ID
-    FROM HIVE_LOCKS AS ex, HIVE_LOCKS AS req
-    WHERE req.HL_LOCK_EXT_ID = :lock_id AND ex.HL_LOCK_EXT_ID < :lock_id
-        AND ex.HL_DB = req.HL_DB
-        AND (
-            ex.HL_TABLE IS NULL OR req.HL_TABLE IS NULL
-            OR ex.HL_TABLE = req.HL_TABLE
-            AND (ex.HL_PARTITION IS NULL OR req.HL_PARTITION IS NULL OR ex.HL_PARTITION = req.HL_PARTITION)
-        )
-        AND (req.HL_TXNID = 0 OR ex.HL_TXNID <> req.HL_TXNID)
+# `ex` is an existing lock, `req` one that is requested now, in the same database.
+_CONFLICTS = """
+        (req.HL_TXNID = 0 OR ex.HL_TXNID <> req.HL_TXNID)
         AND CASE req.HL_LOCK_TYPE
             -- SHARED_READ on a database only keeps it from being dropped, whatever happens to its tables.
             WHEN 'r' THEN ex.HL_LOCK_TYPE = 'e' AND NOT (ex.HL_TABLE IS NOT NULL AND req.HL_TABLE IS NULL)
@@ -81,7 +72,36 @@ _BLOCKER = """
             WHEN 'x' THEN ex.HL_LOCK_TYPE <> 'r'
             WHEN 'e' THEN NOT (ex.HL_LOCK_TYPE = 'r' AND ex.HL_TABLE IS NULL AND req.HL_TABLE IS NOT NULL)
         END
-    ORDER BY ex.HL_LOCK_EXT_ID, ex.HL_LOCK_INT_ID
+"""
+_PAIR = "ex.HL_LOCK_EXT_ID AS by_id, ex.HL_LOCK_INT_ID AS by_internal_id, req.HL_LOCK_INT_ID AS internal_id"
+# Where two requests have hundreds of partitions each, as those of Kafka consumers do, comparing all pairs takes long:
+# partitions are joined by their names. What is earlier is materialized, and CROSS JOIN fixes the order, because SQLite
+# would otherwise search by the primary key, without an index of the names.
+_BLOCKER = f"""
+    WITH
+        earlier AS MATERIALIZED (SELECT * FROM HIVE_LOCKS WHERE HL_LOCK_EXT_ID < :lock_id),
+        wider AS MATERIALIZED (SELECT * FROM earlier WHERE HL_PARTITION IS NULL)
+    SELECT by_id, by_internal_id, internal_id
+    FROM (
+        SELECT {_PAIR}
+        FROM HIVE_LOCKS AS req CROSS JOIN earlier AS ex
+        WHERE req.HL_LOCK_EXT_ID = :lock_id
+            AND ex.HL_DB = req.HL_DB AND ex.HL_TABLE = req.HL_TABLE AND ex.HL_PARTITION = req.HL_PARTITION
+            AND {_CONFLICTS}
+        UNION ALL
+        SELECT {_PAIR}
+        FROM HIVE_LOCKS AS req CROSS JOIN wider AS ex
+        WHERE req.HL_LOCK_EXT_ID = :lock_id AND req.HL_PARTITION IS NOT NULL AND ex.HL_DB = req.HL_DB
+            AND (ex.HL_TABLE IS NULL OR ex.HL_TABLE = req.HL_TABLE)
+            AND {_CONFLICTS}
+        UNION ALL
+        SELECT {_PAIR}
+        FROM HIVE_LOCKS AS req CROSS JOIN earlier AS ex
+        WHERE req.HL_LOCK_EXT_ID = :lock_id AND req.HL_PARTITION IS NULL AND ex.HL_DB = req.HL_DB
+            AND (ex.HL_TABLE IS NULL OR req.HL_TABLE IS NULL OR ex.HL_TABLE = req.HL_TABLE)
+            AND {_CONFLICTS}
+    ) AS pairs
+    ORDER BY by_id, by_internal_id
     LIMIT 1
 """
 _ACQUIRE = """
@@ -135,14 +155,14 @@ class Locks:
         if not request.components:
             raise ConfigurationError("a lock request without components: name at least one thing to lock")
         rows = [_row(request, number, component) for number, component in enumerate(request.components, 1)]
-        response = self._db.run(lambda session: _enqueue(session, request, rows))
+        response = self._db.run(lambda session: _enqueue(session, request, rows), is_durable=False)
         if response.state is LockState.WAITING:
             self._housekeeping.run_if_due()
         return response
 
     def check_lock(self, lock_id: LockId) -> LockResponse:
         """Try again to acquire a WAITING lock; counts as a heartbeat. Raises NoSuchLock, TxnAborted."""
-        response = self._db.run(lambda session: _check_again(session, lock_id))
+        response = self._db.run(lambda session: _check_again(session, lock_id), is_durable=False)
         if response.state is LockState.WAITING:
             # Whoever is in the way may be dead, and nobody else may come by to time it out, or to finish its rename.
             self._folder_tasks.finish()

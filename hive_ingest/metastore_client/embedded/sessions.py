@@ -190,13 +190,15 @@ class Sessions:
         """A text of the backend's own, outside any transaction."""
         return self._retried(lambda: self._attempt(lambda session: session.execute_sql(sql), whole=False))
 
-    def run(self, work: Callable[[Session], T]) -> T:
+    def run(self, work: Callable[[Session], T], *, is_durable: bool = True) -> T:
         """`work` in one write transaction, made again from the start when another process was in the way.
+
+        If it is not durable, a crash of the machine may undo it unless a durable one has been committed since then.
 
         Whatever `work` raises rolls back. Raises MetastoreUnavailable; when the connection breaks during COMMIT
         the outcome is unknown.
         """
-        return self._retried(lambda: self._attempt(work, whole=True))
+        return self._retried(lambda: self._attempt(work, whole=True, is_durable=is_durable))
 
     def clone(self) -> Sessions:
         """Another handle on the same pool, which is closed separately."""
@@ -225,12 +227,13 @@ class Sessions:
             final = error.final
         raise final
 
-    def _attempt(self, work: Callable[[Session], T], *, whole: bool) -> T:
+    def _attempt(self, work: Callable[[Session], T], *, whole: bool, is_durable: bool = True) -> T:
         """Errors are raised outside `except`: as a context they would carry the driver's, and its passwords."""
         connection: PoolProxiedConnection | None = None
         is_committing = False
         try:
             connection = self._pool.engine.raw_connection()
+            self.backend.set_durability(connection, is_durable=is_durable)
             session = Session(self.backend, connection.cursor(), self._clock_offset_ms)
             if whole:
                 session.execute_sql(self.backend.begin)

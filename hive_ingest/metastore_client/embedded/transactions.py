@@ -139,7 +139,7 @@ class Transactions:
         self._keep_house_if_due()
         wanted = min(count, self._options.max_open_batch)
         about = {"user": user or this_user(), "host": this_host(), "agent_info": agent_info, "txn_type": int(txn_type)}
-        return self._db.run(lambda session: self._open(session, wanted, about))
+        return self._db.run(lambda session: self._open(session, wanted, about), is_durable=False)
 
     def _open(self, session: Session, count: int, about: Mapping[str, object]) -> list[TxnId]:
         # Taken first: the row stays locked until the commit, so no snapshot sees a later id without these.

@@ -90,7 +90,7 @@ class WriteIds:
         """
         name = TableName.of(table)
         ids = sorted(set(txn_ids))
-        return self._db.run(lambda session: _allocate(session, name, ids)) if ids else []
+        return self._db.run(lambda session: _allocate(session, name, ids), is_durable=False) if ids else []
 
     def get_max_allocated_write_id(self, table: str | TableName) -> WriteId | None:
         """The highest allocated write id; 0 if there is none."""

@@ -14,17 +14,19 @@ What differs underneath:
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka import OffsetAndMetadata, TopicPartition
 from kafka.errors import (
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
+    LogTruncationError,
     OffsetOutOfRangeError,
     SaslAuthenticationFailedError,
     for_code,
@@ -34,13 +36,22 @@ from hive_ingest.errors import ConfigurationError, StreamingConnectionError
 from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
 from hive_ingest.streaming.kafka.confluent_options import confluent_config, confluent_module
 from hive_ingest.streaming.kafka.confluent_topics import TopicDescriptions
-from hive_ingest.streaming.kafka.messages import KafkaMessage
+from hive_ingest.streaming.kafka.messages import UNKNOWN_EPOCH, KafkaMessage
 
 _log = logging.getLogger(__name__)
 
 _CALL_SECONDS = 10.0
+#: How long a poll waits for more messages than have come.
+_GATHER_SECONDS = 0.005
 #: `offsets_for_times` passes these on as they are: the first offset, and the one after the last message.
 _EARLIEST, _LATEST = -2, -1
+
+
+class _Position(NamedTuple):
+    """The offset that is read next, and the leader epoch of what is before it."""
+
+    offset: int
+    leader_epoch: int
 
 
 class ConfluentConsumer:
@@ -75,8 +86,8 @@ class ConfluentConsumer:
         self._commit_callbacks: list[Callable[[object, object], None]] = []
         self._listener: Any = None
         #: Of each partition, where it is to be read from once it is resumed.
-        self._seeks: dict[TopicPartition, int] = {}
-        self._positions: dict[TopicPartition, int] = {}
+        self._seeks: dict[TopicPartition, _Position] = {}
+        self._positions: dict[TopicPartition, _Position] = {}
         #: An error of a partition whose poll had messages of others: the next poll raises it.
         self._error: KafkaError | None = None
         config = confluent_config(servers, options, settings)
@@ -140,7 +151,7 @@ class ConfluentConsumer:
         found = [_named(each) for each in partitions]
         # With an offset, or the client would continue where the group has committed; at the end, nothing is fetched.
         consumer.incremental_assign([self._at(each, self._module.OFFSET_END) for each in found])
-        self._seeks.update(dict.fromkeys(found, 0))
+        self._seeks.update(dict.fromkeys(found, _Position(0, UNKNOWN_EPOCH)))
         if self._listener is not None and found:
             self._listener.on_partitions_assigned(found)
 
@@ -168,8 +179,12 @@ class ConfluentConsumer:
     def poll(self, timeout_ms: float, max_records: int) -> dict[TopicPartition, list[KafkaMessage]]:
         """The next messages of each partition. Raises KafkaError."""
         self._raise_error()
+        seconds = timeout_ms / 1000
         with self._errors():
-            messages = self._consumer.consume(max_records, timeout_ms / 1000)
+            # It waits until there are `max_records`, even if some have come.
+            messages = self._consumer.consume(max_records, min(seconds, _GATHER_SECONDS))
+            if not messages:
+                messages = self._consumer.consume(1, max(0.0, seconds - _GATHER_SECONDS))
         found: defaultdict[TopicPartition, list[KafkaMessage]] = defaultdict(list)
         for message in messages:
             if (problem := message.error()) is not None:
@@ -182,7 +197,7 @@ class ConfluentConsumer:
         for held in found.keys() & self._seeks.keys():
             del found[held]
         for partition, records in found.items():
-            self._positions[partition] = records[-1].offset + 1
+            self._positions[partition] = _Position(records[-1].offset + 1, records[-1].leader_epoch)
         if not found:
             self._raise_error()
         return dict(found)
@@ -197,18 +212,21 @@ class ConfluentConsumer:
         code, codes = problem.code(), self._module.KafkaError
         partition = TopicPartition(message.topic(), message.partition())
         if code == codes._PARTITION_EOF:
-            if partition not in self._seeks:
-                self._positions[partition] = max(message.offset(), self._positions.get(partition, 0))
+            before = self._positions.get(partition)
+            if partition not in self._seeks and (before is None or message.offset() > before.offset):
+                # It is not told which epoch the end of a transaction has, nor what was removed.
+                self._positions[partition] = _Position(message.offset(), UNKNOWN_EPOCH)
         elif code in (codes.OFFSET_OUT_OF_RANGE, codes._AUTO_OFFSET_RESET, codes._LOG_TRUNCATION):
             if partition not in self._seeks:
-                self._error = OffsetOutOfRangeError({partition: message.offset()})
+                self._error = _lost_offset(partition, problem)
         elif code == codes._MAX_POLL_EXCEEDED:
             _log.warning("confluent-kafka: %s", problem.str())
         else:
             self._error = self._translated(problem)
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        self._seeks[partition] = offset
+    def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = UNKNOWN_EPOCH) -> None:
+        """With the epoch, the leader is asked whether its log still has what came before."""
+        self._seeks[partition] = _Position(offset, leader_epoch)
         self._positions.pop(partition, None)
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -220,24 +238,32 @@ class ConfluentConsumer:
         for each in partitions:
             if each in self._seeks and each in assigned:
                 self._seek_now(each, self._seeks[each])
-                self._positions[each] = self._seeks.pop(each)
+                del self._seeks[each]
         with self._errors():
             self._consumer.resume([self._at(each) for each in partitions if each in assigned])
 
-    def _seek_now(self, partition: TopicPartition, offset: int) -> None:
+    def _seek_now(self, partition: TopicPartition, position: _Position) -> None:
+        known = {} if position.leader_epoch == UNKNOWN_EPOCH else {"leader_epoch": position.leader_epoch}
+        target = self._module.TopicPartition(*partition, position.offset, **known)
         try:
-            self._consumer.seek(self._at(partition, offset))
+            self._consumer.seek(target)
         except self._module.KafkaException as error:
             if error.args[0].code() != self._module.KafkaError._STATE:
                 raise self._translated(error.args[0]) from error
             # It is not fetched any more, since its offset was out of range.
             with self._errors():
                 self._consumer.incremental_unassign([self._at(partition)])
-                self._consumer.incremental_assign([self._at(partition, offset)])
+                self._consumer.incremental_assign([target])
 
     def position(self, partition: TopicPartition, timeout_ms: float = 0) -> int | None:
-        """The offset that is read next; None while that is not known."""
-        return self._seeks.get(partition, self._positions.get(partition))
+        """The offset that is read next; None until the leader has answered after a seek."""
+        found = self._positions.get(partition)
+        return None if found is None else found.offset
+
+    def position_epoch(self, partition: TopicPartition) -> int:
+        """The leader epoch of the last message before the position; -1 if it is not known."""
+        found = self._positions.get(partition)
+        return UNKNOWN_EPOCH if found is None else found.leader_epoch
 
     def highwater(self, partition: TopicPartition) -> int | None:
         with self._errors():
@@ -350,6 +376,16 @@ def _named(partition: Any) -> TopicPartition:
     return TopicPartition(partition.topic, partition.partition)
 
 
+def _lost_offset(partition: TopicPartition, problem: Any) -> KafkaError:
+    """The error for an offset that the leader does not have. Only the text says why, and where a log was truncated."""
+    text = problem.str()
+    error: KafkaError = OffsetOutOfRangeError({partition: None})
+    if "log truncation" in text:
+        end = re.search(r"broker end offset is (\d+)", text)
+        error = LogTruncationError({partition: end and OffsetAndMetadata(int(end[1]), "", UNKNOWN_EPOCH)})
+    return error
+
+
 def _record(message: Any) -> KafkaMessage:
     kind, timestamp = message.timestamp()
     return KafkaMessage(
@@ -361,4 +397,5 @@ def _record(message: Any) -> KafkaMessage:
         message.key(),
         message.value(),
         tuple(message.headers() or ()),
+        UNKNOWN_EPOCH if (epoch := message.leader_epoch()) is None else epoch,
     )

@@ -12,7 +12,14 @@ from hive_ingest.errors import KafkaFailure, OffsetLoss, StreamingConnectionErro
 from hive_ingest.faults import reach
 from hive_ingest.streaming.kafka.client_options import kafka_module
 from hive_ingest.streaming.kafka.clients import missing_topic
-from hive_ingest.streaming.kafka.group_consumer import committed_offsets, describe, has_topic, topic_id
+from hive_ingest.streaming.kafka.group_consumer import (
+    committed_offsets,
+    describe,
+    has_topic,
+    position_epoch,
+    seek,
+    topic_id,
+)
 from hive_ingest.streaming.kafka.inbox import Batch, RouteCommitted, RouteEnded, RouteEvent, Start, StartRequest
 from hive_ingest.streaming.kafka.options import POLL_SECONDS, POLLS_IN_QUEUE, KafkaOptions
 from hive_ingest.streaming.kafka.partition_lookup import CALL_MS, HighWatermarks, PartitionLookup
@@ -106,7 +113,7 @@ class MessageConsumer:
         while not is_stopping():
             self._handle_events()
             self._check_existence()
-            if self._until_end and self._is_at_end():
+            if self._until_end and self._is_at_end() and self._has_valid_positions():
                 return
             self._answer_routes()
             self._poll()
@@ -185,7 +192,7 @@ class MessageConsumer:
             request.version, request.generation, topic_id(self._consumer, request.topic)
         )
         for partition, number in partitions.items():
-            self._consumer.seek(partition, positions[number].offset)
+            seek(self._consumer, partition, positions[number].offset, positions[number].leader_epoch)
             self._handed_on[partition] = self.starts[request.topic, number] = positions[number].offset
             self._lookup.forget_truncation(partition)
             end = self.log_ends[request.topic, number] = found[number].log.end
@@ -264,7 +271,7 @@ class MessageConsumer:
         try:
             self._read()
         except self._kafka.errors.OffsetOutOfRangeError as error:
-            self._restart({partition.topic for partition in error.args[0]})
+            self._note_refusals(error.args[0])
         except self._kafka.errors.LogTruncationError as error:
             self._note_truncation(error.divergent_offsets)
         except self._kafka.errors.KafkaError as error:
@@ -285,6 +292,13 @@ class MessageConsumer:
             self._hand_on(partition, messages)
             self.log_ends[partition.topic, partition.partition] = self._consumer.highwater(partition)
         self._pass_gaps(_BUSY_LOOK_SECONDS if polled else _IDLE_LOOK_SECONDS)
+
+    def _note_refusals(self, partitions: Iterable[Any]) -> None:
+        """Messages are gone, which the restart finds out."""
+        for partition in partitions:
+            if partition in self._handed_on:
+                self._lookup.note_refusal(partition, self._handed_on[partition])
+        self._restart({partition.topic for partition in partitions})
 
     def _note_truncation(self, divergent: Mapping[Any, Any]) -> None:
         """Messages that were read are no longer in the topic; others may have their offsets.
@@ -310,8 +324,10 @@ class MessageConsumer:
             return
         nbytes = self._poller.size_of(messages)
         after = messages[-1].offset + 1
-        self._routes[topic].inbox.put(Batch(self._started[topic].version, partition.partition, messages, after, nbytes))
+        version, epoch = self._started[topic].version, messages[-1].leader_epoch
+        self._routes[topic].inbox.put(Batch(version, partition.partition, messages, after, epoch, nbytes))
         self._handed_on[partition] = after
+        self._lookup.forget_refusal(partition)
 
     def _is_same_topic(self, topic: str) -> bool:
         """Whether a topic is still the one that was started; if not, its positions are looked at again."""
@@ -353,7 +369,8 @@ class MessageConsumer:
             position = self._consumer.position(partition, timeout_ms=0)
             if position is not None and position > handed_on:
                 version = self._started[partition.topic].version
-                self._routes[partition.topic].inbox.put(Batch(version, partition.partition, (), position, 0))
+                epoch = position_epoch(self._consumer, partition)
+                self._routes[partition.topic].inbox.put(Batch(version, partition.partition, (), position, epoch, 0))
                 self._handed_on[partition] = position
 
     def _balance_memory(self) -> None:
@@ -391,9 +408,20 @@ class MessageConsumer:
             route.inbox.hurry()
         return all(
             (known := route.committed.get(partition.partition)) is not None
-            and known.position.offset >= self._ends[partition]
+            # A position that was lost, and is not committed yet as it was chosen then, may be beyond the end.
+            and self._ends[partition] <= known.position.offset <= self._handed_on[partition]
             for route, partition in assigned
         )
+
+    def _has_valid_positions(self) -> bool:
+        """Whether no log was truncated below its position. Only a fetch asks that by itself."""
+        try:
+            # An error that was found by one call is raised by the next.
+            found = [self._consumer.position(each, timeout_ms=CALL_MS) for each in [*self._handed_on, *self._handed_on]]
+        except self._kafka.errors.LogTruncationError as error:
+            self._note_truncation(error.divergent_offsets)
+            return False
+        return None not in found
 
     # -- failures ----------------------------------------------------------------------------------
 

@@ -8,9 +8,10 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
+from hive_ingest.streaming.kafka.client_options import KafkaClientOptions, kafka_module
 from hive_ingest.streaming.kafka.clients import new_consumer
 from hive_ingest.streaming.kafka.confluent_options import confluent_module
+from hive_ingest.streaming.kafka.messages import UNKNOWN_EPOCH
 from hive_ingest.streaming.kafka.options import (
     MAX_PARTITION_FETCH_BYTES,
     MAX_POLL_RECORDS,
@@ -91,6 +92,25 @@ def topic_id(consumer: Any, topic: str) -> str | None:
 def has_topic(consumer: Any, topic: str) -> bool:
     """Whether the last metadata have the topic. Asks no broker."""
     return bool(consumer._cluster.partitions_for_topic(topic))  # the public method asks for a topic that is missing
+
+
+def seek(consumer: Any, partition: Any, offset: int, leader_epoch: int) -> None:
+    """Continue at an offset. With the epoch, the client asks the leader whether its log still has what came before."""
+    if hasattr(consumer, "position_epoch"):  # confluent-kafka
+        consumer.seek(partition, offset, leader_epoch)
+        return
+    consumer.seek(partition, offset)
+    if leader_epoch != UNKNOWN_EPOCH:
+        metadata = kafka_module().OffsetAndMetadata(offset, "", leader_epoch)
+        consumer._subscription.seek(partition, metadata)  # the public method takes no epoch
+
+
+def position_epoch(consumer: Any, partition: Any) -> int:
+    """The leader epoch of what is before the client's position; -1 if it is not known."""
+    if hasattr(consumer, "position_epoch"):  # confluent-kafka
+        return int(consumer.position_epoch(partition))
+    position = consumer._subscription.assignment[partition].position  # the public method returns the offset alone
+    return UNKNOWN_EPOCH if position is None else int(position.leader_epoch)
 
 
 def committed_offsets(consumer: Any, partitions: Sequence[Any], timeout_ms: int) -> Mapping[Any, Any]:

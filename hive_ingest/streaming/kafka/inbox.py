@@ -27,6 +27,7 @@ class Batch:
     Attributes:
         version: Of the `Start` that they follow.
         next_offset: The offset after them.
+        leader_epoch: The leader epoch of the last of them, or of the end of the gap; -1 if it is not known.
         nbytes: What they take in memory.
     """
 
@@ -34,6 +35,7 @@ class Batch:
     partition: int
     messages: Sequence[Any]
     next_offset: int
+    leader_epoch: int
     nbytes: int
 
 

@@ -10,6 +10,8 @@ from hive_ingest.errors import ConfigurationError
 
 #: `timestamp` of a message without one.
 NO_TIMESTAMP = -1
+#: `leader_epoch` of a message whose leader epoch is not known.
+UNKNOWN_EPOCH = -1
 
 
 class Message(Protocol):
@@ -57,6 +59,7 @@ class KafkaMessage(NamedTuple):
     key: bytes | None = None
     value: bytes | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    leader_epoch: int = UNKNOWN_EPOCH
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ class PartitionLookup:
         self._high_watermarks = high_watermarks
         #: Of each partition whose log was truncated, the offset from which its messages are gone; None if unknown.
         self._truncated: dict[Any, int | None] = {}
+        #: Of each partition, the offset that its leader has refused.
+        self._refused: dict[Any, int] = {}
         #: Topics of which it was logged that the group has written them to another table.
         self._warned: set[str] = set()
 
@@ -39,6 +41,18 @@ class PartitionLookup:
 
     def forget_truncation(self, partition: Any) -> None:
         self._truncated.pop(partition, None)
+
+    def note_refusal(self, partition: Any, offset: int) -> None:
+        """The leader does not have messages from `offset` on, or does not know the epoch of those before it.
+
+        The first is found by looking at the log. So if it happens again, it is the second.
+        """
+        if self._refused.get(partition) == offset:
+            self.note_truncation(partition, None)
+        self._refused[partition] = offset
+
+    def forget_refusal(self, partition: Any) -> None:
+        self._refused.pop(partition, None)
 
     def look_up(self, request: StartRequest, partitions: Mapping[Any, int]) -> dict[int, PartitionNow]:
         """The partitions of a request as they are now, by number. Raises KafkaError."""

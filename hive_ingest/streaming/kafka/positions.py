@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from hive_ingest.connection import SourceProgress
 from hive_ingest.errors import SinkConflict
+from hive_ingest.streaming.kafka.messages import UNKNOWN_EPOCH
 
 
 def source_name(topic: str, partition: int) -> str:
@@ -27,6 +28,8 @@ class TopicPosition:
             brokers are older than Kafka 2.8.
         offset: That of the next message, or of a gap before it.
         partitions: How many partitions the topic had when the sink first read it: the others were added later.
+        leader_epoch: That of the last message before the offset; -1 if it is not known. A log that was truncated below
+            the offset ends earlier in that epoch, even if other messages have been added since.
     """
 
     topic: str
@@ -34,6 +37,7 @@ class TopicPosition:
     topic_id: str | None
     offset: int
     partitions: int = 0
+    leader_epoch: int = UNKNOWN_EPOCH
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -42,6 +46,7 @@ class TopicPosition:
             "topic_id": self.topic_id,
             "offset": self.offset,
             "partitions": self.partitions,
+            "leader_epoch": self.leader_epoch,
         }
 
     @classmethod
@@ -49,11 +54,16 @@ class TopicPosition:
         """Raises SinkConflict if `found` is not a position in the topic partition of `source`."""
         try:
             position = cls(
-                found["topic"], found["partition"], found["topic_id"], found["offset"], found.get("partitions", 0)
+                found["topic"],
+                found["partition"],
+                found["topic_id"],
+                found["offset"],
+                found.get("partitions", 0),
+                found.get("leader_epoch", UNKNOWN_EPOCH),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise _foreign(source, found) from error
-        numbers = (position.partition, position.offset, position.partitions)
+        numbers = (position.partition, position.offset, position.partitions, position.leader_epoch)
         if source_name(position.topic, position.partition) != source or not all(type(n) is int for n in numbers):
             raise _foreign(source, found)
         return position

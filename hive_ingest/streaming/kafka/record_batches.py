@@ -96,6 +96,7 @@ def _partition_records() -> type[Any]:
                     record.key,
                     record.value,
                     tuple(record.headers),
+                    self.leader_epoch,
                 )
 
         def _corrupt(self, what: str, offset: int) -> Exception:
@@ -137,7 +138,7 @@ def _decode(buffer: bytes, at: int, batch: Any, topic: str, partition: int, foun
     """
     base_offset, base_time, timestamp_type = batch.base_offset, batch.first_timestamp, batch.timestamp_type
     has_own_times = timestamp_type == _CREATE_TIME
-    time = batch.max_timestamp
+    time, leader_epoch = batch.max_timestamp, batch.leader_epoch
     new, append = tuple.__new__, found.append
     for _ in range(batch.records_count):
         if (number := buffer[at]) < _MORE:
@@ -181,7 +182,8 @@ def _decode(buffer: bytes, at: int, batch: Any, topic: str, partition: int, foun
             headers, at = (), at + 1
         if 2 * at != twice_the_end:
             raise ValueError("the size of a record is wrong")
-        append(new(KafkaMessage, (topic, partition, offset, time, timestamp_type, key, value, headers)))
+        message = (topic, partition, offset, time, timestamp_type, key, value, headers, leader_epoch)
+        append(new(KafkaMessage, message))
     return at
 
 

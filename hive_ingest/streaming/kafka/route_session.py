@@ -126,7 +126,9 @@ class RouteSession:
                 self._connection.write(part.messages)
                 reach("after_messages_written")
             self._bytes += part.nbytes
-            self._next[part.partition] = replace(self._next[part.partition], offset=part.next_offset)
+            self._next[part.partition] = replace(
+                self._next[part.partition], offset=part.next_offset, leader_epoch=part.leader_epoch
+            )
             if self._rows >= self._options.max_rows or self._bytes >= self._options.max_bytes:
                 self._commit()
 
@@ -168,5 +170,11 @@ def _cut(batch: Batch, most: int) -> tuple[Batch, Batch | None]:
     if len(messages) <= most:
         return batch, None
     nbytes = batch.nbytes * most // len(messages)
-    first = replace(batch, messages=messages[:most], next_offset=messages[most].offset, nbytes=nbytes)
+    first = replace(
+        batch,
+        messages=messages[:most],
+        next_offset=messages[most - 1].offset + 1,
+        leader_epoch=messages[most - 1].leader_epoch,
+        nbytes=nbytes,
+    )
     return first, replace(batch, messages=messages[most:], nbytes=batch.nbytes - nbytes)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hive_ingest.errors import OffsetLoss
+from hive_ingest.streaming.kafka.messages import UNKNOWN_EPOCH
 from hive_ingest.streaming.kafka.options import KafkaOptions
 from hive_ingest.streaming.kafka.positions import KnownPosition, OffsetMetadata, TopicPosition, source_name
 
@@ -52,9 +53,9 @@ class PartitionNow:
         """The offset that the next message will have."""
         return max(self.log.end, self.high_watermark)
 
-    def at(self, offset: int, partitions_at_first: int = 0) -> TopicPosition:
+    def at(self, offset: int, partitions_at_first: int = 0, leader_epoch: int = UNKNOWN_EPOCH) -> TopicPosition:
         count = partitions_at_first or self.partitions
-        return TopicPosition(self.topic, self.partition, self.topic_id, offset, count)
+        return TopicPosition(self.topic, self.partition, self.topic_id, offset, count, leader_epoch)
 
 
 def start_position(
@@ -112,7 +113,7 @@ def start_position(
             f"{position.offset}: the metastore was restored from an older copy, or its progress table was changed"
         )
         return now.at(_choose(what, position.offset, min(committed.offset, now.log.end), options, warn), count)
-    return now.at(position.offset, count)
+    return now.at(position.offset, count, position.leader_epoch)
 
 
 def _first_position(

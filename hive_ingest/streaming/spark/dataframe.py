@@ -62,5 +62,6 @@ def write_dataframe(
             client, agent_info="hive-ingest spark", overwrite=mode == "overwrite", on_commit=hook_of(keeper)
         ) as connection:
             target.plan(df, connection.table)
+            target.check_executors(df, connection.table)
             connection.begin_transaction()
             return connection.commit_transaction(prepared=target.write(df, connection))

@@ -157,12 +157,13 @@ class HiveSink:
         return other
 
     def check(self, df: DataFrame) -> None:
-        """Whether rows of `df` can go into the table.
+        """Whether rows of `df` can go into the table, and the executors can write them.
 
         Raises InvalidTable, StreamingConnectionError (columns that do not fit, all of them named), ConfigurationError.
         """
         with self._target.connect_metastore() as client, self._connect(client) as connection:
             self._target.plan(df, connection.table)
+            self._target.check_executors(df, connection.table)
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """One micro-batch, as `foreachBatch` calls it.
@@ -194,6 +195,7 @@ class HiveSink:
         started = time.monotonic()
         self._target.add_new_columns(df, client)
         with self._connect(client) as connection:
+            self._target.check_executors(df, connection.table)
             connection.begin_transaction()
             begun = time.monotonic()
             if batch is not None and not is_new_batch(connection, batch, self._sink or ""):

@@ -20,13 +20,13 @@ from pyspark.sql import SparkSession
 
 from hive_ingest.compaction import MergeTasks
 from hive_ingest.errors import CorruptFile, StreamingError, StreamingIOFailure, UnsupportedFeature
+from hive_ingest.streaming.spark.executors import check_executors
 from hive_ingest.streaming.spark.session import cancel_jobs, refuse_unshared_warehouse, tag_jobs
-from hive_ingest.streaming.spark.short_errors import short_errors_of
+from hive_ingest.streaming.spark.short_errors import short_errors_of, without_java_stack
 from hive_ingest.transactions import log_failure
 
 _SCHEMA = "number bigint, answer binary"
 _POLL_SECONDS = 0.2
-_LONGEST_MESSAGE = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,12 @@ class SparkTaskRunner:
         """See `TaskRunner`.
 
         Raises:
-            ConfigurationError: The table is on a disk of this machine only.
+            ConfigurationError: The table is on a disk of this machine only, or the executors cannot write into it.
             StreamingIOFailure: Spark gave up on a task.
         """
         if not self._shared_filesystem:
             refuse_unshared_warehouse(self._spark, tasks.context.table)
+        check_executors(self._spark, tasks.context.table)
         job = _Job(self._spark, tasks)
         try:
             while not job.has_ended(_POLL_SECONDS):
@@ -118,7 +119,7 @@ class _Job:
     def results(self) -> list[Any]:
         if isinstance(self._error, (PySparkException, Py4JError)):
             raise StreamingIOFailure(
-                f"Spark gave up on a task of the compaction: {_short(str(self._error))}"
+                f"Spark gave up on a task of the compaction: {without_java_stack(str(self._error))}"
             ) from self._error
         if self._error is not None:
             raise self._error
@@ -127,9 +128,3 @@ class _Job:
             if isinstance(result, StreamingError):
                 raise result
         return results
-
-
-def _short(message: str) -> str:
-    """Without Java's stack trace."""
-    kept = [line for line in message.splitlines() if line.strip() and not line.startswith("\tat ")]
-    return "\n".join(kept)[:_LONGEST_MESSAGE]

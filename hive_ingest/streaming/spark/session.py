@@ -80,7 +80,9 @@ def input_tasks(df: DataFrame) -> int | None:
 
 
 def known_bytes(df: DataFrame) -> int | None:
-    """What Spark estimates of the size of `df`; None where it does not know, for which it gives a huge number."""
+    """What Spark estimates of the size of `df`; None where it gives a huge number, or cannot be asked (Connect)."""
+    if is_connect(df):
+        return None
     plan: Any = df
     estimate = int(str(plan._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
     return estimate if estimate < _NO_IDEA else None

@@ -10,6 +10,7 @@ from typing import ParamSpec, TypeVar
 from hive_ingest.errors import StreamingError
 
 _log = logging.getLogger(__name__)
+_LONGEST_MESSAGE = 2000
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
@@ -42,3 +43,9 @@ def short_errors_of(
             raise error.with_traceback(None) from None
 
     return shortened
+
+
+def without_java_stack(message: str) -> str:
+    """An error of Spark without the lines of Java's stack trace."""
+    kept = [line for line in message.splitlines() if line.strip() and not line.startswith("\tat ")]
+    return "\n".join(kept)[:_LONGEST_MESSAGE]

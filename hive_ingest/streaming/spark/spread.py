@@ -91,7 +91,7 @@ def _unbucketed(rows: DataFrame, keys: list[str], cluster: bool | None, target_f
     if cluster is None and (keys or _makes_small_files(rows, target_file_bytes)):
         groups = max(_MIN_GROUPS, _GROUPS_PER_TASK * parallelism(rows))
         balanced = rows.hint("rebalance", groups, *map(_quoted, keys))  # pyspark 3.5 refuses a Column here
-        return SpreadRows(balanced, MAX_WRITERS, "bucket", _settings(target_file_bytes))
+        return SpreadRows(balanced, MAX_WRITERS, "bucket", _settings(rows, target_file_bytes))
     return SpreadRows(rows.coalesce(MAX_WRITERS), MAX_WRITERS, "bucket")
 
 
@@ -104,13 +104,18 @@ def _makes_small_files(rows: DataFrame, target_file_bytes: int) -> bool:
     return tasks > parallelism(rows) and (total is None or total < tasks * target_file_bytes / 2)
 
 
-def _settings(target_file_bytes: int) -> dict[str, str]:
+def _settings(rows: DataFrame, target_file_bytes: int) -> dict[str, str]:
     """Of adaptive execution, which Spark switches off for micro-batches, as these may keep state; writing does not."""
+    smallest = max(1, target_file_bytes // _SMALL_FILE)
+    total = known_bytes(rows)
+    # Spark shares groups among all cores when it joins them, but not when it splits one: a batch of one partition
+    # would be one task up to the target.
+    share = target_file_bytes if total is None else total // parallelism(rows)
     return {
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.adaptive.coalescePartitions.enabled": "true",
-        "spark.sql.adaptive.coalescePartitions.minPartitionSize": str(max(1, target_file_bytes // _SMALL_FILE)),
-        "spark.sql.adaptive.advisoryPartitionSizeInBytes": str(target_file_bytes),
+        "spark.sql.adaptive.coalescePartitions.minPartitionSize": str(smallest),
+        "spark.sql.adaptive.advisoryPartitionSizeInBytes": str(max(smallest, min(share, target_file_bytes))),
     }
 
 

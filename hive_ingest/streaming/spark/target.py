@@ -17,6 +17,7 @@ from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import Table, TableName
 from hive_ingest.model import columns_of as model_columns
 from hive_ingest.record_writer import ArrowWriter
+from hive_ingest.streaming.spark.executors import check_executors
 from hive_ingest.streaming.spark.session import refuse_unshared_warehouse
 from hive_ingest.streaming.spark.spread import session_settings, spread
 from hive_ingest.streaming.spark.tasks import MESSAGE_SCHEMA, WriteTask, prepared_writes
@@ -141,6 +142,10 @@ class HiveTarget:
             static_partition_values=self.static_partition_values,
             missing_columns=self.missing_columns,
         )
+
+    def check_executors(self, df: DataFrame, table: Table) -> None:
+        """Check the Python of the executors, before a transaction is open. Raises ConfigurationError."""
+        check_executors(df.sparkSession, table)
 
     def write(self, df: DataFrame, connection: StreamingConnection) -> list[PreparedWrite]:
         """Have the executors write `df` into the open transaction; it is not committed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import inspect
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -178,3 +179,24 @@ def test_a_column_of_another_type_is_not_changed(ms: MetastoreClient) -> None:
     with pytest.raises(errors.SerializationError):
         hi.append(ms, "web.t", pa.table({"id": ["x"], "at": pa.nulls(1, pa.timestamp("us"))}), merge_schema=True)
     assert ms.get_table("web.t").columns[0].type == "int"
+
+
+@dataclass
+class Event:
+    id: int
+    name: str | None = None
+
+
+def test_rows_of_python_objects_make_a_table_and_add_columns(ms: MetastoreClient) -> None:
+    hi.append(ms, "web.new", [Event(1), Event(2, "b")], create=True)
+    hi.append(ms, "web.new", [{"id": 3, "name": "c", "at": dt.date(2026, 11, 2)}], merge_schema=True)
+    hi.append(ms, "web.new", {"id": "4"}, coerce="lossless", missing_columns="null")
+    rows = sorted(hi.read_table(ms, "web.new").to_pylist(), key=lambda row: row["id"])
+    assert [(row["id"], row["name"], row["at"]) for row in rows] == [
+        (1, None, None),
+        (2, "b", None),
+        (3, "c", dt.date(2026, 11, 2)),
+        (4, None, None),
+    ]
+    with pytest.raises(errors.SerializationError, match="the columns of the rows cannot be inferred"):
+        hi.append(ms, "web.mixed", [{"a": 1}, {"a": "x"}], create=True)

@@ -1,14 +1,26 @@
-"""Compactions of workers whose processes have ended are taken back without a wait, and those of all others are not."""
+"""What workers and cleaners held whose processes have ended is taken from them without a wait, and from no others."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
 from hive_ingest.compaction import Compactor, CompactorSettings, Worker
+from hive_ingest.compaction.cleaner_lock import locked_for_cleaning, release_locks_of_dead_cleaners
 from hive_ingest.compaction.dead_workers import take_back_from_dead_workers
-from hive_ingest.model import CompactionInfo, CompactionState, TxnId, TxnType
+from hive_ingest.model import (
+    CompactionInfo,
+    CompactionState,
+    LockComponent,
+    LockLevel,
+    LockRequest,
+    LockType,
+    TxnId,
+    TxnType,
+)
 from hive_ingest.transactions import Owner
 from tests.support.compactions import FAST, MINOR, Compacted
 
@@ -94,6 +106,46 @@ def test_a_running_compactor_takes_the_work_of_a_dead_one(table: Compacted) -> N
     take(table, DEAD)
     (work,) = Compactor(table.client, roles=["worker"], settings=CompactorSettings(job=FAST)).run_once().worked
     assert work.state is CompactionState.READY_FOR_CLEANING
+
+
+@contextmanager
+def cleaner_with_lock(table: Compacted, owner: Owner, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    info = CompactionInfo(0, table.name, None, MINOR, CompactionState.READY_FOR_CLEANING)
+    with monkeypatch.context() as patch:
+        patch.setattr(Owner, "of_this_process", lambda sink="": owner)
+        cleaner = locked_for_cleaning(table.client, info)
+        cleaner.__enter__()
+    assert len(table.client.show_locks()) == 1
+    yield
+    cleaner.__exit__(None, None, None)
+
+
+def test_a_ddl_statement_does_not_wait_for_the_lock_of_a_dead_cleaner_to_time_out(
+    table: Compacted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cleaner_with_lock(table, DEAD, monkeypatch):
+        Compactor(table.client, roles=["cleaner"]).run_once()
+        assert table.client.show_locks() == []
+        table.client.drop_table(table.name)
+
+
+@pytest.mark.one_embedded
+@pytest.mark.parametrize("owner", LIVING.values(), ids=LIVING)
+def test_the_lock_of_a_cleaner_that_may_be_alive_is_left_to_it(
+    table: Compacted, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cleaner_with_lock(table, owner, monkeypatch):
+        assert release_locks_of_dead_cleaners(table.client) == 0
+        assert len(table.client.show_locks()) == 1
+
+
+@pytest.mark.one_embedded
+def test_locks_of_others_than_cleaners_are_left_to_their_timeouts(table: Compacted) -> None:
+    component = LockComponent(LockType.SHARED_READ, LockLevel.TABLE, table.name.database, table.name.table)
+    request = replace(LockRequest((component,)), agent_info=DEAD.to_agent_info("a reader"))
+    held = table.client.lock(request).lock_id
+    assert release_locks_of_dead_cleaners(table.client) == 0
+    table.client.unlock(held)
 
 
 @pytest.mark.one_embedded

@@ -14,7 +14,7 @@ from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.metastore_client.embedded.sql import POSTGRESQL, SQLITE
 from hive_ingest.model import TxnState
 
-_IS_STATEMENT = re.compile(r"\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM)\s").match
+_IS_STATEMENT = re.compile(r"\s*(WITH|SELECT|INSERT INTO|UPDATE|DELETE FROM)\s").match
 
 
 def statements_of(module: str) -> Iterator[tuple[str, str]]:

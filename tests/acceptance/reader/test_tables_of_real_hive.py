@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from hive_ingest.acid.names import parse_partition_name, partition_name
+from hive_ingest.acid.names import partition_name
 from hive_ingest.acid.write_ids import ValidTxnList, ValidWriteIdList
 from hive_ingest.errors import StreamingIOFailure, UnsupportedFeature
 from hive_ingest.model import Table, TableName, TxnId, WriteId, columns_of
@@ -14,14 +14,13 @@ from hive_ingest.reader import read_table, scan
 from hive_ingest.reader.partitions import whole_table
 from hive_ingest.reader.rows import Projection, Snapshot, full_schema, read_partition
 from hive_ingest.schema import HiveType, parse_type
-from tests.support.hive_tables import DATA, unpack_all
+from tests.support.hive_tables import DATA, TABLES, register, unpack_all
 from tests.support.metastores import connect_in
 from tests.support.store_path import copy_tree
-from tests.support.tables import folder_of, table_folder
+from tests.support.tables import table_folder
 
 pytestmark = pytest.mark.one_embedded
 
-TABLES = json.loads((DATA / "tables.json").read_text())
 SNAPSHOTS = json.loads((DATA / "snapshots.json").read_text())
 STREAMED = {"id": "bigint", "user": "string", "msg": "string", "value": "double", "country": "string"}
 #: Years that nanoseconds cannot hold.
@@ -51,27 +50,6 @@ def take_over(metastore, tables):
         return register(metastore, tables, key)
 
     return take
-
-
-def register(client, tables, key):
-    spec = TABLES[key]
-    name = f"h.{key.partition('/')[2]}"
-    table = client.create_table(name, columns=spec["columns"], partition_keys=spec["partition_keys"])
-    location = folder_of(table)
-    committed = 0
-    for i in range(max(spec["write_ids"], spec["visibility_txn"])):
-        (txn_id,) = client.open_txns()
-        if i < spec["write_ids"]:
-            client.allocate_table_write_ids(name, [txn_id])
-        client.commit_txn(txn_id)
-        committed = txn_id
-    assert committed >= spec["visibility_txn"]
-    if spec["partition_keys"]:
-        source = tables / key
-        leaves = {p.parent.parent.relative_to(source).as_posix() for p in source.rglob("bucket_*")}
-        client.add_partitions(name, [list(parse_partition_name(leaf).values()) for leaf in leaves])
-    copy_tree(tables / key, location, dirs_exist_ok=True)
-    return name
 
 
 def value(text: str | None, type_: HiveType):

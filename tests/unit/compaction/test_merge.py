@@ -235,6 +235,18 @@ def test_large_stripes_are_copied_by_their_bytes(folder: Folder) -> None:
         assert read_stripe_statistics(source, tail_of(path), str(path)).count(b"text 1 0") >= 1
 
 
+@pytest.mark.parametrize(("kind", "copies"), [("minor", True), ("major", False)])
+def test_stripes_of_middle_size_are_copied_until_a_major_compaction(folder: Folder, kind: str, copies: bool) -> None:
+    for write_id in (1, 2):
+        folder.insert(write_id, [(i, f"text {write_id} {i}") for i in range(20_000)])
+    before = [s for path in sorted(folder.path.glob("*/bucket_00000")) for s in stripe_bytes_of(path)]
+    folder.compact(kind, stripe_bytes=6 << 20)
+    [path] = folder.path.glob("*_v0000900/bucket_00000")
+    after = stripe_bytes_of(path)
+    assert (after == before) is copies
+    assert len(after) == (2 if copies else 1)
+
+
 def test_only_stripes_that_lose_rows_are_encoded_again(folder: Folder) -> None:
     large_deltas(folder)
     [first, second, third] = sorted(folder.path.glob("*/bucket_00000"))

@@ -16,7 +16,7 @@ from hive_ingest.model import WriteId
 from hive_ingest.orc import AcidOrcWriter, joined_files, key_columns, merge_input
 from hive_ingest.orc import merge as merge_module
 from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead
-from hive_ingest.orc.merge_runs import SmallFiles
+from hive_ingest.orc.merge_runs import SmallFiles, StripeSizes
 from tests.unit.compaction.folders import STORE, Folder, tail_of
 
 BUCKET = 1 << 29
@@ -100,6 +100,24 @@ def test_small_files_become_stripes_of_about_the_same_size(folder: Folder, threa
     assert max(stripes) - min(stripes) <= 50
 
 
+@pytest.mark.parametrize(
+    ("total_mib", "encoders", "expected"),
+    [
+        (1, 2, 1),  # too little for two threads
+        (10, 2, 2),
+        (10, 1, 1),
+        (40, 2, 2),
+        (40, 8, 2),  # not more: they would not be large
+        (130, 2, 4),  # three would be two for one thread and one for the other
+        (130, 1, 3),
+        (640, 2, 10),
+    ],
+)
+def test_stripes_are_as_many_as_keep_all_threads_at_work(total_mib: int, encoders: int, expected: int) -> None:
+    sizes = StripeSizes(stripe_bytes=64 << 20, large_bytes=16 << 20, encoders=encoders)
+    assert sizes.number(total_mib << 20) == expected
+
+
 def test_each_small_file_is_opened_once_except_for_a_sample(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: Counter[str] = Counter()
 
@@ -127,7 +145,7 @@ def test_large_files_between_small_ones_are_copied_in_the_order_of_their_keys(fo
         for stripe in tail_of(path).footer.stripes
     ]
     before = folder.rows()
-    folder.compact("minor", stripe_bytes=200_000)
+    folder.compact("minor", stripe_bytes=1_000_000)
     merged = folder.path / "delta_0000001_0000062_v0000900" / "bucket_00000"
     content = merged.read_bytes()
     found = [content[s.offset : s.offset + s.length] for s in tail_of(merged).footer.stripes]

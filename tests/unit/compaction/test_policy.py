@@ -22,7 +22,7 @@ def state(*, base: int | None = None, deltas: tuple[int, ...] = (), obsolete: tu
         base=None if base is None else FolderSize("base_0000001", (base,)),
         deltas=tuple(FolderSize(f"delta_{i:07d}_{i:07d}_0000", (size,)) for i, size in enumerate(deltas, 2)),
         delete_deltas=(),
-        obsolete=tuple(FolderSize(name, ()) for name in obsolete),
+        obsolete=obsolete,
         aborted=(),
         originals=FolderSize("", ()),
     )

@@ -31,13 +31,13 @@ def test_discard_waits_for_a_thread_that_still_writes_and_removes_its_file_too(
     records.bind(RecordSchema(table.columns, table.partition_keys))
     failed, real = threading.Event(), DeltaWriter.finish
 
-    def finish(self: DeltaWriter, key: GroupKey, *rest: object) -> StagedFile:
+    def finish(self: DeltaWriter, key: GroupKey, *rest: Any, **options: Any) -> StagedFile:
         if key.partition == ("a",):
             failed.set()
             raise StreamingIOFailure("the disk is full")
         assert failed.wait(10)
         threading.Event().wait(0.2)  # long after the error has reached the owner's thread
-        return real(self, key, *rest)  # type: ignore[arg-type]
+        return real(self, key, *rest, **options)
 
     monkeypatch.setattr(DeltaWriter, "finish", finish)
     target = DeltaTarget(table, WriteId(1), Location.of(f"{table.location}/.hive_ingest/1_w"))

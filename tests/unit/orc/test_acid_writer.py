@@ -232,6 +232,6 @@ def test_delta_folders_are_marked_as_acid_version_2(
     folders = [str(tmp_path / name) for name in ("a", "b", "c")]
     for folder in folders:
         LocalStore().make_folder(folder)
-    write_acid_version(LocalStore(), folders, sync=True)
+    write_acid_version(LocalStore(), folders, sync=True).result()
     found = {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert found == {f"{name}/_orc_acid_version": b"2" for name in ("a", "b", "c")}

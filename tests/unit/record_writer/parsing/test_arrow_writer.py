@@ -48,7 +48,7 @@ def test_all_kinds_of_arrow_data_are_accepted(form):
     assert rows_of(ArrowWriter(), SCHEMA, form(table(1, 2, 3))) == [{"id": i, "country": "x"} for i in (1, 2, 3)]
 
 
-@pytest.mark.parametrize("argument", [b"x", "x", 1, None, {"id": 1}, [1], [b"x"]])
+@pytest.mark.parametrize("argument", [b"x", "x", 1, None, [1], [b"x"]])
 def test_other_data_than_arrow_is_refused(argument):
     with pytest.raises(SerializationError, match="ArrowWriter does not accept"):
         rows_of(ArrowWriter(), SCHEMA, argument)

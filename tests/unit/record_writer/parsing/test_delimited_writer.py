@@ -192,8 +192,8 @@ def test_invalid_options_are_refused(options):
 
 @pytest.mark.parametrize("loose", [b"5 ,u,0.5", b" 5,u,0.5", b"0x5,u,0.5", b"-0X5,u,0.5", b"5,u,\t0.5", b""])
 def test_a_loose_record_is_found_wherever_the_scan_of_a_block_is_divided(loose, monkeypatch):
-    monkeypatch.setattr(text_columns, "_SCAN_BYTES", 16)
-    monkeypatch.setattr(text_blocks, "_SCAN_BYTES", 16)
+    monkeypatch.setattr(text_columns, "SCAN_BYTES", 16)
+    monkeypatch.setattr(text_blocks, "SCAN_BYTES", 16)
     for place in range(16):
         text = b"\n".join([b"1,u,0.5", b"1," + b"u" * place + b",0.5", loose, b"1,u,0.5"]) + b"\n"
         is_loose = text_columns.has_loose_numbers(text, b",")

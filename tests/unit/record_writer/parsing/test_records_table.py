@@ -38,12 +38,12 @@ def table_with(heading: str) -> list[dict[str, str]]:
     return rows
 
 
-def examples(heading: str) -> list[tuple[str, str]]:
+def examples(heading: str, at_least: int = 20) -> list[tuple[str, str]]:
     """(Hive type, example) for every example in a column."""
     found: list[tuple[str, str]] = []
     for row in table_with(heading):
         found.extend((html.unescape(row["Hive type"]), example) for example in re.findall(r"`([^`]*)`", row[heading]))
-    assert len(found) > 20
+    assert len(found) > at_least
     return found
 
 
@@ -56,9 +56,9 @@ def write_delimited(type_: str, value: str) -> Any:
     return rows_of(StrictDelimitedInputWriter(), schema_of(v=type_), value.encode())
 
 
-def write_arrow(type_: str, expression: str) -> Any:
+def write_arrow(type_: str, expression: str, **options: Any) -> Any:
     column = pa.array([None], eval(expression, {"pa": pa}))
-    return rows_of(ArrowWriter(), schema_of(v=type_), pa.table({"v": column}))
+    return rows_of(ArrowWriter(**options), schema_of(v=type_), pa.table({"v": column}))
 
 
 def in_block_of(value: str, count: int, form: str) -> bytes:
@@ -106,6 +106,19 @@ def test_arrow_accepts(type_, expression):
 def test_arrow_refuses(type_, expression):
     with pytest.raises(SerializationError, match="column 'v"):
         write_arrow(type_, expression)
+
+
+@pytest.mark.parametrize(("type_", "expression"), examples("Further Arrow types", at_least=10))
+def test_arrow_accepts_further_types_without_loss(type_, expression):
+    assert write_arrow(type_, expression, coerce="lossless") == [{"v": None}]
+    with pytest.raises(SerializationError, match="column 'v"):
+        write_arrow(type_, expression)
+
+
+@pytest.mark.parametrize(("type_", "expression"), examples("Arrow types still rejected", at_least=5))
+def test_arrow_still_rejects_types_that_lose_something(type_, expression):
+    with pytest.raises(SerializationError, match="column 'v"):
+        write_arrow(type_, expression, coerce="lossless")
 
 
 @pytest.mark.parametrize("type_", [html.unescape(row["Hive type"]) for row in table_with("JSON accepts")])

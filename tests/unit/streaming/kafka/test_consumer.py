@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from kafka import OffsetAndMetadata, TopicPartition
-from kafka.errors import LogTruncationError
+from kafka.errors import LogTruncationError, OffsetOutOfRangeError
 
 from hive_ingest.errors import OffsetLoss
 from hive_ingest.streaming.kafka import consumer as module
@@ -22,13 +22,21 @@ from hive_ingest.streaming.kafka.positions import KnownPosition, TopicPosition
 from hive_ingest.streaming.kafka.takeover import Membership
 
 TOPIC = "events"
+EPOCH = 3
 ZERO, ONE = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
 Polled = dict[TopicPartition, list[Any]]
 
 
 def message(offset: int, *, key: int = 0, header: int = 0) -> KafkaMessage:
-    headers = (("", b"h" * header),) if header else ()
-    return KafkaMessage(TOPIC, 0, offset, key=b"k" * key or None, value=b"0123456789", headers=headers)
+    return KafkaMessage(
+        TOPIC,
+        0,
+        offset,
+        key=b"k" * key or None,
+        value=b"0123456789",
+        headers=(("", b"h" * header),) if header else (),
+        leader_epoch=EPOCH,
+    )
 
 
 class Client:
@@ -41,6 +49,7 @@ class Client:
         self.start = 0
         self.owned: set[TopicPartition] = set()
         self.positions: dict[TopicPartition, int] = {}
+        self.epochs: dict[TopicPartition, int] = {}
         self.polls: list[Callable[[], Polled]] = []
         #: What the group has committed.
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -62,12 +71,16 @@ class Client:
 
     resume = pause
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
+    def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
         assert partition in self.owned
+        self.epochs[partition] = leader_epoch
         self.positions[partition] = offset
 
     def position(self, partition: TopicPartition, timeout_ms: int) -> int:
         return self.positions[partition]
+
+    def position_epoch(self, partition: TopicPartition) -> int:
+        return EPOCH + 1
 
     def highwater(self, partition: TopicPartition) -> int:
         return self.end
@@ -124,7 +137,7 @@ class Route:
 
         def poll() -> Polled:
             self.version += 1
-            position = {number: TopicPosition(TOPIC, number, None, offset, 2) for number in (0, 1)}
+            position = {number: TopicPosition(TOPIC, number, None, offset, 2, EPOCH) for number in (0, 1)}
             self.committed = {number: KnownPosition(each, 0) for number, each in position.items()}
             generation = self.inbox.assignment.generation
             self.events.put(StartRequest(TOPIC, self.version, generation, 1, self.committed, 2))
@@ -250,3 +263,32 @@ def test_messages_that_were_truncated_before_they_were_committed_are_not_written
     assert change.value.is_lost, "it would commit what it has written"
     route.run(route.request(0), nothing)
     assert route.client.positions == {ZERO: 0, ONE: 0}, "nothing in the table is missing in the topic"
+
+
+def test_positions_carry_the_leader_epoch_of_what_is_before_them() -> None:
+    route = Route()
+    route.run(route.assign, route.request(60), lambda: {ZERO: [message(60)]}, nothing)
+    assert route.client.epochs == {ZERO: EPOCH, ONE: EPOCH}, "the client cannot ask whether the log was truncated"
+    route.client.positions[ONE] = 70  # after a gap
+    route._loop._looked_at = 0.0
+    route.run(nothing, nothing)
+    assert [(each.partition, each.leader_epoch) for each in route.batches()] == [(0, EPOCH), (1, EPOCH + 1)]
+
+
+def out_of_range() -> Polled:
+    raise OffsetOutOfRangeError({ONE: 60})
+
+
+def test_an_offset_that_is_refused_although_the_log_has_it_is_an_offset_loss() -> None:
+    """The leader does not know the epoch of the position: the broker was restored from a copy."""
+    route = Route()
+    route.run(route.assign, route.request(60), out_of_range, route.request(60), nothing)
+    with pytest.raises(OffsetLoss, match=r"events-1: messages 0 to 59, .*no longer in the topic"):
+        route.run(out_of_range, route.request(60), route.request(60), nothing)
+
+
+def test_an_offset_that_is_refused_again_after_messages_came_is_looked_up_first() -> None:
+    route = Route()
+    route.run(route.assign, route.request(60), out_of_range, route.request(60), lambda: {ONE: [message(60)]})
+    route.run(out_of_range, route.request(60), nothing)
+    assert route.client.positions == {ZERO: 60, ONE: 60}

@@ -8,7 +8,7 @@ from hive_ingest.streaming.kafka.inbox import AssignmentChanged, Batch, Finished
 
 
 def batch(version: int, nbytes: int = 10) -> Batch:
-    return Batch(version, 0, ["message"], 1, nbytes)
+    return Batch(version, 0, ["message"], 1, -1, nbytes)
 
 
 def test_items_of_an_earlier_version_are_dropped() -> None:

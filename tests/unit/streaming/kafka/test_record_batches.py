@@ -25,6 +25,7 @@ from hive_ingest.streaming.kafka.messages import KafkaMessage
 from hive_ingest.streaming.kafka.record_batches import TESTED_VERSIONS, decode_batch, use_record_batches
 
 PARTITION = TopicPartition("events", 3)
+EPOCH = 7
 TIME = 1_700_000_000_000
 _CRC = struct.Struct(">I")
 _TRANSACTIONAL, _CONTROL, _APPEND_TIME = 0x10, 0x20, 0x08
@@ -65,7 +66,7 @@ def batch(
         last = each.offset - base
     data = bytearray(builder.build())
     struct.pack_into(">q", data, 0, base)
-    struct.pack_into(">i", data, 12, 7)  # the leader epoch
+    struct.pack_into(">i", data, 12, EPOCH)
     (before,) = struct.unpack_from(">h", data, DefaultRecordBatch.ATTRIBUTES_OFFSET)
     struct.pack_into(">hi", data, DefaultRecordBatch.ATTRIBUTES_OFFSET, before | attributes, last)
     return signed(data)
@@ -169,7 +170,7 @@ def test_messages_of_all_kinds(compression: int, seed: int) -> None:
     given = some_messages(seed)
     found = check_equal(batch(given, compression) + batch([Given(given[-1].offset + 1)], base=given[-1].offset + 1))
     assert found[:-1] == [
-        KafkaMessage(PARTITION.topic, PARTITION.partition, m.offset, m.timestamp, 0, m.key, m.value, m.headers)
+        KafkaMessage(PARTITION.topic, PARTITION.partition, m.offset, m.timestamp, 0, m.key, m.value, m.headers, EPOCH)
         for m in given
     ]
 

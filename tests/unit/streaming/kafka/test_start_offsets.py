@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hive_ingest.errors import OffsetLoss, SinkConflict
@@ -93,14 +95,23 @@ def test_a_seek_back_is_not_a_restored_metastore() -> None:
     assert start(now(committed=CommittedOffset(60, METADATA)), known(42, epoch=1)) == (42, [])
 
 
+def test_the_leader_epoch_of_a_position_is_kept_and_that_of_another_place_is_not_invented() -> None:
+    position = KnownPosition(TopicPosition("events", 0, ID, 42, 1, leader_epoch=7), 0)
+    assert start_position(now(), position, 1, KafkaOptions(), print) == position.position
+    moved = start_position(now(start=50), position, 1, KafkaOptions(on_offset_loss="earliest"), print)
+    assert (moved.offset, moved.leader_epoch) == (50, -1)
+
+
 def test_brokers_without_topic_ids_are_not_suspected() -> None:
     assert start(now(topic_id=None), known(42)) == (42, [])
     assert start(now(), known(42, topic_id=None)) == (42, [])
 
 
 def test_a_position_is_read_as_it_was_stored_and_others_are_refused() -> None:
-    position = TopicPosition("events", 3, ID, 42, 4)
+    position = TopicPosition("events", 3, ID, 42, 4, leader_epoch=7)
     assert TopicPosition.from_json("events-3", position.to_json()) == position
+    of_an_older_release = {key: value for key, value in position.to_json().items() if key != "leader_epoch"}
+    assert TopicPosition.from_json("events-3", of_an_older_release) == replace(position, leader_epoch=-1)
     for foreign in (
         None,
         42,

@@ -1,0 +1,170 @@
+"""Rows of Python objects, and types that `coerce="lossless"` accepts for Arrow data."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from hive_ingest.errors import ConfigurationError, SerializationError
+from hive_ingest.record_writer import ArrowWriter
+from tests.unit.record_writer.parsing.writing import parse_all, rows_of, schema_of
+
+
+@dataclass
+class Place:
+    street: str
+    number: int
+
+
+@dataclass
+class Person:
+    id: int
+    name: str | None
+    place: Place | None = None
+
+
+def test_mappings_and_dataclasses_are_rows():
+    schema = schema_of(id="int", name="string", place="struct<street:string,number:int>")
+    records = [Person(1, "a", Place("x", 2)), {"ID": 2, "name": None, "place": {"street": "y", "number": 3}}]
+    expected = [
+        {"id": 1, "name": "a", "place": {"street": "x", "number": 2}},
+        {"id": 2, "name": None, "place": {"street": "y", "number": 3}},
+    ]
+    assert rows_of(ArrowWriter(), schema, records) == expected
+    assert rows_of(ArrowWriter(), schema, *records) == expected
+
+
+def test_values_of_rows_follow_the_rules_of_arrow_data():
+    schema = schema_of(d="decimal(5,2)", t="timestamp", day="date", b="binary", m="map<string,int>", a="array<int>")
+    record = {
+        "d": Decimal("1.50"),
+        "t": dt.datetime(2020, 1, 1, 12),
+        "day": dt.date(2020, 1, 1),
+        "b": b"\x00",
+        "m": {"x": 1},
+        "a": [1, None],
+    }
+    assert rows_of(ArrowWriter(), schema, [record]) == [record | {"m": [("x", 1)]}]
+    with pytest.raises(SerializationError, match=r"column 'a': Arrow's string cannot be converted"):
+        rows_of(ArrowWriter(), schema_of(a="int"), [{"a": "1"}])
+    with pytest.raises(SerializationError, match="has a time zone"):
+        rows_of(ArrowWriter(), schema_of(t="timestamp"), [{"t": dt.datetime(2020, 1, 1, tzinfo=dt.UTC)}])
+
+
+def test_a_row_without_a_field_is_data_without_the_column():
+    rows = [{"a": 1, "b": 2}, {"a": 3}]
+    assert rows_of(ArrowWriter(missing_columns="null"), schema_of(a="int", b="int"), rows) == [
+        {"a": 1, "b": 2},
+        {"a": 3, "b": None},
+    ]
+    with pytest.raises(SerializationError, match="'b' is missing"):
+        rows_of(ArrowWriter(), schema_of(a="int", b="int"), rows)
+
+
+def test_values_that_do_not_fit_make_their_rows_bad():
+    rows = [{"a": 1}, {"a": 300}, {"a": 2}]
+    [parsed] = parse_all(ArrowWriter(on_error="skip"), schema_of(a="tinyint"), rows)
+    assert (parsed.records, [bad.record for bad in parsed.bad_records]) == (3, [1])
+
+
+@pytest.mark.parametrize(
+    ("value", "why"), [("x", "Arrow's string"), (2**70, "no Arrow type"), (object(), "no Arrow type")]
+)
+def test_a_value_of_another_type_is_an_error_that_names_its_row(value, why):
+    rows = [*({"a": number} for number in range(20)), {"a": value}, {"a": 5}]
+    with pytest.raises(SerializationError, match=why) as raised:
+        parse_all(ArrowWriter(), schema_of(a="bigint"), rows)
+    assert raised.value.record == 20
+
+
+def test_a_naive_datetime_among_zoned_ones_is_not_taken_for_utc():
+    rows = [{"t": dt.datetime(2020, 1, 1, tzinfo=dt.UTC)}, {"t": dt.datetime(2020, 1, 1)}]
+    with pytest.raises(SerializationError, match="has a time zone"):
+        rows_of(ArrowWriter(), schema_of(t="timestamp"), rows)
+
+
+def test_data_without_any_column_of_the_table_is_refused():
+    with pytest.raises(SerializationError, match=r"none of its columns \(x\)"):
+        rows_of(ArrowWriter(missing_columns="null"), schema_of(a="int"), pa.table({"x": [1]}))
+
+
+def test_nullable_columns_of_pandas_keep_their_nulls_and_their_digits():
+    frame = pd.DataFrame(
+        {
+            "id": pd.array([2**53 + 1, None], "Int64"),
+            "ok": pd.array([True, None], "boolean"),
+            "name": pd.array(["a", None], "string"),
+            "x": [0.5, float("nan")],
+        }
+    )
+    assert rows_of(ArrowWriter(), schema_of(id="bigint", ok="boolean", name="string", x="double"), frame) == [
+        {"id": 2**53 + 1, "ok": True, "name": "a", "x": 0.5},
+        {"id": None, "ok": None, "name": None, "x": None},
+    ]
+    floats = pd.DataFrame({"id": [1.0, None]})
+    with pytest.raises(SerializationError, match="Arrow's double cannot be converted"):
+        rows_of(ArrowWriter(), schema_of(id="int"), floats)
+    assert rows_of(ArrowWriter(coerce="lossless"), schema_of(id="int"), floats) == [{"id": 1}, {"id": None}]
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "expected"),
+    [
+        ("int", pa.array(["7", " 8.0 ", None]), [7, 8, None]),
+        ("int", pa.array([7.0, None]), [7, None]),
+        ("int", pa.array([Decimal("7.00")]), [7]),
+        ("boolean", pa.array(["t", "FALSE"]), [True, False]),
+        ("boolean", pa.array([1, 0, None], pa.int8()), [True, False, None]),
+        ("double", pa.array(["1.5"]), [1.5]),
+        ("decimal(5,2)", pa.array(["1.5"]), [Decimal("1.50")]),
+        ("string", pa.array([7, None]), ["7", None]),
+        ("string", pa.array([True]), ["true"]),
+        ("string", pa.array([Decimal("1.50")]), ["1.50"]),
+        ("string", pa.array([dt.date(2024, 2, 29)]), ["2024-02-29"]),
+        ("varchar(3)", pa.array([123]), ["123"]),
+        ("date", pa.array(["2024-2-9"]), [dt.date(2024, 2, 9)]),
+        ("date", pa.array([dt.datetime(1960, 2, 9)]), [dt.date(1960, 2, 9)]),
+        ("timestamp", pa.array(["2024-02-29"]), [dt.datetime(2024, 2, 29)]),
+        ("timestamp", pa.array([dt.date(2024, 2, 29)]), [dt.datetime(2024, 2, 29)]),
+        ("array<int>", pa.array([["1", None]]), [[1, None]]),
+        ("struct<a:int>", pa.array([{"a": "1"}]), [{"a": 1}]),
+    ],
+)
+def test_lossless_casts_keep_the_value(type_, values, expected):
+    assert rows_of(ArrowWriter(coerce="lossless"), schema_of(v=type_), pa.table({"v": values})) == [
+        {"v": value} for value in expected
+    ]
+
+
+@pytest.mark.parametrize(
+    ("type_", "good", "bad"),
+    [
+        ("int", "7", "7.5"),
+        ("int", "7", "x"),
+        ("tinyint", "7", "128"),
+        ("int", 7.0, 7.5),
+        ("tinyint", 7.0, 128.0),
+        ("int", 1.0, float("inf")),
+        ("int", Decimal("7.0"), Decimal("7.5")),
+        ("boolean", 1, 2),
+        ("varchar(3)", 123, 1234),
+        ("date", dt.datetime(2024, 2, 29), dt.datetime(2024, 2, 29, 0, 0, 1)),
+        ("date", dt.datetime(1960, 2, 29), dt.datetime(1960, 2, 28, 23, 59, 59)),
+        ("decimal(5,2)", "1.5", "1.555"),
+    ],
+)
+def test_a_value_that_would_change_makes_its_row_bad(type_, good, bad):
+    data: Any = pa.table({"v": [good, bad, good]})
+    [parsed] = parse_all(ArrowWriter(coerce="lossless", on_error="skip"), schema_of(v=type_), data)
+    assert [each.record for each in parsed.bad_records] == [1]
+
+
+def test_hives_rules_are_not_for_arrow_data():
+    with pytest.raises(ConfigurationError, match="coerce='hive'"):
+        ArrowWriter(coerce="hive")  # type: ignore[arg-type]
