@@ -1,12 +1,13 @@
 """Commits and rows a second on each file system that a warehouse may lie on, beside the local disk.
 
-    python benchmarks/storage.py                            local disk and HDFS
+    python benchmarks/storage.py                            local disk, HDFS and S3
     python benchmarks/storage.py --stores local hdfs        those
     python benchmarks/storage.py --partitions 1 20          so many partitions a transaction
 
 Small transactions of 1,000 rows with a sink's progress, synced, into 1, 20 and 100 partitions; then large ones of
 1,000,000 rows. The metastore is SQLite on the local disk each time. HDFS is a NameNode and a DataNode in one JVM
-on this machine: its processor time is not in the figures, but on two cores it takes its share of the wall time.
+on this machine, S3 is moto in a process that answers one request at a time: their processor time is not in the
+figures, but on two cores they take their share of the wall time.
 """
 
 from __future__ import annotations
