@@ -97,13 +97,15 @@ def ingest_files(
     `stdin`; from it, as from any pipe, the text must come again from its beginning when a run is repeated.
 
     What a file is, `source_key` says. "path": its absolute path, so that equal names in two folders are two files.
-    "name": its name without the folder, so that it may be moved. "content": its first KEY_BYTES bytes, so that it may
-    be renamed, as logs are when they are rotated; a shorter file is left for a later call. It may grow by whole lines,
-    which a later call commits. Two files that are the same by this key, or more than MAX_FILES, are an error; so is a
-    file whose committed part was truncated, edited or replaced (SinkConflict). A last line without a newline is a
-    record, or is left for a later call with `unfinished_line="wait"`. Each transaction takes up to
-    `rows_per_transaction` lines, of several files if they are small, in the given order. The first `header_lines` lines
-    of each file are not records. Positions are kept under the name of the sink, by default the table's name.
+    "name": its name without the folder, so that it may be moved. "content": its first 1,024 bytes, so that it may be
+    renamed, as logs are when they are rotated; a shorter file is left for a later call, and of a log and its copy the
+    longer one is read. Otherwise two files that are the same by this key are an error, and so are more than 1,000.
+
+    A file may grow by whole lines, which a later call commits. One whose committed part was truncated, edited or
+    replaced is refused (SinkConflict; see `seek_file`). A last line without a newline is a record, or is left for a
+    later call with `unfinished_line="wait"`. Each transaction takes up to `rows_per_transaction` lines, of several
+    files if they are small, in the given order. The first `header_lines` lines of each file are not records. Positions
+    are kept under the name of the sink, by default the table's name.
 
     With `maintenance="inline"` threads of this process compact the table and the sink's progress while rows come in,
     and for up to half a minute after the last commit; with `"request"` compactions are only requested, by
