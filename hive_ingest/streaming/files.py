@@ -93,8 +93,8 @@ def ingest_files(
     header of its own, after the first `header_lines` lines, unless the writer has `header=False`.
 
     Whole lines may be added to a file, and a later call commits them. Two files that are the same by `source_key`, or
-    more than MAX_FILES, are an error; so is a file whose committed part was truncated, edited or replaced
-    (SinkConflict).
+    more than 1,000, are an error; so is a file whose committed part was truncated, edited or replaced (SinkConflict; see
+    `seek_file`).
 
     Args:
         metastore: A client, or the URI of a metastore.
@@ -119,8 +119,9 @@ def ingest_files(
         max_bad_records: More bad records than this in the call end the run with TooManyBadRecords.
         max_bad_record_share: The same as a share of the records of one transaction.
         source_key: What a file is. "path": its absolute path, so that equal names in two folders are two files. "name":
-            its name without the folder, so that it may be moved. "content": its first KEY_BYTES bytes, so that it may
-            be renamed, as logs are when they are rotated; a shorter file is left for a later call.
+            its name without the folder, so that it may be moved. "content": its first 1,024 bytes, so that it may
+            be renamed, as logs are when they are rotated; a shorter file is left for a later call, and of a log and its
+            copy the longer one is read.
         unfinished_line: What happens to a last line without a newline: "commit" takes it as a record, "wait" leaves it
             for a later call.
 
