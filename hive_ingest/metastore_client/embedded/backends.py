@@ -110,7 +110,7 @@ class Backend(ABC):
 class SqliteBackend(Backend):
     """One file in WAL mode; a durable commit is on the disk when it returns, with all commits before it.
 
-    Only processes of one machine share the file, so the crash that loses a commit also ends all who knew of it.
+    Only processes of one machine share the file, so the crash that undoes a commit also ends the transaction's owner.
     """
 
     # IMMEDIATE: taking the write lock at the first write would fail when another process wrote since the first read.
