@@ -93,8 +93,8 @@ def ingest_files(
     header of its own, after the first `header_lines` lines, unless the writer has `header=False`.
 
     Whole lines may be added to a file, and a later call commits them. Two files that are the same by `source_key`, or
-    more than 1,000, are an error; so is a file whose committed part was truncated, edited or replaced (SinkConflict; see
-    `seek_file`).
+    more than 1,000, are an error; so is a file whose committed part was truncated, edited or replaced (SinkConflict;
+    see `seek_file`).
 
     Args:
         metastore: A client, or the URI of a metastore.
