@@ -40,8 +40,8 @@ REFERENCE: Mapping[str, Reference] = {
         "Functions",
         "Most programs need only these.",
         "hive_ingest",
-        "connect_metastore append ingest_files infer_columns read_table scan partition_sizes compact purge "
-        "Scan PartitionSize",
+        "connect_metastore append ingest_files follow_files infer_columns read_table scan partition_sizes compact "
+        "purge Scan PartitionSize",
     ),
     "connection": Reference(
         "Connections",
