@@ -222,7 +222,8 @@ def test_no_thread_is_left(table: Compacted) -> None:
         wait_until(lambda: sum("hive-ingest-worker" in each.name for each in threading.enumerate()) == 2)
     keeper.close()
     of_the_process = {"MainThread", "hive-ingest-reaper", "hive-ingest-hdfs"}
-    assert {each.name for each in threading.enumerate() if "hive-ingest-sync-" not in each.name} <= of_the_process
+    names = {each.name for each in threading.enumerate() if not each.name.startswith("hive-ingest-sync-")}
+    assert names <= of_the_process
 
 
 def test_a_process_that_forgets_to_close_it_ends(ms: EmbeddedMetastoreClient) -> None:

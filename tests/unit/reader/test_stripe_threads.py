@@ -7,7 +7,6 @@ import os
 import random
 import threading
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ import pytest
 from hive_ingest.acid import ValidTxnList
 from hive_ingest.errors import CorruptFile
 from hive_ingest.model import TxnId
-from hive_ingest.orc import AcidFileReader
 from hive_ingest.orc.stripe_threads import THREAD_NAME
 from hive_ingest.reader.partitions import PartitionToRead
 from hive_ingest.reader.predicate import Predicate
@@ -88,26 +86,18 @@ def test_deleted_rows_and_those_that_a_filter_leaves_out_are_missing(folder: Fol
 def test_damage_is_reported_after_the_rows_before_it(folder: Folder) -> None:
     stripes = tail_of(file_of(folder)).footer.stripes
     content = bytearray(file_of(folder).read_bytes())
-    content[stripes[-1].offset + stripes[-1].length // 2] ^= 1
+    content[3 << 18] ^= 1  # not in the last segment of 256 KiB, which is read when the file is opened
     file_of(folder).write_bytes(content)
     reading = batches(folder)
-    before = sum(stripe.rows for stripe in stripes[:-1])
-    assert ids(islice(reading, len(stripes) - 1)) == list(range(before))
+    assert stripes[0].offset + stripes[0].length < 3 << 18
+    assert next(reading)["id"].to_pylist() == list(range(stripes[0].rows))
     with pytest.raises(CorruptFile, match=r"bucket_00000.*checksum"):
-        next(reading)
+        ids(reading)
 
 
 @pytest.mark.parametrize("end", ["close", "forget"])
-def test_a_reader_that_stops_early_leaves_no_thread_and_no_open_file(
-    folder: Folder, end: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[Any] = []
-
-    def open_file(*arguments: Any, **options: Any) -> Any:
-        opened.append(AcidFileReader(*arguments, **options))
-        return opened[-1]
-
-    monkeypatch.setattr("hive_ingest.orc.stripe_threads.AcidFileReader", open_file)
+def test_a_reader_that_stops_early_leaves_no_thread_and_no_open_file(folder: Folder, end: str) -> None:
+    path = str(file_of(folder))
     reading = batches(folder)
     next(reading)
     if end == "close":
@@ -116,8 +106,7 @@ def test_a_reader_that_stops_early_leaves_no_thread_and_no_open_file(
         del reading
         gc.collect()
     wait_until(lambda: not reading_threads(), "threads of a reader were left")
-    assert 1 <= len(opened) <= 2
-    assert all(reader.content.closed for reader in opened)
+    assert path not in [os.path.realpath(fd) for fd in Path("/proc/self/fd").iterdir()]
 
 
 def test_a_forked_child_reads_on(folder: Folder) -> None:
