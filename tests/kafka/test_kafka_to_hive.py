@@ -13,7 +13,7 @@ from hive_ingest.testing import CrashPoint
 from tests.kafka.test_services import produce
 from tests.services.fetch import fetch
 from tests.services.kafka import KafkaBroker
-from tests.services.spark_versions import LOWEST
+from tests.services.spark_versions import OF_KAFKA_JARS
 from tests.spark.driver import Driver
 from tests.spark.installation import Installation
 from tests.support.warehouses import warehouse_in
@@ -38,7 +38,7 @@ def test_each_message_is_one_row_after_a_driver_that_died_before_spark_knew_of_i
         client.create_table("web.events", columns=columns, partition_keys={"kafka_partition": "int"})
         # The source is published, whole, for this version alone.
         jars = ",".join(str(jar) for jar in fetch("spark-kafka").iterdir())
-        spark = install_spark(version=LOWEST, conf={"spark.jars": jars})
+        spark = install_spark(version=OF_KAFKA_JARS, conf={"spark.jars": jars})
         script = Path(__file__).with_name("to_hive.py")
         arguments = (kafka_broker.bootstrap_servers, topic, tmp_path / "checkpoint", metastore_uri, warehouse)
 

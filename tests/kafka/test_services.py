@@ -11,7 +11,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from tests.services.fetch import fetch
 from tests.services.kafka import KafkaBroker, KafkaFailed
-from tests.services.spark_versions import LOWEST
+from tests.services.spark_versions import OF_KAFKA_JARS
 from tests.spark.driver import Driver
 from tests.spark.installation import Installation
 
@@ -63,7 +63,7 @@ def test_spark_gives_each_message_to_foreach_batch_once(
     sent = produce(kafka_broker, topic, 10, partitions=2)
     # The source is published, whole, for this version alone.
     jars = ",".join(str(jar) for jar in fetch("spark-kafka").iterdir())
-    spark = install_spark(version=LOWEST, conf={"spark.jars": jars})
+    spark = install_spark(version=OF_KAFKA_JARS, conf={"spark.jars": jars})
     script = Path(__file__).with_name("batches.py")
 
     done = start_driver(spark, script, kafka_broker.bootstrap_servers, topic, tmp_path / "checkpoint").wait()

@@ -18,6 +18,8 @@ from tests.services.fetch import PartUnavailable
 LOWEST = "3.5.0"
 #: The lowest that has data sources in Python.
 LOWEST_WITH_DATA_SOURCES = "4.0.0"
+#: That of the jars for Kafka, in ivy/spark-kafka.xml.
+OF_KAFKA_JARS = "4.0.0"
 #: The last of each line between the lowest and the one that is installed.
 BETWEEN = ("3.5.9", "4.1.4", "4.2.1")
 
