@@ -225,6 +225,10 @@ class StreamingConnection:
 
         What they prepare becomes visible with `commit_transaction(prepared=…)`; anything else is removed when the
         transaction ends, or by the next connection to the table.
+
+        Raises:
+            TxnAborted: The transaction has ended: call `abort_transaction`.
+            MetastoreError: The metastore cannot be asked; the transaction stays OPEN.
         """
         return self._require(Action.WRITE).share()
 
