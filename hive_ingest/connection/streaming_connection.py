@@ -224,11 +224,8 @@ class StreamingConnection:
         """The open transaction as a value, for writers in other processes (`JoinedTransaction`).
 
         What they prepare becomes visible with `commit_transaction(prepared=…)`; anything else is removed when the
-        transaction ends, or by the next connection to the table.
-
-        Raises:
-            TxnAborted: The transaction has ended: call `abort_transaction`.
-            MetastoreError: The metastore cannot be asked; the transaction stays OPEN.
+        transaction ends, or by the next connection to the table. Raises TxnAborted if the transaction has ended, and
+        MetastoreError if the metastore cannot be asked; the state stays OPEN.
         """
         return self._require(Action.WRITE).share()
 
