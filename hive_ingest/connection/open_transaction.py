@@ -105,7 +105,19 @@ class OpenTransaction:
         return self._writer.counts
 
     def share(self) -> SharedTransaction:
-        """For writers in other processes; their hidden files are removed when this transaction ends."""
+        """For writers in other processes; their hidden files are removed when this transaction ends.
+
+        Raises:
+            TxnAborted: It has ended.
+            MetastoreError: The metastore cannot be asked.
+        """
+        if not self._is_shared:
+            # The heartbeat makes the ids durable. Otherwise a power failure could give them to another transaction,
+            # which would then accept what a writer on another machine has prepared in this one.
+            try:
+                self._context.client.heartbeat(txn_id=self.txn_id)
+            except NoSuchTxn as error:
+                raise TxnAborted(f"transaction {self.txn_id} cannot be shared: {error}") from error
         self._is_shared = True
         return self._as_shared()
 

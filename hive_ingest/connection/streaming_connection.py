@@ -224,7 +224,8 @@ class StreamingConnection:
         """The open transaction as a value, for writers in other processes (`JoinedTransaction`).
 
         What they prepare becomes visible with `commit_transaction(prepared=…)`; anything else is removed when the
-        transaction ends, or by the next connection to the table.
+        transaction ends, or by the next connection to the table. Raises TxnAborted if the transaction has ended, and
+        MetastoreError if the metastore cannot be asked; the state stays OPEN.
         """
         return self._require(Action.WRITE).share()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
 from typing import TypeVar
 
 from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead
@@ -63,36 +63,41 @@ def stripes_ahead(
 
 
 class _Readers:
-    """Open readers of one file. One that a thread still uses when this is closed is closed by that thread."""
+    """Open readers of one file. One that a thread still uses when this is closed is closed by that thread.
+
+    There is no lock: a garbage collection may close this on any thread, also on one that would hold the lock.
+    """
 
     def __init__(self, open_reader: Callable[[], AcidFileReader]) -> None:
         self._open = open_reader
-        self._lock = Lock()
-        self._idle: list[AcidFileReader] = []
+        self._idle: deque[AcidFileReader] = deque()
         self._is_closed = False
         self._pid = os.getpid()
 
     def take(self) -> AcidFileReader:
-        if os.getpid() != self._pid:  # in a fork: a file's position, and perhaps the lock, are the parent's
-            return self._open()
-        with self._lock:
-            if self._idle:
-                return self._idle.pop()
-        return self._open()
+        # In a fork, the position in a file is the parent's too.
+        reader = self._popped() if os.getpid() == self._pid else None
+        return self._open() if reader is None else reader
 
     def put_back(self, reader: AcidFileReader) -> None:
-        if os.getpid() == self._pid:
-            with self._lock:
-                if not self._is_closed:
-                    self._idle.append(reader)
-                    return
-        reader.close()
+        if os.getpid() != self._pid:
+            reader.close()
+            return
+        self._idle.append(reader)
+        if self._is_closed:  # looked at after that, so either this or `close` finds the reader
+            self._close_idle()
 
     def close(self) -> None:
-        if os.getpid() != self._pid:
-            return
-        with self._lock:
+        if os.getpid() == self._pid:
             self._is_closed = True
-            idle, self._idle = self._idle, []
-        for reader in idle:
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        while (reader := self._popped()) is not None:
             reader.close()
+
+    def _popped(self) -> AcidFileReader | None:
+        try:
+            return self._idle.pop()
+        except IndexError:  # another thread was faster, or there is none
+            return None

@@ -38,24 +38,40 @@ def test_a_failed_call_leaves_no_connection_less_durable(metastore: MetastoreCli
     assert sessions.run(lambda session: session.execute_sql(LEVEL)) == FULL
 
 
-def test_ids_are_durable_before_a_file_gets_its_visible_name(
-    metastore: MetastoreClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Otherwise a power failure could make the write id of a published delta available to another transaction."""
-    create_table(metastore)
-    commits: list[bool] = []
+@pytest.fixture
+def commits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each commit of the metastore was durable, in order."""
+    found: list[bool] = []
     set_durability = SqliteBackend.set_durability
 
     def record(backend: SqliteBackend, connection: Any, *, is_durable: bool) -> None:
-        commits.append(is_durable)
+        found.append(is_durable)
         set_durability(backend, connection, is_durable=is_durable)
 
     monkeypatch.setattr(SqliteBackend, "set_durability", record)
+    return found
+
+
+def test_ids_are_durable_before_a_file_gets_its_visible_name(metastore: MetastoreClient, commits: list[bool]) -> None:
+    """Otherwise a power failure could make the write id of a published delta available to another transaction."""
+    create_table(metastore)
     before: list[bool] = []
     with connect(metastore, record_writer=StrictJsonWriter()) as conn:
+        commits.clear()
         conn.begin_transaction()
         assert commits.count(False) == 3  # the transaction, the write id, the lock
         conn.write(b'{"id": 1}')
         with faults(observe=lambda point: before.extend(commits) if point == "after_commit_heartbeat" else None):
             conn.commit_transaction()
     assert before[-1]
+
+
+def test_ids_are_durable_before_they_are_shared(metastore: MetastoreClient, commits: list[bool]) -> None:
+    """Otherwise a power failure could give them to another transaction, while a writer of the first one lives on."""
+    create_table(metastore)
+    with connect(metastore, record_writer=StrictJsonWriter()) as conn:
+        conn.begin_transaction()
+        commits.clear()
+        conn.share_transaction()
+        assert commits == [True]
+        conn.abort_transaction()
