@@ -104,4 +104,5 @@ def _position(file: LineFile, to_record: SeekTarget, header_lines: int) -> FileP
         inner += int(newlines[-1]) if newlines is not None else 0
     if to_record not in ("end", records):
         raise ConfigurationError(f"{file.location!r} has {records} records: to_record={to_record} is after its end")
-    return file.position(offset, records, inner)
+    # The lines before the records may still be incomplete where none follows.
+    return file.position(offset, records, inner) if records else FilePosition()

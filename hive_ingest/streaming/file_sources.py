@@ -81,7 +81,7 @@ def _longer_copy(one: LineFile, other: LineFile, source_key: SourceKey) -> LineF
 
 
 _REMEDIES: Final[Mapping[SourceKey, str]] = {
-    "path": "give it once",
+    "path": "give it once, and none of the links to it",
     "name": "rename one of them, or use source_key='path'",
     "content": "use source_key='path' for files that begin with the same bytes and differ later",
 }
@@ -94,9 +94,15 @@ def key_of(file: LineFile, source_key: SourceKey) -> str | None:
     if source_key == "name":
         return file.name
     if source_key == "path":
-        return str(Location.of(file.location)).removeprefix("file:")
+        return _path_of(file)
     digest = file.beginning_digest(KEY_BYTES)
     return None if digest is None else f"content:{digest}"
+
+
+def _path_of(file: LineFile) -> str:
+    """The absolute path. On the local file system, a file and the links to it have one, whatever the working folder."""
+    path = str(Location.of(file.location)).removeprefix("file:")
+    return os.path.realpath(path) if path.startswith("/") else path
 
 
 def refuse_other_keys(files: Mapping[str, LineFile], connection: StreamingConnection) -> None:

@@ -22,7 +22,7 @@ from hive_ingest.connection import (
     StreamingConnection,
     StreamingSettings,
 )
-from hive_ingest.errors import ConfigurationError, StreamingIOFailure
+from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
 from hive_ingest.plurals import counted
@@ -31,6 +31,7 @@ from hive_ingest.streaming.file_bad_records import located_bad_records
 from hive_ingest.streaming.file_sources import SourceKey, UnfinishedLine, refuse_other_keys, sources_of
 from hive_ingest.streaming.file_spans import Spans
 from hive_ingest.streaming.line_file import Beginning, FilePosition, LineFile, Lines
+from hive_ingest.streaming.texts import replaced
 
 _log = logging.getLogger(__name__)
 
@@ -118,16 +119,16 @@ def ingest_files(
             line: a file for JSON lines (see `BadRecordFile`), a `BadRecordTable`, a handler or a function.
         max_bad_records: More bad records than this in the call end the run with TooManyBadRecords.
         max_bad_record_share: The same as a share of the records of one transaction.
-        source_key: What a file is. "path": its absolute path, so that equal names in two folders are two files. "name":
-            its name without the folder, so that it may be moved. "content": its first 1,024 bytes, so that it may
-            be renamed, as logs are when they are rotated; a shorter file is left for a later call, and of a log and its
-            copy the longer one is read.
+        source_key: What a file is. "path": its absolute path without symbolic links, so that equal names in two
+            folders are two files. "name": its name without the folder, so that it may be moved. "content": its first
+            1,024 bytes, so that it may be renamed, as logs are when they are rotated; a shorter file is left for a
+            later call, and of a log and its copy the longer one is read.
         unfinished_line: What happens to a last line without a newline: "commit" takes it as a record, "wait" leaves it
             for a later call.
 
     Raises:
         SerializationError: A record is bad; the error names its file and line.
-        StreamingIOFailure: A file cannot be read.
+        StreamingIOFailure: A file cannot be read, or was replaced, edited or truncated while it was read.
         StreamingError: As `StreamingConnection`; all that was committed before stays.
     """
     if rows_per_transaction < 1 or header_lines < 0:
@@ -223,7 +224,8 @@ class _Ingestion:
                 self.positions[name] = position
 
     def _is_finished(self, name: str) -> bool:
-        return self._files[name].ends_at(self.positions[name].offset)
+        offset = self.positions[name].offset
+        return (not offset and self._beginnings[name].is_empty) or self._files[name].ends_at(offset)
 
     def _next_file(self) -> str | None:
         return next((name for name in self._files if not self._is_finished(name)), None)
@@ -258,6 +260,7 @@ class _Ingestion:
         self, file: LineFile, beginning: Beginning, start: FilePosition, most: int, spans: Spans
     ) -> FilePosition:
         offset, records, inner = start.offset or beginning.offset, start.records, start.inner_newlines
+        last = b""
         for found in file.records(offset, most, beginning.header):
             line = 1 + beginning.lines + records + inner
             inner_newlines = found.inner_newlines()
@@ -266,9 +269,10 @@ class _Ingestion:
             offset += len(found.text)
             records += found.count
             inner += int(inner_newlines[-1]) if inner_newlines is not None else 0
-        if offset == start.offset:
-            raise StreamingIOFailure(f"{file.location!r} became shorter while it was read: do not change it")
-        return file.position(offset, records, inner)
+            last = found.text
+        if not last:
+            raise replaced(file.location)
+        return file.position(offset, records, inner, last=last)
 
     def _report_progress(self) -> None:
         if self._on_progress is None:

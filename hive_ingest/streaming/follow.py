@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from typing import Any
+from contextlib import suppress
+from time import monotonic
+from typing import Any, Final
 
 from hive_ingest.errors import ConfigurationError, StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient, opened_metastore
@@ -14,7 +17,11 @@ from hive_ingest.streaming.file_patterns import matching_files
 from hive_ingest.streaming.files import IngestResult, ingest_files
 from hive_ingest.streaming.texts import STDIN
 
+_log = logging.getLogger(__name__)
+
 DEFAULT_POLL_SECONDS = 1.0
+#: A file may be unreadable while it is rotated or compressed, for so long.
+_RETRY_SECONDS: Final = 60.0
 
 #: Path, size and time of the last change of each file.
 _State = tuple[tuple[str, int, int], ...]
@@ -48,7 +55,8 @@ def follow_files(
 
     Raises:
         ConfigurationError: `poll_seconds` is not positive, or an option as in `ingest_files`.
-        StreamingError: As `ingest_files`, unless the files have changed meanwhile.
+        StreamingIOFailure: No round has succeeded for a minute; until then a file may be in the middle of a rotation.
+        StreamingError: As `ingest_files`.
     """
     if poll_seconds <= 0:
         raise ConfigurationError(f"poll_seconds={poll_seconds}: give a number above 0")
@@ -58,18 +66,23 @@ def follow_files(
     chosen = {"source_key": "content", "unfinished_line": "wait"} | options
     stop = stop or threading.Event()
     seen: _State = ()
+    failing_since: float | None = None
     with opened_metastore(metastore) as client:
         while not stop.is_set():
             found = _state_of(listed)
             if found != seen and found:
                 try:
                     result = ingest_files(client, table, [path for path, _, _ in found], **chosen)
-                except StreamingIOFailure:
-                    if _state_of(listed) == found:
+                except StreamingIOFailure as error:
+                    now = monotonic()
+                    if failing_since is None:
+                        failing_since = now
+                        _log.warning("%s; trying again: a file may be in the middle of a rotation", error)
+                    if now - failing_since >= _RETRY_SECONDS:
                         raise
-                    continue  # a file was rotated or emptied while it was read
-                seen = found
-                yield result
+                else:
+                    seen, failing_since = found, None
+                    yield result
             stop.wait(poll_seconds)
 
 
@@ -77,9 +90,11 @@ def _state_of(paths: list[str | os.PathLike[str]]) -> _State:
     found = []
     for path in paths:
         try:
-            for file in matching_files([path]):
+            files = list(matching_files([path]))
+        except ConfigurationError:
+            continue  # nothing there yet
+        for file in files:
+            with suppress(FileNotFoundError):  # renamed meanwhile: the other files are read nevertheless
                 status = os.stat(file)
                 found.append((file, status.st_size, status.st_mtime_ns))
-        except (ConfigurationError, FileNotFoundError):
-            continue  # nothing there yet, or not any more
     return tuple(found)

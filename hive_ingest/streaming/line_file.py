@@ -12,7 +12,7 @@ from hive_ingest.errors import SerializationError, SinkConflict, StreamingIOFail
 from hive_ingest.plurals import counted
 from hive_ingest.record_writer import CsvFraming, CsvText, CsvWriter
 from hive_ingest.storage import Location
-from hive_ingest.streaming.texts import STDIN, text_of
+from hive_ingest.streaming.texts import STDIN, replaced, text_of
 
 _NEWLINE = 0x0A
 _BLOCK_BYTES = 1 << 20
@@ -76,11 +76,16 @@ Records = Lines | CsvText
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where the records of a file begin: their offset, the lines before them, and the header of CSV."""
+    """Where the records of a file begin: their offset, the lines before them, and the header of CSV.
+
+    `is_empty` says that nothing follows yet. The lines before the records may then be incomplete, so their end is no
+    position to continue from.
+    """
 
     offset: int
     lines: int
     header: tuple[str, ...] | None = None
+    is_empty: bool = False
 
 
 class LineFile:
@@ -154,6 +159,14 @@ class LineFile:
             StreamingIOFailure: The file cannot be read.
             SerializationError: The header is malformed.
         """
+        found = self._beginning(header_lines)
+        # With a header that is not written yet, a record that is appended now would be taken for one without a header.
+        has_no_header = self._csv is not None and self._csv.has_header and found.header is None
+        is_empty = has_no_header or (found.offset > 0 and self.ends_at(found.offset))
+        self._text.rewind()  # many files may wait for their turn
+        return replace(found, is_empty=is_empty)
+
+    def _beginning(self, header_lines: int) -> Beginning:
         offset = self._offset_of_line(header_lines)
         if self._csv is None:
             return Beginning(offset, header_lines)
@@ -162,7 +175,6 @@ class LineFile:
         if not self._csv.has_header:
             return Beginning(offset, header_lines)
         text = next((found.text for found in self.records(offset, 1)), b"")
-        self._text.rewind()  # many files may wait for their turn
         if not text:
             return Beginning(offset, header_lines)
         try:
@@ -259,11 +271,21 @@ class LineFile:
 
     # -- fingerprints --------------------------------------------------------------------------------
 
-    def position(self, offset: int, records: int, inner_newlines: int = 0) -> FilePosition:
-        """A position with the fingerprint of the present file."""
+    def position(self, offset: int, records: int, inner_newlines: int = 0, *, last: bytes = b"") -> FilePosition:
+        """A position with the fingerprint of the present file.
+
+        Args:
+            offset: The byte.
+            records: The number of records before it.
+            inner_newlines: The number of newlines inside them.
+            last: The text that was read last, up to the offset.
+
+        Raises:
+            StreamingIOFailure: The file is not the one that was read.
+        """
         found = self._text.fingerprint(offset) if offset else ("", b"")
-        if found is None:
-            raise StreamingIOFailure(f"{self.location!r} became shorter while it was read: do not change it")
+        if found is None or not found[1].endswith(last[-len(found[1]) :]):
+            raise replaced(self.location)
         return FilePosition(offset, records, found[0], inner_newlines)
 
     def check(self, position: FilePosition) -> None:
@@ -275,7 +297,7 @@ class LineFile:
             self._conflict(position, "now it has fewer: it was truncated or replaced")
         if found[0] != position.fingerprint:
             self._conflict(position, "they are different now: it was replaced or edited")
-        if found[1] != b"\n" and not self.ends_at(position.offset):
+        if not found[1].endswith(b"\n") and not self.ends_at(position.offset):
             self._conflict(position, "its last line, which had no newline then, has been continued")
 
     def _conflict(self, position: FilePosition, why: str) -> NoReturn:

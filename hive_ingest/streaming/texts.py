@@ -53,7 +53,7 @@ class Text(Protocol):
         ...
 
     def fingerprint(self, offset: int) -> tuple[str, bytes] | None:
-        """A digest of some of the text before an offset, and its last byte; None if the text is shorter."""
+        """A digest of some of the text before an offset, and its last bytes; None if the text is shorter."""
         ...
 
     def rewind(self) -> None:
@@ -76,16 +76,15 @@ def text_of(file: Location, name: str) -> Text:
     if _is_pipe(name):
         with io_errors("read", name):
             return PipeText(open(name, "rb"), name, is_ours=True)
-    with io_errors("read", name), file.open_input() as stored:
-        size_bytes: int = stored.size()
-        codec = _codec(stored.read(_MAGIC_BYTES))
+    stored = StoredFile(file, name)
+    codec = _codec(stored.head[:_MAGIC_BYTES])
     named = next((codec for suffix, codec in _SUFFIXES.items() if file.name.lower().endswith(suffix)), None)
-    if named is not None and codec != named and size_bytes:
+    if named is not None and codec != named and stored.size_bytes:
         raise StreamingIOFailure(
             f"{name!r} is not compressed by {named}, as its name says, but {f'by {codec}' if codec else 'plain'}: "
             "rename it, or check that it was copied whole"
         )
-    return PlainText(file, name, size_bytes) if codec is None else CompressedText(file, name, size_bytes, codec)
+    return PlainText(stored) if codec is None else CompressedText(stored, codec)
 
 
 def _is_pipe(path: str) -> bool:
@@ -105,13 +104,53 @@ def _codec(start: bytes) -> str | None:
     return "bz2" if start.startswith(b"BZh") and start[4:] in _BZ2_BLOCKS else None
 
 
+class StoredFile:
+    """A file that is opened by its name several times, and must be the same file each time.
+
+    A log may be renamed, or copied and emptied, between two calls. Its name then stands for other lines, which must not
+    be committed as those of the file that was chosen.
+
+    Attributes:
+        name: The file, as errors name it.
+        size_bytes: The size that it had first.
+        head: Its first bytes.
+
+    Raises:
+        StreamingIOFailure: It cannot be read.
+    """
+
+    def __init__(self, file: Location, name: str) -> None:
+        self._file = file
+        self.name = name
+        with io_errors("read", name), file.open_input() as stored:
+            self.size_bytes: int = stored.size()
+            self.head: bytes = stored.read(min(self.size_bytes, _FINGERPRINT_BYTES))
+
+    def open(self) -> pa.NativeFile:
+        """For random reads; the caller closes it. Raises StreamingIOFailure if the file does not begin as it did."""
+        with io_errors("read", self.name):
+            stored = self._file.open_input()
+            if stored.read(len(self.head)) == self.head:
+                stored.seek(0)
+                return stored
+            stored.close()
+        raise replaced(self.name)
+
+
+def replaced(name: str) -> StreamingIOFailure:
+    """The error to raise when a file is not the one that was chosen."""
+    return StreamingIOFailure(
+        f"{name!r} was replaced, edited or truncated while it was read: nothing of the transaction is committed. Run "
+        "again; while files are read, only append to them"
+    )
+
+
 class PlainText:
     """A file that is stored as it is."""
 
-    def __init__(self, file: Location, name: str, size_bytes: int) -> None:
+    def __init__(self, file: StoredFile) -> None:
         self._file = file
-        self._name = name
-        self.size_bytes = size_bytes
+        self.size_bytes = file.size_bytes
 
     def stored_bytes(self, offset: int) -> int:
         """The offset."""
@@ -129,13 +168,13 @@ class PlainText:
         return offset >= self.size_bytes
 
     def fingerprint(self, offset: int) -> tuple[str, bytes] | None:
-        """A digest of some of the text before an offset, and its last byte; None if the file is shorter now."""
+        """A digest of some of the text before an offset, and its last bytes; None if the file is shorter now."""
         length = min(offset, _FINGERPRINT_BYTES)
         with self._open() as file:
             if file.size() < offset:
                 return None
             start, end = file.read_at(length, 0), file.read_at(length, offset - length)
-        return _digest(start, end), end[-1:]
+        return _digest(start, end), end
 
     def rewind(self) -> None:
         """Nothing is open between two calls."""
@@ -145,7 +184,7 @@ class PlainText:
 
     @contextmanager
     def _open(self) -> Iterator[pa.NativeFile]:
-        with io_errors("read", self._name), self._file.open_input() as file:
+        with io_errors("read", self._file.name), self._file.open() as file:
             yield file
 
 
@@ -181,13 +220,13 @@ class _StreamedText(ABC):
         return self._end <= offset and not self._next(_SKIPPED_BYTES)
 
     def fingerprint(self, offset: int) -> tuple[str, bytes] | None:
-        """A digest of some of the text before an offset, and its last byte; None if the text is shorter."""
+        """A digest of some of the text before an offset, and its last bytes; None if the text is shorter."""
         self._go_to(offset)
         if self._end < offset:
             return None
         length = min(offset, _FINGERPRINT_BYTES)
         end = self._window[offset - length - self._start : offset - self._start]
-        return _digest(self._head[:length], end), end[-1:]
+        return _digest(self._head[:length], end), end
 
     def close(self) -> None:
         """Close the stream. It is opened again when more of the text is needed."""
@@ -234,12 +273,12 @@ class _StreamedText(ABC):
 class CompressedText(_StreamedText):
     """A compressed file, of any number of members."""
 
-    def __init__(self, file: Location, name: str, size_bytes: int, codec: str) -> None:
-        super().__init__(name)
+    def __init__(self, file: StoredFile, codec: str) -> None:
+        super().__init__(file.name)
         self._file = file
         self._codec = codec
         self._stored: pa.NativeFile | None = None
-        self.size_bytes = size_bytes
+        self.size_bytes = file.size_bytes
 
     def stored_bytes(self, offset: int) -> int:
         """How much of the stored file was read; all of it at the end."""
@@ -260,7 +299,7 @@ class CompressedText(_StreamedText):
         return is_empty
 
     def _open(self) -> pa.CompressedInputStream:
-        self._stored = self._file.open_input()
+        self._stored = self._file.open()
         return pa.CompressedInputStream(self._stored, self._codec)
 
 
