@@ -143,6 +143,10 @@ def _boot() -> str:
     if sys.platform != "linux":
         return ""
     try:
+        # A /proc that was mounted in another process id namespace shows other processes under our ids (unshare(1)
+        # without --mount-proc), and their start times prove nothing.
+        if os.readlink("/proc/self") != str(os.getpid()):
+            return ""
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii")
         return f"{boot.strip().replace('-', '')[:_BOOT_DIGITS]}.{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -174,3 +175,13 @@ def test_a_process_of_another_host_or_container_is_presumed_alive() -> None:
     assert not dataclasses.replace(ME, host="elsewhere", start="1").is_dead()
     boot, _, namespace = ME.boot.partition(".")
     assert not dataclasses.replace(ME, boot=f"{boot}.{int(namespace) + 1}", start="1").is_dead()
+
+
+def test_the_proc_of_another_namespace_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after `unshare --pid` without `--mount-proc`: /proc shows other processes under the same ids."""
+    gone = dataclasses.replace(ME, start="1")
+    assert gone.is_dead()
+    another_id = os.getpid() + 1
+    monkeypatch.setattr(os, "getpid", lambda: another_id)
+    assert not gone.is_dead()
+    assert not Owner.of_this_process().boot
