@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import logging
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -160,3 +162,19 @@ def test_a_header_may_be_finished_during_a_run(ms: MetastoreClient, tmp_path: Pa
     for hook in (finish, None):
         ingest_files(ms, "web.t", path, unfinished_line="wait", on_progress=hook, **options)
     assert ids(ms) == [1]
+
+
+@pytest.mark.parametrize("kind", ["lines", "csv"])
+def test_a_last_line_in_a_pipe_can_wait_however_long_the_lines_before_it_are(
+    ms: MetastoreClient, metastore_uri: str, kind: str
+) -> None:
+    long = "x" * 3_000_000
+    lines = [line(i).replace("x" * 40, long) for i in range(3)]
+    if kind == "csv":
+        lines = ["id,msg\n", *(f"{i},{long}\n" for i in range(3))]
+    command = [sys.executable, "-m", "hive_ingest", "ingest", "web.t", "-", "--unfinished-line", "wait"]
+    command += ["--format", "csv" if kind == "csv" else "json", "--rows-per-transaction", "2"]
+    text = "".join(lines) + lines[-1][:10]
+    done = subprocess.run([*command, "--metastore", metastore_uri], input=text, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert ids(ms) == [0, 1, 2]
