@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hive_ingest.errors import StreamingIOFailure
+from hive_ingest.errors import ConfigurationError, StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.record_writer import CsvWriter, StrictJsonWriter
 from hive_ingest.streaming import IngestProgress, IngestResult, follow_files, ingest_files
@@ -98,6 +98,24 @@ def test_a_file_and_a_link_to_it_are_one_file(
     for path in ("a.json", tmp_path / "logs/a.json", tmp_path / "logs-7/a.json"):
         ingest_files(ms, "web.t", path, record_writer=StrictJsonWriter())
         assert ids(ms) == list(range(30))
+
+
+@pytest.mark.parametrize("source_key", ["path", "name"])
+def test_a_file_and_a_link_beside_it_are_not_both_read(ms: MetastoreClient, tmp_path: Path, source_key: Any) -> None:
+    write(tmp_path / "logs/a.json", range(30))
+    (tmp_path / "logs/current").symlink_to("a.json")
+    with pytest.raises(ConfigurationError, match="none of the links to it"):
+        ingest_files(ms, "web.t", tmp_path / "logs", record_writer=StrictJsonWriter(), source_key=source_key)
+    assert ids(ms) == []
+
+
+def test_a_log_that_has_just_begun_is_waited_for(ms: MetastoreClient, tmp_path: Path) -> None:
+    log = write(tmp_path / "app.log", range(3))
+    rounds = follow(ms, log)
+    result = next(rounds)
+    assert (result.too_short, result.stats.transactions_committed) == ((str(log),), 0)
+    write(log, range(30))
+    read_until(ms, list(range(30)), rounds)
 
 
 def test_a_rotated_log_may_be_read_while_it_is_compressed(ms: MetastoreClient, tmp_path: Path) -> None:
