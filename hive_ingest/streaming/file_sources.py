@@ -43,6 +43,7 @@ def sources_of(
     csv = record_writer if isinstance(record_writer, CsvWriter) else None
     max_line_bytes = getattr(record_writer, "max_record_bytes", MAX_LINE_BYTES)
     files: dict[str, LineFile] = {}
+    by_path: dict[str, LineFile] = {}
     too_short: list[str] = []
     for path in matching_files(paths):
         file = LineFile(path, max_line_bytes=max_line_bytes, csv=csv, waits_for_newline=waits_for_newline)
@@ -51,6 +52,9 @@ def sources_of(
             too_short.append(path)
             file.close()
             continue
+        other = by_path.setdefault(_path_of(file), file)
+        if other is not file and source_key == "name":
+            raise ConfigurationError(f"{file.location!r} is the same file as {other.location!r}: {_REMEDIES['path']}")
         files[key] = _longer_copy(files[key], file, source_key) if key in files else file
     found = len(files) + len(too_short)
     if not 1 <= found <= MAX_FILES:

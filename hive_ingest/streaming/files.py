@@ -141,6 +141,8 @@ def ingest_files(
     files, too_short = sources_of(
         paths, record_writer, source_key=source_key, waits_for_newline=unfinished_line == "wait"
     )
+    if not files:
+        return IngestResult(ConnectionStats(), {}, (), too_short, seconds=0.0)
     started = time.monotonic()
     spans = Spans()
     with (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NoReturn, Self
 
@@ -197,21 +198,35 @@ class LineFile:
             StreamingIOFailure: A record is longer than `max_line_bytes`, or the quotes of the first one are not closed
                 at the end of the file.
         """
-        blocks: Iterator[Records] = self._lines(offset)
+        blocks: Generator[Records, None, None] = self._lines(offset)
         if self._csv is not None:
             blocks = self._csv_records(offset, self._csv.framing, header)
-        for block in blocks:
-            part = block.first(most)
-            yield part
-            most -= part.count
-            if not most:
-                return
+        with closing(blocks), self._kept(offset):
+            for block in blocks:
+                part = block.first(most)
+                yield part
+                most -= part.count
+                if not most:
+                    return
+                offset += len(part.text)
+                self._text.keep_from(offset)
 
-    def _lines(self, offset: int) -> Iterator[Lines]:
+    @contextmanager
+    def _kept(self, offset: int) -> Iterator[None]:
+        """A record that turns out to be unfinished is read again, and a position may be taken before it."""
+        self._text.keep_from(offset)
+        try:
+            yield
+        finally:
+            self._text.keep_from(None)
+
+    def _lines(self, offset: int) -> Generator[Lines, None, None]:
         for text in self._text_of_lines(offset):
             yield Lines(text, int(np.count_nonzero(_codes(text) == _NEWLINE)) + (not text.endswith(b"\n")))
 
-    def _csv_records(self, offset: int, framing: CsvFraming, header: tuple[str, ...] | None) -> Iterator[CsvText]:
+    def _csv_records(
+        self, offset: int, framing: CsvFraming, header: tuple[str, ...] | None
+    ) -> Generator[CsvText, None, None]:
         at, rest = offset, b""
         for text in self._text_of_lines(offset):
             rest += text

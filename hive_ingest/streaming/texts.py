@@ -56,6 +56,10 @@ class Text(Protocol):
         """A digest of some of the text before an offset, and its last bytes; None if the text is shorter."""
         ...
 
+    def keep_from(self, offset: int | None) -> None:
+        """Until the next call, what is read from an offset on can be read again, in a pipe too. None: no longer."""
+        ...
+
     def rewind(self) -> None:
         """Close what is open; the text will be read from its start. A pipe stays where it is."""
         ...
@@ -176,6 +180,9 @@ class PlainText:
             start, end = file.read_at(length, 0), file.read_at(length, offset - length)
         return _digest(start, end), end
 
+    def keep_from(self, offset: int | None) -> None:
+        """Any offset can be read again."""
+
     def rewind(self) -> None:
         """Nothing is open between two calls."""
 
@@ -199,6 +206,7 @@ class _StreamedText(ABC):
         #: The first bytes of the text, the last ones that were read, and where these start and end.
         self._head = self._window = b""
         self._start = self._end = 0
+        self._kept_from: int | None = None
 
     @abstractmethod
     def _open(self) -> Any:
@@ -227,6 +235,10 @@ class _StreamedText(ABC):
         length = min(offset, _FINGERPRINT_BYTES)
         end = self._window[offset - length - self._start : offset - self._start]
         return _digest(self._head[:length], end), end
+
+    def keep_from(self, offset: int | None) -> None:
+        """Until the next call, what is read from an offset on stays in memory, with what a fingerprint needs."""
+        self._kept_from = offset
 
     def close(self) -> None:
         """Close the stream. It is opened again when more of the text is needed."""
@@ -260,6 +272,8 @@ class _StreamedText(ABC):
 
     def _keep(self, count: int) -> None:
         """Keep the last bytes of the window."""
+        if self._kept_from is not None:
+            count += max(self._end - self._kept_from, 0)
         self._window = self._window[-count:]
         self._start = self._end - len(self._window)
 

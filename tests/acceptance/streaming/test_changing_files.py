@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gzip
 import logging
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hive_ingest.errors import StreamingIOFailure
+from hive_ingest.errors import ConfigurationError, StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.record_writer import CsvWriter, StrictJsonWriter
 from hive_ingest.streaming import IngestProgress, IngestResult, follow_files, ingest_files
@@ -98,6 +100,24 @@ def test_a_file_and_a_link_to_it_are_one_file(
         assert ids(ms) == list(range(30))
 
 
+@pytest.mark.parametrize("source_key", ["path", "name"])
+def test_a_file_and_a_link_beside_it_are_not_both_read(ms: MetastoreClient, tmp_path: Path, source_key: Any) -> None:
+    write(tmp_path / "logs/a.json", range(30))
+    (tmp_path / "logs/current").symlink_to("a.json")
+    with pytest.raises(ConfigurationError, match="none of the links to it"):
+        ingest_files(ms, "web.t", tmp_path / "logs", record_writer=StrictJsonWriter(), source_key=source_key)
+    assert ids(ms) == []
+
+
+def test_a_log_that_has_just_begun_is_waited_for(ms: MetastoreClient, tmp_path: Path) -> None:
+    log = write(tmp_path / "app.log", range(3))
+    rounds = follow(ms, log)
+    result = next(rounds)
+    assert (result.too_short, result.stats.transactions_committed) == ((str(log),), 0)
+    write(log, range(30))
+    read_until(ms, list(range(30)), rounds)
+
+
 def test_a_rotated_log_may_be_read_while_it_is_compressed(ms: MetastoreClient, tmp_path: Path) -> None:
     write(tmp_path / "app.log", range(100, 130))
     packed = tmp_path / "app.log.1.gz"
@@ -160,3 +180,19 @@ def test_a_header_may_be_finished_during_a_run(ms: MetastoreClient, tmp_path: Pa
     for hook in (finish, None):
         ingest_files(ms, "web.t", path, unfinished_line="wait", on_progress=hook, **options)
     assert ids(ms) == [1]
+
+
+@pytest.mark.parametrize("kind", ["lines", "csv"])
+def test_a_last_line_in_a_pipe_can_wait_however_long_the_lines_before_it_are(
+    ms: MetastoreClient, metastore_uri: str, kind: str
+) -> None:
+    long = "x" * 3_000_000
+    lines = [line(i).replace("x" * 40, long) for i in range(3)]
+    if kind == "csv":
+        lines = ["id,msg\n", *(f"{i},{long}\n" for i in range(3))]
+    command = [sys.executable, "-m", "hive_ingest", "ingest", "web.t", "-", "--unfinished-line", "wait"]
+    command += ["--format", "csv" if kind == "csv" else "json", "--rows-per-transaction", "2"]
+    text = "".join(lines) + lines[-1][:10]
+    done = subprocess.run([*command, "--metastore", metastore_uri], input=text, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert ids(ms) == [0, 1, 2]
