@@ -72,7 +72,8 @@ class FaultRecorder:
             return
         if crash.signal is None:
             raise FaultError(f"armed at {point}, occurrence {crash.occurrence}")
-        os.kill(os.getpid(), crash.signal)
+        # To this thread: a signal to the process may reach another one, and this one would go on for a moment.
+        signal.pthread_kill(threading.get_ident(), crash.signal)
 
 
 @contextmanager
