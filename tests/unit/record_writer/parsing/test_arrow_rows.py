@@ -6,6 +6,7 @@ import datetime as dt
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pandas as pd
 import pyarrow as pa
@@ -168,3 +169,53 @@ def test_a_value_that_would_change_makes_its_row_bad(type_, good, bad):
 def test_hives_rules_are_not_for_arrow_data():
     with pytest.raises(ConfigurationError, match="coerce='hive'"):
         ArrowWriter(coerce="hive")  # type: ignore[arg-type]
+
+
+# -- dates and timestamps, which Arrow would change ----------------------------------------------------
+
+BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
+NOON = dt.datetime(2024, 1, 1, 12)
+
+
+@pytest.mark.parametrize(
+    ("type_", "first", "second"),
+    [
+        ("date", NOON.date(), NOON),
+        ("array<date>", [NOON.date()], [NOON]),
+        ("struct<d:date>", {"d": NOON.date()}, {"d": NOON}),
+        ("map<string,date>", {"a": NOON.date()}, {"a": NOON}),
+    ],
+)
+def test_a_datetime_among_dates_is_not_cut_to_its_day(type_, first, second):
+    rows = [{"v": first}, {"v": second}]
+    with pytest.raises(SerializationError, match=r"dates and timestamps|cannot be converted to date") as raised:
+        rows_of(ArrowWriter(), schema_of(v=type_), rows)
+    assert raised.value.record == 1
+    with pytest.raises(SerializationError, match="dates and timestamps"):
+        rows_of(ArrowWriter(), schema_of(v="array<date>"), [{"v": [NOON.date(), NOON]}])
+
+
+def test_each_datetime_has_the_local_time_of_its_own_zone_whatever_its_neighbours_are():
+    values = [NOON.replace(tzinfo=zone) for zone in (BERLIN, NEW_YORK, dt.timezone(dt.timedelta(hours=5)), BERLIN)]
+    writer = ArrowWriter(zoned_timestamps="local")
+    assert rows_of(writer, schema_of(v="timestamp"), [{"v": value} for value in values]) == [{"v": NOON}] * 4
+    for mixed in (values, [NOON, *values], [*values, NOON]):
+        with pytest.raises(SerializationError, match="time zone"):
+            rows_of(ArrowWriter(zoned_timestamps="local"), schema_of(v="array<timestamp>"), [{"v": mixed}])
+
+
+def test_a_datetime_with_a_time_zone_in_a_map_is_not_taken_for_utc():
+    with pytest.raises(SerializationError, match="a timestamp with a time zone"):
+        rows_of(ArrowWriter(), schema_of(v="map<string,timestamp>"), [{"v": {"a": NOON.replace(tzinfo=BERLIN)}}])
+
+
+def test_timestamps_of_pandas_keep_their_nanoseconds_and_their_nulls():
+    exact = pd.Timestamp("2024-01-01 00:00:00.123456789")
+    schema = schema_of(t="timestamp", n="int", a="array<timestamp>", s="struct<t:timestamp>")
+    rows = [
+        {"t": exact, "n": 1, "a": [exact], "s": {"t": exact}},
+        {"t": pd.NaT, "n": pd.NA, "a": None, "s": None},
+        {"t": NOON, "n": 2, "a": [NOON], "s": {"t": NOON}},
+    ]
+    [parsed] = parse_all(ArrowWriter(), schema, rows)
+    assert parsed.batch.to_pylist() == [rows[0], dict.fromkeys("tnas"), rows[2]]
