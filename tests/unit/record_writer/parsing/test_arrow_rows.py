@@ -166,6 +166,28 @@ def test_a_value_that_would_change_makes_its_row_bad(type_, good, bad):
     assert [each.record for each in parsed.bad_records] == [1]
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        pa.array([0, -(2**62), None, 0], pa.timestamp("s")),
+        pa.array([0, 2**31 - 1, None, 0], pa.date32()),
+        pa.array([0, 5, None, 0], pa.int64()).view(pa.date64()),
+    ],
+    ids=lambda array: str(array.type),
+)
+def test_a_time_without_a_text_is_not_stored_as_another_text(source):
+    writer = ArrowWriter(coerce="lossless", on_error="skip")
+    [parsed] = parse_all(writer, schema_of(v="string"), pa.table({"v": source}))
+    assert [each.record for each in parsed.bad_records] == [1]
+    assert parsed.batch.num_rows == 3
+
+
+def test_floats_that_are_not_finite_have_hives_names():
+    values = pa.array([float("nan"), float("inf"), -float("inf"), 1.5, None])
+    rows = rows_of(ArrowWriter(coerce="lossless"), schema_of(v="string"), pa.table({"v": values}))
+    assert [row["v"] for row in rows] == ["NaN", "Infinity", "-Infinity", "1.5", None]
+
+
 def test_hives_rules_are_not_for_arrow_data():
     with pytest.raises(ConfigurationError, match="coerce='hive'"):
         ArrowWriter(coerce="hive")  # type: ignore[arg-type]
