@@ -34,9 +34,7 @@ def test_deleted_and_overwritten_rows_are_gone(parts: Compacted) -> None:
     assert parts.rows() == before
 
 
-def test_what_is_reported_as_removed_is_removed_on_the_disk(
-    parts: Compacted, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_reported_as_removed_is_removed_on_the_disk(parts: Compacted, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or a power failure could bring the folders back."""
     for part in ("a", "b"):
         parts.inserts(1, 2, part=part)
