@@ -23,8 +23,6 @@ from hive_ingest.cli.metrics_server import MaxCommitAgeOption, MetricsHostOption
 from hive_ingest.cli.options import WarehouseOption, connected, pairs
 from hive_ingest.cli.record_options import (
     BadRecordsOption,
-    BlankLines,
-    BlankLinesOption,
     CaseInsensitiveOption,
     Coerce,
     CoerceOption,
@@ -221,7 +219,6 @@ def kafka(
     missing_fields: MissingFieldsOption = MissingFields.FAIL,
     quote: QuoteOption = '"',
     null_values: NullValuesOption = None,
-    blank_lines: BlankLinesOption = BlankLines.FAIL,
     regex: RegexOption = None,
     case_insensitive: CaseInsensitiveOption = False,
     coerce: CoerceOption = Coerce.STRICT,
