@@ -124,7 +124,8 @@ class CsvWriter(CsvInput):
             max_record_bytes=max_record_bytes,
         )
         self._order = None if columns is None else [name.lower() for name in columns]
-        self._skips_blank_lines = blank_lines == "skip"
+        #: Whether an empty line is no record.
+        self.skips_blank_lines = blank_lines == "skip"
         self._choices = (missing_columns, missing_partition_keys, unknown_fields)
         self._bad_records = BadRecords(on_error)
         self._named: set[str] = set()
@@ -178,7 +179,7 @@ class CsvWriter(CsvInput):
         self._name_unknown(layout.unknown)
 
         def at_once(part: CsvBlock) -> Parsed | None:
-            if self._skips_blank_lines:
+            if self.skips_blank_lines:
                 part = part.without_blank_lines()
             found = blocks.parse(part)
             batch = None if found is None else self._without_static_keys(found)
@@ -188,12 +189,12 @@ class CsvWriter(CsvInput):
 
         def one_by_one(part: CsvBlock) -> Parsed:
             def row(record: bytes) -> tuple[Any, ...] | None:
-                if self._skips_blank_lines and not record:
+                if self.skips_blank_lines and not record:
                     return None
                 return self._keys.checked_row(self._static.checked_row(rows.row(record)))
 
             batch, skipped = parse_records(part, row, self._arrow_schema, self._bad_records)
-            records = part.records - (part.text.blank_lines if self._skips_blank_lines else 0)
+            records = part.records - (part.text.blank_lines if self.skips_blank_lines else 0)
             return Parsed(batch, records, len(skipped), layout.unknown, matched, is_checked=True, bad_records=skipped)
 
         return parse_halving(block, at_once, one_by_one)
