@@ -132,7 +132,7 @@ NullFormatOption = Annotated[
     str, typer.Option("--null-format", metavar="TEXT", help="Delimited: the text of a null field.")
 ]
 EscapeOption = Annotated[
-    str | None, typer.Option("--escape", metavar="CHAR", help="Delimited: escapes a delimiter that is data.")
+    str | None, typer.Option("--escape", metavar="CHAR", help="Delimited, CSV: the character before one that is data.")
 ]
 ColumnsOption = Annotated[
     str | None,

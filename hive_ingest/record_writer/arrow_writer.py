@@ -337,9 +337,12 @@ def _parts(records: Any) -> Iterator[pa.RecordBatch | list[Any]]:
     elif isinstance(records, Iterable) and not isinstance(records, str | bytes | bytearray | memoryview):
         yield from _parts_of_items(records)
     else:
+        is_lazy = callable(getattr(records, "collect", None))
         raise SerializationError(
-            f"ArrowWriter does not accept a {type(records).__name__}: write a RecordBatch, a Table, anything with the "
-            "Arrow interface, a mapping, a dataclass, or an iterable of those"
+            f"ArrowWriter does not accept a {type(records).__name__}: "
+            + ("call its collect() first, or " if is_lazy else "")
+            + "write a RecordBatch, a Table, anything with the Arrow interface, a mapping, a dataclass, or an iterable "
+            "of those"
         )
 
 

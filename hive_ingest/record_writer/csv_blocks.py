@@ -108,13 +108,18 @@ class CsvBlocks:
         """With `as_text`, all columns are read as text, and have the values that `coerce` accepts."""
         text = block.text.text
         _check_line_ends(text)
+        has_escapes = bool(self._format.escape) and self._format.escape in text
+        if has_escapes and any(self._format.null_values):
+            raise Doubt("an escape, beside texts that are null as they are written")
+        if has_escapes and self._format.escape + b"\r" in text:
+            raise Doubt("an escape before a carriage return, which may be that of the line's end")
         edges = self._format.field_delimiter + self._format.quote + b"\r" * (b"\r" in text)
         width = self._width(block)
         if width > 1 and _has_empty_record(block.text):
             raise Doubt("an empty line")
-        numbers_as_text = self._columns.has_numbers and has_loose_numbers(text, edges)
+        numbers_as_text = self._columns.has_numbers and (has_escapes or has_loose_numbers(text, edges))
         names = [name for name in self._layout.fields[:width] if name is not None]
-        table = self._read(text, width, numbers_as_text, as_text=as_text)
+        table = self._read(text, width, numbers_as_text, as_text=as_text, has_escapes=has_escapes)
         if table.num_rows != block.records:
             raise Doubt("rows and records differ")
         if as_text:
@@ -127,7 +132,7 @@ class CsvBlocks:
             return len(self._layout.fields)
         return len(self._fields.split(block.text.part(0, 1).text.removesuffix(b"\n").removesuffix(b"\r")))
 
-    def _read(self, text: bytes, width: int, numbers_as_text: bool, *, as_text: bool) -> pa.Table:
+    def _read(self, text: bytes, width: int, numbers_as_text: bool, *, as_text: bool, has_escapes: bool) -> pa.Table:
         # Names that no other field has, in the order of the fields.
         places = {str(place): name for place, name in enumerate(self._layout.fields[:width]) if name is not None}
         if not places:
@@ -143,7 +148,7 @@ class CsvBlocks:
                     delimiter=self._format.field_delimiter.decode(),
                     quote_char=self._format.quote.decode() or False,
                     double_quote=True,
-                    escape_char=False,
+                    escape_char=self._format.escape.decode() if has_escapes else False,
                     newlines_in_values=True,
                     ignore_empty_lines=False,
                 ),

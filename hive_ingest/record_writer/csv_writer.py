@@ -45,6 +45,7 @@ class CsvWriter(CsvInput):
         field_delimiter: The ASCII character between fields.
         quote: The ASCII character around a field that has a delimiter, a newline or a quote in it, where a quote is
             doubled. None: quotes are ordinary characters, and every newline ends a record.
+        escape: The character before a quote, a delimiter, a newline or itself that is data, or None.
         null_values: The texts of a field without quotes that is null. Default: the empty text. A quoted field is never
             null.
         blank_lines: "fail" (an empty line is a record with one empty field, which is bad unless the table has one
@@ -77,6 +78,7 @@ class CsvWriter(CsvInput):
         columns: Sequence[str] | None = None,
         field_delimiter: str = ",",
         quote: str | None = '"',
+        escape: str | None = None,
         null_values: Sequence[str] | None = None,
         blank_lines: Literal["fail", "skip"] = "fail",
         missing_fields: Literal["fail", "null"] = "fail",
@@ -91,7 +93,7 @@ class CsvWriter(CsvInput):
         block_bytes: int = DEFAULT_BLOCK_BYTES,
         max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
     ) -> None:
-        _check_characters(field_delimiter, quote)
+        _check_characters(field_delimiter, quote, escape)
         nulls = [""] if null_values is None else null_values
         _check_null_values(nulls)
         for name, value in (
@@ -113,12 +115,13 @@ class CsvWriter(CsvInput):
         self._format = CsvFormat(
             field_delimiter.encode(),
             (quote or "").encode(),
+            (escape or "").encode(),
             tuple(text.encode() for text in nulls),
             missing_fields == "null",
             coerce=coerce,
         )
         super().__init__(
-            framing=CsvFraming(self._format.field_delimiter, self._format.quote),
+            framing=CsvFraming(self._format.field_delimiter, self._format.quote, self._format.escape),
             has_header=header,
             block_bytes=block_bytes,
             max_record_bytes=max_record_bytes,
@@ -262,12 +265,14 @@ class _Parsers:
         )
 
 
-def _check_characters(field_delimiter: str, quote: str | None) -> None:
-    for name, value in (("field_delimiter", field_delimiter), ("quote", '"' if quote is None else quote)):
+def _check_characters(field_delimiter: str, quote: str | None, escape: str | None) -> None:
+    given = {"field_delimiter": field_delimiter, "quote": quote, "escape": escape}
+    single = {name: value for name, value in given.items() if value is not None}
+    for name, value in single.items():
         if len(value) != 1 or not value.isascii() or value in "\r\n\0":
             raise ConfigurationError(f"{name}={value!r} is not one ASCII character other than a line end")
-    if field_delimiter == quote:
-        raise ConfigurationError("field_delimiter and quote must differ from each other")
+    if len({*single.values()}) < len(single):
+        raise ConfigurationError("field_delimiter, quote and escape must differ from each other")
 
 
 def _check_null_values(null_values: Sequence[str]) -> None:

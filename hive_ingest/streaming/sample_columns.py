@@ -52,6 +52,7 @@ def infer_columns(
     types: Mapping[str, str] | None = None,
     field_delimiter: str = ",",
     quote: str | None = '"',
+    escape: str | None = None,
     null_values: Sequence[str] | None = None,
     sample_records: int = DEFAULT_SAMPLE_RECORDS,
 ) -> dict[str, str]:
@@ -66,7 +67,7 @@ def infer_columns(
         format: "csv" with a header, "json" with an object on each line, "parquet" or "orc". Default: by the end of the
             file's name.
         types: Hive types of some columns, which replace the inferred ones.
-        field_delimiter: As in `CsvWriter`, like `quote` and `null_values`.
+        field_delimiter: As in `CsvWriter`, like `quote`, `escape` and `null_values`.
         sample_records: How many records of JSON and CSV are looked at.
 
     Returns:
@@ -85,8 +86,13 @@ def infer_columns(
         raise ConfigurationError(f"format={kind!r} is unknown: use {', '.join(get_args(SampleFormat))}")
     try:
         if kind == "csv":
-            csv = CsvWriter(field_delimiter=field_delimiter, quote=quote, null_values=null_values)
-            parsing = pacsv.ParseOptions(delimiter=field_delimiter, quote_char=quote or False, newlines_in_values=True)
+            csv = CsvWriter(field_delimiter=field_delimiter, quote=quote, escape=escape, null_values=null_values)
+            parsing = pacsv.ParseOptions(
+                delimiter=field_delimiter,
+                quote_char=quote or False,
+                escape_char=escape or False,
+                newlines_in_values=True,
+            )
             schema = _csv_schema(*_csv_sample(location, csv, sample_records), parsing, null_values)
         elif kind == "json":
             schema = _json_schema(_json_sample(location, sample_records))

@@ -366,3 +366,13 @@ def test_a_file_truncated_during_the_run_stops_it(ms: MetastoreClient, tmp_path:
     path.write_text(content)
     ingest(ms, path)
     assert ids(ms, TABLE) == list(range(25))
+
+
+@pytest.mark.parametrize("options", [{"line_delimiter": "|"}, {"line_delimiter_pattern": ";|\n"}])
+def test_a_writer_with_another_delimiter_is_refused_for_files(
+    ms: MetastoreClient, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"id": 1}|{"id": 2}\n')
+    with pytest.raises(ConfigurationError, match="divided into records at newlines"):
+        ingest_files(ms, TABLE, path, record_writer=StrictJsonWriter(**options))
