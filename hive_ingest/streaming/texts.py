@@ -80,6 +80,8 @@ def text_of(file: Location, name: str) -> Text:
         StreamingIOFailure: The file cannot be read, or is not what its name says.
     """
     if name == STDIN:
+        if sys.stdin is None:
+            raise StreamingIOFailure("the standard input is closed: redirect a file or a pipe to it")
         return PipeText(sys.stdin.buffer, "standard input", is_ours=False)
     if _is_pipe(name):
         with io_errors("read", name):

