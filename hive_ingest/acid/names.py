@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, Self
 
 from hive_ingest.errors import ConfigurationError, CorruptFile
@@ -99,7 +100,8 @@ _DELTA = re.compile(rf"(?:delete_)?delta_(?P<low>\d+)_(?P<high>\d+)(?:_(?P<state
 _BASE = re.compile(rf"base_(?P<write_id>-?\d+){_VISIBILITY}", re.ASCII)
 
 
-def _visibility_suffix(txn_id: TxnId | None) -> str:
+def visibility_suffix(txn_id: TxnId | None) -> str:
+    """The end of a folder's name: `_v0000012`, or nothing."""
     return f"_v{txn_id:07d}" if txn_id else ""
 
 
@@ -129,7 +131,7 @@ class DeltaName:
 
     def __str__(self) -> str:
         statement = "" if self.statement_id is None else f"_{self.statement_id:04d}"
-        suffix = statement + _visibility_suffix(self.visibility_txn_id)
+        suffix = statement + visibility_suffix(self.visibility_txn_id)
         return f"{self.PREFIX}{self.min_write_id:07d}_{self.max_write_id:07d}{suffix}"
 
     @classmethod
@@ -163,7 +165,7 @@ class BaseName:
     visibility_txn_id: TxnId | None = None
 
     def __str__(self) -> str:
-        return f"{self.PREFIX}{self.write_id:07d}{_visibility_suffix(self.visibility_txn_id)}"
+        return f"{self.PREFIX}{self.write_id:07d}{visibility_suffix(self.visibility_txn_id)}"
 
     @classmethod
     def parse(cls, name: str) -> Self:
@@ -178,6 +180,7 @@ FolderName = DeltaName | DeleteDeltaName | BaseName
 _FOLDERS: tuple[type[FolderName], ...] = (DeleteDeltaName, DeltaName, BaseName)
 
 
+@lru_cache(maxsize=8192)  # the same folders are listed for each snapshot of a table
 def parse_folder_name(name: str) -> FolderName | None:
     """Parse by prefix. None for a folder that is not an ACID folder. Raises CorruptFile if only the prefix fits."""
     for kind in _FOLDERS:
