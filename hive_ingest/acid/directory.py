@@ -16,7 +16,6 @@ from hive_ingest.acid.names import (
     DeltaName,
     is_hidden,
     parse_folder_name,
-    visibility_suffix,
 )
 from hive_ingest.acid.write_ids import RangeResponse, ValidTxnList, ValidWriteIdList
 from hive_ingest.errors import StreamingIOFailure
@@ -235,14 +234,15 @@ class _Cover:
         return self._widest is not None and _is_same_compaction(delta, self._widest)
 
 
-def _hive_order(delta: DeltaName) -> tuple[int, int, int, str, str]:
+def _hive_order(delta: DeltaName) -> tuple[int, int, int, int, str]:
     """The order of `ParsedDeltaLight.compareTo`: wider before narrower, without a statement id first, then by path.
 
-    The paths of two folders with the same ids differ in the beginning and at the end.
+    Of two compactions of the same range, the later one comes first (HIVE-29210). The paths of two folders with the
+    same ids differ in the prefix only.
     """
     statement_id = -1 if delta.statement_id is None else delta.statement_id
-    suffix = visibility_suffix(delta.visibility_txn_id)
-    return delta.min_write_id, -delta.max_write_id, statement_id, delta.PREFIX, suffix
+    later_first = -(delta.visibility_txn_id or 0)
+    return delta.min_write_id, -delta.max_write_id, statement_id, later_first, delta.PREFIX
 
 
 def _is_same_compaction(one: DeltaName, other: DeltaName) -> bool:

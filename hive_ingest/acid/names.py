@@ -100,8 +100,7 @@ _DELTA = re.compile(rf"(?:delete_)?delta_(?P<low>\d+)_(?P<high>\d+)(?:_(?P<state
 _BASE = re.compile(rf"base_(?P<write_id>-?\d+){_VISIBILITY}", re.ASCII)
 
 
-def visibility_suffix(txn_id: TxnId | None) -> str:
-    """The end of a folder's name: `_v0000012`, or nothing."""
+def _visibility_suffix(txn_id: TxnId | None) -> str:
     return f"_v{txn_id:07d}" if txn_id else ""
 
 
@@ -131,7 +130,7 @@ class DeltaName:
 
     def __str__(self) -> str:
         statement = "" if self.statement_id is None else f"_{self.statement_id:04d}"
-        suffix = statement + visibility_suffix(self.visibility_txn_id)
+        suffix = statement + _visibility_suffix(self.visibility_txn_id)
         return f"{self.PREFIX}{self.min_write_id:07d}_{self.max_write_id:07d}{suffix}"
 
     @classmethod
@@ -165,7 +164,7 @@ class BaseName:
     visibility_txn_id: TxnId | None = None
 
     def __str__(self) -> str:
-        return f"{self.PREFIX}{self.write_id:07d}{visibility_suffix(self.visibility_txn_id)}"
+        return f"{self.PREFIX}{self.write_id:07d}{_visibility_suffix(self.visibility_txn_id)}"
 
     @classmethod
     def parse(cls, name: str) -> Self:
