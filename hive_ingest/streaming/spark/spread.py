@@ -104,7 +104,8 @@ def _rebalanced(rows: DataFrame, groups: int, keys: list[str]) -> DataFrame:
         return rows.hint("rebalance", groups, *names)
     # Spark 3.5 does not take a text for the name of a column, and its Python takes nothing else.
     classic: Any = rows
-    columns = [F.col(name)._jc.expr() for name in names]
+    named: list[Any] = [F.col(name) for name in names]
+    columns = [column._jc.expr() for column in named]
     return DataFrame(classic._jdf.hint("rebalance", classic._jseq([groups, *columns])), rows.sparkSession)
 
 
