@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure, UnsupportedFeature
 
@@ -74,24 +74,23 @@ class HdfsClient:
             path: The path, for errors.
             function: Makes the call.
         """
+        return self.begin(action, path, function).result()
+
+    def begin(self, action: str, path: str, function: Callable[[Client], T]) -> HdfsCall[T]:
+        """Begin the same call without waiting for it."""
         client = self._client()
         try:
             caller = self._idle.pop()
         except IndexError:
             caller = _Caller(self._idle)
-        task = _Task(lambda: _unless_standby(lambda: function(client), time.monotonic() + self._timeout))
+        deadline = time.monotonic() + self._timeout
+        task = _Task(lambda: _unless_standby(lambda: function(client), deadline))
         caller.tasks.put(task)
-        if not task.is_done.wait(self._timeout):
-            raise StreamingIOFailure(
-                f"cannot {action} {path!r}: no answer from {self._url} within {self._timeout:.0f} s. Check that the "
-                "NameNode and the DataNodes run and can be reached; the call may have taken effect"
-            )
-        if isinstance(task.error, OSError | RuntimeError | ValueError):
-            raise hdfs_failure(action, path, task.error) from task.error
-        if task.error is not None:
-            raise task.error
-        result: T = task.result
-        return result
+        late = (
+            f"cannot {action} {path!r}: no answer from {self._url} within {self._timeout:.0f} s. Check that the "
+            "NameNode and the DataNodes run and can be reached; the call may have taken effect"
+        )
+        return HdfsCall(action, path, task, deadline, late)
 
     def _client(self) -> Client:
         global _process
@@ -130,6 +129,34 @@ class _Task:
     is_done: threading.Event = field(default_factory=threading.Event)
     result: Any = None
     error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HdfsCall(Generic[T]):
+    """A call that was begun. Nobody has to wait for it."""
+
+    _action: str
+    _path: str
+    _task: _Task
+    _deadline: float
+    _late: str
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for its end, at most so long. Returns whether `result` would not wait."""
+        rest = self._deadline - time.monotonic()
+        return self._task.is_done.wait(min(seconds, max(rest, 0.0))) or rest <= seconds
+
+    def result(self) -> T:
+        """Raises StreamingIOFailure (PathNotFound, PathExists), also after the timeout."""
+        if not self._task.is_done.wait(max(self._deadline - time.monotonic(), 0.0)):
+            raise StreamingIOFailure(self._late)
+        error = self._task.error
+        if isinstance(error, OSError | RuntimeError | ValueError):
+            raise hdfs_failure(self._action, self._path, error) from error
+        if error is not None:
+            raise error
+        result: T = self._task.result
+        return result
 
 
 class _Caller:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import functools
-import os
 import uuid
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from hive_ingest.errors import PathNotFound, StreamingIOFailure
-from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, OutputFile
+from hive_ingest.storage.file_store import FileEntry, FileStore, OutputFile
 from hive_ingest.storage.hadoop_conf import core_site
 from hive_ingest.storage.hdfs_client import HdfsClient
+from hive_ingest.storage.hdfs_files import HdfsInputFile, HdfsOutputFile
 from hive_ingest.storage.mount_table import MountTable
-from hive_ingest.storage.remote_input import RemoteInputFile
 
 if TYPE_CHECKING:
-    from hdfs_native import FileReader, FileStatus, FileWriter
+    from hdfs_native import FileStatus
 
 #: The default of Hadoop's own client: everybody may read.
 _FOLDER_PERMISSION = 0o755
@@ -27,92 +25,10 @@ _FOLDER_PERMISSION = 0o755
 _HIDDEN_FOLDER = ".hive_ingest_mkdir_"
 
 
-class HdfsOutputFile(OutputFile):
-    """Data are sent to the DataNodes as they are written. With `sync`, closing waits until they are on disk (hsync)."""
-
-    def __init__(self, client: HdfsClient, path: str, *, sync: bool) -> None:
-        from hdfs_native import WriteOptions
-
-        self.path = path
-        self._client = client
-        self._sync = sync
-        self._size = 0
-        self._owner = os.getpid()
-        self._file: FileWriter | None = None
-        options = WriteOptions(overwrite=False, create_parent=False)
-        self._file = client.call("create", path, lambda hdfs: hdfs.create(path, options))
-
-    @property
-    def closed(self) -> bool:
-        return self._file is None
-
-    def tell(self) -> int:
-        return self._size
-
-    def write(self, data: BytesLike) -> int:
-        file = self._file
-        if file is None:
-            raise StreamingIOFailure(f"cannot write {self.path!r}: it is closed; create another file")
-        view = memoryview(data).cast("B")
-        if len(view):
-            self._client.call("write", self.path, lambda _: file.write(view))
-        self._size += len(view)
-        return len(view)
-
-    def close(self) -> None:
-        file = self._file
-        if file is None:
-            return
-        try:
-            if self._sync and self._size:
-                self._client.call("sync", self.path, lambda _: file.hsync())
-            self._client.call("finish", self.path, lambda _: file.close())
-        except StreamingIOFailure as failure:
-            try:
-                self.discard()
-            except StreamingIOFailure as error:
-                failure.add_note(f"and the unfinished file could not be removed: {error}")
-            raise
-        self._file = None
-
-    def discard(self) -> None:
-        if self._file is None:
-            return
-        # Not closed first: it would then look like a complete file.
-        self._file = None
-        self._client.call("remove", self.path, lambda hdfs: hdfs.delete(self.path, False))
-
-    def __del__(self) -> None:
-        if getattr(self, "_file", None) is not None and self._owner == os.getpid():
-            warnings.warn(
-                f"file {self.path!r} was neither closed nor discarded; it is incomplete and is removed",
-                ResourceWarning,
-                stacklevel=2,
-            )
-            self.discard()
-
-
-class HdfsInputFile(RemoteInputFile):
-    """A file object for Arrow."""
-
-    def __init__(self, client: HdfsClient, path: str) -> None:
-        super().__init__()
-        self._client = client
-        self._path = path
-        self._file: FileReader = client.call("open", path, lambda hdfs: hdfs.read(path))
-        self._size = len(self._file)
-
-    def _read_range(self, start: int, length: int) -> bytes:
-        # hdfs-native's reader panics beyond the end, so it is never asked for what lies there.
-        data: bytes = self._client.call("read", self._path, lambda _: self._file.read_range(start, length))
-        return data
-
-
 class HdfsStore(FileStore):
     """A store whose paths are those of one name service, or of a viewfs."""
 
-    # The client usually asks the NameNode to close a file before the DataNode has reported the last block, and asks
-    # again half a second later. So files are closed at the same time, on threads that only wait.
+    # Finishing a file takes some calls to the NameNode and a sync of a DataNode's disk. A thread only waits for them.
     parallel_files = 64
     spills_locally = True
     closes_slowly = True

@@ -1,11 +1,16 @@
 """S3, and the stores that have its interface, through boto3.
 
 Folders are what Hadoop's S3A makes of them: a folder is there if an object lies in it, or an empty object with its
-name and a `/`. A new name is taken by a conditional request (`If-None-Match: *`), so of several writers one gets it.
+name and a `/`, its marker. S3A before Hadoop 3.3.1 takes a folder with a marker for an empty one, and would remove
+the marker alone; so markers are removed when files are published in the folder, and made again when it is emptied.
+
+A new name is taken by a conditional request (`If-None-Match: *`), so of several writers one gets it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +24,8 @@ from hive_ingest.storage.s3_client import S3Client
 from hive_ingest.storage.s3_files import S3InputFile, S3OutputFile, key_of
 from hive_ingest.storage.s3_options import S3Options
 from hive_ingest.storage.s3_upload import RECORD_TYPE, Upload, UploadRecord
+
+_log = logging.getLogger(__name__)
 
 #: The most keys of one DeleteObjects.
 _DELETE_AT_ONCE: Final = 1000
@@ -50,6 +57,8 @@ class S3Store(FileStore):
         #: Announced files that were renamed: whoever cleans up removes them again, under names that nobody else uses.
         self._renamed = RecentPaths()
         self._known = RecentPaths()
+        #: Folders without a marker, as far as this process knows.
+        self._unmarked = RecentPaths()
 
     # -- files -------------------------------------------------------------------------------------
 
@@ -176,28 +185,52 @@ class S3Store(FileStore):
 
     def make_folder(self, path: str, *, exist_ok: bool = True, parents: bool = True) -> list[str]:
         path = path.rstrip("/")
-        if exist_ok and path in self._known:
+        if not exist_ok:
+            return self._make_exclusively(path, parents)
+        if path in self._known or self._is_folder(path):
             return []
-        if self._is_folder(path):
-            if not exist_ok:
-                raise PathExists(f"cannot make folder {self._client.uri(path)!r}: it exists already")
-            return []
-        if exist_ok:  # a new ACID folder has a name that no file gets, and there is one for each partition
-            self._refuse_file(path)
-        above = path.rpartition("/")[0]
-        made = []
-        if parents:
-            made = self.make_folder(above)
-        else:
-            self._require_folder("make folder", path)
+        self._refuse_file(path)
+        made = self._make_above(path, parents)
         try:
-            self._client.put_new("make folder", path, _prefix(path), b"")
+            self._mark(path)
         except PathExists:
-            if not exist_ok:
-                raise
             return made
-        self._known.add(path)
         return [*made, path]
+
+    def _make_exclusively(self, path: str, parents: bool) -> list[str]:
+        """Of a new ACID folder, whose name no file gets. The marker may be gone since files were published in it."""
+        made = self._make_above(path, parents)
+        self._mark(path)
+        try:
+            is_new = len(self._first_keys(path, 2)) == 1
+        except StreamingIOFailure as failure:
+            self._unmark(path, failure)
+            raise
+        if not is_new:
+            exists = PathExists(f"cannot make folder {self._client.uri(path)!r}: it exists already")
+            self._unmark(path, exists)
+            raise exists
+        return [*made, path]
+
+    def _make_above(self, path: str, parents: bool) -> list[str]:
+        if parents:
+            return self.make_folder(path.rpartition("/")[0])
+        self._require_folder("make folder", path)
+        return []
+
+    def _mark(self, path: str) -> None:
+        """Raises PathExists."""
+        self._client.put_new("make folder", path, _prefix(path), b"")
+        self._unmarked.forget(path)
+        self._known.add(path)
+
+    def _unmark(self, path: str, failure: StreamingIOFailure) -> None:
+        """Remove a marker after an error, to which one of the removal is added."""
+        self._known.forget(path)
+        try:
+            self._delete(_prefix(path))
+        except StreamingIOFailure as error:
+            failure.add_note(f"and its marker could not be removed: {error}")
 
     def _refuse_file(self, path: str) -> None:
         if self._head(path) is not None:
@@ -214,14 +247,35 @@ class S3Store(FileStore):
         self._known.add(above)
 
     def _is_folder(self, path: str) -> bool:
+        return not _prefix(path) or bool(self._first_keys(path, 1))
+
+    def _first_keys(self, path: str, most: int) -> list[str]:
+        """The first keys in a folder, with that of its marker."""
         prefix = _prefix(path)
         found = self._client.call(
-            "look at", path, lambda s3: s3.list_objects_v2(Bucket=self._bucket, Prefix=prefix, MaxKeys=1)
+            "look at", path, lambda s3: s3.list_objects_v2(Bucket=self._bucket, Prefix=prefix, MaxKeys=most)
         )
-        return not prefix or bool(found.get("KeyCount"))
+        return [str(each["Key"]) for each in found.get("Contents", ())]
 
     def sync_folders(self, paths: Iterable[str]) -> None:
-        """Nothing to do: a completed request is durable."""
+        """Remove the markers of these folders and of those above them: there are files in them now."""
+        found = {each for path in paths for each in _with_folders_above(path)}
+        marked = sorted(each for each in found if each not in self._unmarked)
+        for first in range(0, len(marked), _DELETE_AT_ONCE):
+            batch = marked[first : first + _DELETE_AT_ONCE]
+            try:
+                self._delete_keys(batch[0], [_prefix(path) for path in batch])
+            except StreamingIOFailure as error:  # such as a folder above the warehouse, where nothing may be removed
+                _log.debug("markers of folders stay, which the file system s3a of Hadoop 3.1 minds: %s", error)
+            for path in batch:
+                self._unmarked.add(path)
+
+    def _keep_folder_above(self, path: str) -> None:
+        """The folder in which something was removed stays, if it is empty now."""
+        above = path.rstrip("/").rpartition("/")[0]
+        if key_of(above) and not self._is_folder(above):
+            with contextlib.suppress(PathExists):
+                self._mark(above)
 
     def list(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> list[FileEntry]:
         path = path.rstrip("/")
@@ -257,8 +311,9 @@ class S3Store(FileStore):
     def delete_empty_folder(self, path: str) -> bool:
         if self.list(path, missing_ok=True):
             return False
-        self._known.forget(path)
+        self._forget_folder(path)
         self._delete(f"{path.rstrip('/')}/")
+        self._keep_folder_above(path)
         return True
 
     def delete_folder(self, path: str) -> None:
@@ -267,7 +322,7 @@ class S3Store(FileStore):
 
     def delete_some(self, path: str) -> bool:
         prefix = _prefix(path)
-        self._known.forget(path)
+        self._forget_folder(path)
         for upload in self._uploads(path, prefix):
             upload.abort(path)
         page = self._client.call(
@@ -276,7 +331,14 @@ class S3Store(FileStore):
         keys = [each["Key"] for each in page.get("Contents", ())]
         if keys:
             self._delete_keys(path, keys)
-        return not page.get("IsTruncated")
+        if page.get("IsTruncated"):
+            return False
+        self._keep_folder_above(path)
+        return True
+
+    def _forget_folder(self, path: str) -> None:
+        self._known.forget(path)
+        self._unmarked.forget(path)
 
     def _uploads(self, path: str, prefix: str) -> Sequence[Upload]:
         """Uploads that were begun in a folder and not completed."""
@@ -337,6 +399,15 @@ def _prefix(path: str) -> str:
     """How the keys in a folder begin; empty for the whole bucket."""
     key = key_of(path).rstrip("/")
     return f"{key}/" if key else ""
+
+
+def _with_folders_above(path: str) -> list[str]:
+    """A folder, the one it lies in, and so on; not the whole bucket."""
+    found = []
+    while key_of(path := path.rstrip("/")):
+        found.append(path)
+        path = path.rpartition("/")[0]
+    return found
 
 
 def _folder_entry(path: str) -> FileEntry:

@@ -61,7 +61,7 @@ def test_an_executor_a_worker_and_tasks_that_are_lost_on_a_cluster_leave_every_r
     assert _staged(streams) == []
 
 
-@pytest.mark.local_warehouse("it has warehouses of its own")
+@pytest.mark.local_warehouse(because="it has warehouses of its own")
 @pytest.mark.one_embedded
 def test_an_executor_and_a_worker_that_are_lost_leave_every_row_once_on_s3_and_in_a_shared_folder(
     install_spark: Install, start_driver: Start, streams_elsewhere: Streams, tmp_path: Path

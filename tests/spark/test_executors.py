@@ -23,7 +23,7 @@ from tests.spark.installation import ROOT, Installation
 from tests.spark.standalone import standalone_cluster
 from tests.support.metastores import connect_in
 
-pytestmark = [pytest.mark.one_embedded, pytest.mark.local_warehouse("a folder that both workers share")]
+pytestmark = [pytest.mark.one_embedded, pytest.mark.local_warehouse(because="a folder that both workers share")]
 
 SCRIPT = Path(__file__).with_name("executors_job.py")
 

@@ -361,6 +361,7 @@ def test_a_commit_makes_few_requests_for_each_partition(metastore: hi.MetastoreC
         "PutObject": 60,  # the record of the upload, the folder, and its _orc_acid_version
         "ListObjectsV2": 20,
         "DeleteObject": 20,
+        "DeleteObjects": 1,  # the markers of the folders
     }
 
 

@@ -104,8 +104,8 @@ def _rebalanced(rows: DataFrame, groups: int, keys: list[str]) -> DataFrame:
         return rows.hint("rebalance", groups, *names)
     # Spark 3.5 does not take a text for the name of a column, and its Python takes nothing else.
     classic: Any = rows
-    named: list[Any] = [F.col(name) for name in names]
-    columns = [column._jc.expr() for column in named]
+    as_columns: list[Any] = [F.col(name) for name in names]
+    columns = [each._jc.expr() for each in as_columns]
     return DataFrame(classic._jdf.hint("rebalance", classic._jseq([groups, *columns])), rows.sparkSession)
 
 

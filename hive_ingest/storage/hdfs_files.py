@@ -1,0 +1,163 @@
+"""Files on HDFS: written in blocks, read by ranges."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import warnings
+from typing import TYPE_CHECKING
+
+from hive_ingest.errors import StreamingIOFailure
+from hive_ingest.storage.file_store import BytesLike, OutputFile
+from hive_ingest.storage.hdfs_client import HdfsClient
+from hive_ingest.storage.remote_input import RemoteInputFile
+
+if TYPE_CHECKING:
+    from hdfs_native import Client, FileReader, FileWriter
+
+#: By default a NameNode accepts no smaller blocks, so the size of a file's blocks matters only beyond it.
+_SMALLEST_BLOCK_BYTES = 1 << 20
+#: The pauses between two questions to the NameNode while a file is closed.
+_FIRST_LOOK_SECONDS = 0.002
+_LONGEST_LOOK_SECONDS = 0.05
+
+
+class HdfsOutputFile(OutputFile):
+    """Data are sent to the DataNodes as they are written. With `sync`, closing waits until they are on disk.
+
+    An hsync concerns the block that is being written, so there is one at the end of each block.
+    """
+
+    def __init__(self, client: HdfsClient, path: str, *, sync: bool) -> None:
+        from hdfs_native import WriteOptions
+
+        self.path = path
+        self._client = client
+        self._sync = sync
+        self._size = 0
+        self._synced = 0
+        self._block_bytes = 0
+        self._owner = os.getpid()
+        self._file: FileWriter | None = None
+        options = WriteOptions(overwrite=False, create_parent=False)
+        self._file = client.call("create", path, lambda hdfs: hdfs.create(path, options))
+
+    @property
+    def closed(self) -> bool:
+        return self._file is None
+
+    def tell(self) -> int:
+        return self._size
+
+    def write(self, data: BytesLike) -> int:
+        file = self._file
+        if file is None:
+            raise StreamingIOFailure(f"cannot write {self.path!r}: it is closed; create another file")
+        view = memoryview(data).cast("B")
+        rest = view
+        while len(rest):
+            part = rest[: self._room_in_block(len(rest))]
+            # The client takes anything but bytes and bytearray byte by byte.
+            content = data if isinstance(data, bytes | bytearray) and len(part) == len(view) else bytes(part)
+            self._client.call("write", self.path, functools.partial(_write, file, content))
+            self._size += len(part)
+            rest = rest[len(part) :]
+            if self._sync and self._block_bytes and self._size % self._block_bytes == 0:
+                self._hsync(file)
+        return len(view)
+
+    def _room_in_block(self, wanted: int) -> int:
+        """How many bytes may be written before the next hsync; at most `wanted`."""
+        if not self._sync or self._size + wanted < _SMALLEST_BLOCK_BYTES:
+            return wanted
+        if not self._block_bytes:
+            status = self._client.call("look at", self.path, lambda hdfs: hdfs.get_file_info(self.path))
+            self._block_bytes = status.blocksize or sys.maxsize
+        return min(wanted, self._block_bytes - self._size % self._block_bytes)
+
+    def _hsync(self, file: FileWriter) -> None:
+        self._client.call("sync", self.path, lambda _: file.hsync())
+        self._synced = self._size
+
+    def close(self) -> None:
+        file = self._file
+        if file is None:
+            return
+        try:
+            if self._sync and self._size > self._synced:
+                self._hsync(file)
+            self._finish(file)
+        except StreamingIOFailure as failure:
+            try:
+                self.discard()
+            except StreamingIOFailure as error:
+                failure.add_note(f"and the unfinished file could not be removed: {error}")
+            raise
+        self._file = None
+
+    def _finish(self, file: FileWriter) -> None:
+        """Close the file.
+
+        The client usually asks the NameNode to complete it before a DataNode has reported the last block, and asks
+        again half a second later. Meanwhile the NameNode is asked here for the length of the complete blocks. Once it
+        is that of the file, recovering the lease closes the file at once. The client finds it closed when it asks
+        again; nobody waits for that.
+        """
+        closing = self._client.begin("finish", self.path, lambda _: file.close())
+        pause = _FIRST_LOOK_SECONDS
+        while not closing.wait(pause):
+            if self._is_reported() and self._recover_lease():
+                return
+            pause = min(2 * pause, _LONGEST_LOOK_SECONDS)
+        closing.result()
+
+    def _is_reported(self) -> bool:
+        """Whether all blocks are complete. Of a file that is not closed, the length is without an incomplete one."""
+        try:
+            return self._client.call("look at", self.path, lambda hdfs: len(hdfs.read(self.path))) == self._size
+        except StreamingIOFailure:
+            return False  # closing the file fails too, or succeeds
+
+    def _recover_lease(self) -> bool:
+        """Whether the NameNode has closed the file. With an incomplete block it would first fence the writer."""
+        try:
+            return self._client.call("finish", self.path, lambda hdfs: hdfs.recover_lease(self.path))
+        except StreamingIOFailure:
+            return False
+
+    def discard(self) -> None:
+        if self._file is None:
+            return
+        # Not closed first: it would then look like a complete file.
+        self._file = None
+        self._client.call("remove", self.path, lambda hdfs: hdfs.delete(self.path, False))
+
+    def __del__(self) -> None:
+        if getattr(self, "_file", None) is not None and self._owner == os.getpid():
+            warnings.warn(
+                f"file {self.path!r} was neither closed nor discarded; it is incomplete and is removed",
+                ResourceWarning,
+                stacklevel=2,
+            )
+            self.discard()
+
+
+def _write(file: FileWriter, content: bytes | bytearray, _: Client) -> int:
+    return file.write(content)
+
+
+class HdfsInputFile(RemoteInputFile):
+    """A file object for Arrow."""
+
+    def __init__(self, client: HdfsClient, path: str) -> None:
+        super().__init__()
+        self._client = client
+        self._path = path
+        self._file: FileReader = client.call("open", path, lambda hdfs: hdfs.read(path))
+        self._size = len(self._file)
+
+    def _read_range(self, start: int, length: int) -> bytes:
+        # hdfs-native's reader panics beyond the end, so it is never asked for what lies there.
+        data: bytes = self._client.call("read", self._path, lambda _: self._file.read_range(start, length))
+        return data
