@@ -64,7 +64,7 @@ def main() -> None:
         f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, pyarrow {pa.__version__}"
     )
     print(
-        "store   partitions   rows/txn   seconds/commit (least to most)   ms of processor time      rows/s   files alone"
+        "store   partitions   rows/txn   seconds/commit (least to most)   ms of processor time     rows/s   files alone"
     )
     for store in arguments.stores:
         with tempfile.TemporaryDirectory(prefix="hive-ingest-bench-") as folder, _running(store, Path(folder)):
