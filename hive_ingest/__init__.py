@@ -44,7 +44,16 @@ from hive_ingest.errors import (
 )
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import Column
-from hive_ingest.reader import PartitionSize, Scan, partition_sizes, read_table, scan
+from hive_ingest.reader import (
+    HeldSnapshot,
+    PartitionSize,
+    PartitionSizes,
+    Scan,
+    hold_snapshot,
+    partition_sizes,
+    read_table,
+    scan,
+)
 from hive_ingest.record_writer import (
     ArrowWriter,
     BadRecord,
@@ -73,6 +82,7 @@ __all__ = [
     "ConnectionMisuse",
     "CorruptFile",
     "CsvWriter",
+    "HeldSnapshot",
     "IncompatibleStripes",
     "InvalidOperation",
     "InvalidTable",
@@ -92,6 +102,7 @@ __all__ = [
     "OffsetLoss",
     "PartitionCreationFailed",
     "PartitionSize",
+    "PartitionSizes",
     "PathExists",
     "PathNotFound",
     "RecordListWriter",
@@ -118,6 +129,7 @@ __all__ = [
     "compact",
     "connect_metastore",
     "follow_files",
+    "hold_snapshot",
     "infer_columns",
     "ingest_files",
     "partition_sizes",

@@ -23,7 +23,7 @@ _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
 #: A function that has the name of its module, which is found first.
 _PATHS = {"hive_ingest.scan": "hive_ingest.reader.scan.scan"}
 #: Classes whose arguments are not for users.
-_MADE_BY_FUNCTIONS = {"StreamingConnection", "Scan"}
+_MADE_BY_FUNCTIONS = {"StreamingConnection", "Scan", "HeldSnapshot"}
 
 
 class Reference(NamedTuple):
@@ -40,8 +40,9 @@ REFERENCE: Mapping[str, Reference] = {
         "Functions",
         "Most programs need only these.",
         "hive_ingest",
-        "connect_metastore append ingest_files follow_files infer_columns read_table scan partition_sizes compact "
-        "purge Scan PartitionSize",
+        "connect_metastore append ingest_files follow_files infer_columns read_table scan partition_sizes "
+        "hold_snapshot compact purge Scan HeldSnapshot "
+        "PartitionSizes PartitionSize",
     ),
     "connection": Reference(
         "Connections",

@@ -132,8 +132,10 @@ _SUITES_ON_HDFS = (
 )
 
 
+#: The server of Connect in pyspark 3.5.0 cannot be started with NumPy 2.
+_CONNECT_OF_TODAY = "tests/spark/test_types.py::test_a_spark_connect_dataframe_is_converted_too"
 #: A sample; what depends on a version's interior has tests of its own.
-_ON_THE_LOWEST_SPARK = tuple(f"tests/spark/test_{name}.py" for name in ("batches", "types"))
+_ON_THE_LOWEST_SPARK = tuple(f"tests/spark/test_{name}.py" for name in ("batches", "types", "write_dataframe"))
 
 
 def _modules(folder: str, *, first: Sequence[str], without: Sequence[str]) -> list[str]:
@@ -208,7 +210,7 @@ STAGES = (
                     without=("harness", "restarts"),
                 ),
             ),
-            (*_ON_THE_LOWEST_SPARK, "--spark=lowest"),
+            (*_ON_THE_LOWEST_SPARK, "--spark=lowest", f"--deselect={_CONNECT_OF_TODAY}"),
         ),
     ),
     Stage("interop", (_python("-m", "tests.services.fetch"),), runs=_for_each_hive("tests/interop", *_IN_OTHER_STAGES)),

@@ -129,9 +129,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+_WARNINGS_OF_PYSPARK_35 = (
+    "distutils Version classes are deprecated:DeprecationWarning",
+    "unclosed <socket.socket:ResourceWarning",
+    "Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning",
+)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if version := config.getoption("--spark"):
         use_pyspark(version)
+        for warning in _WARNINGS_OF_PYSPARK_35:
+            config.addinivalue_line("filterwarnings", f"ignore:{warning}")
     config.addinivalue_line("markers", "only_on(kinds, because): promised by these kinds of metastores alone")
     config.addinivalue_line("markers", "local_warehouse(because): about the local file system alone")
     config.addinivalue_line("markers", "not_on(*stores, because): about what these warehouse stores cannot do")

@@ -35,12 +35,21 @@ _ABOUT = "Stream records into Apache Hive's transactional tables, exactly once."
 
 def run() -> None:
     """Run the command. A traceback is shown only with `--debug` or HIVE_INGEST_DEBUG=1."""
+    _replace_closed_streams()
     asked = [os.environ.get("HIVE_INGEST_DEBUG", "") not in ("", "0")]
     try:
         with _exit_on_signals():
             make_app(lambda: asked.append(True))()
     except Exception as error:  # noqa: BLE001 (the outermost handler: every error is reported, and the exit code is 1)
         sys.exit(report(error, with_traceback=any(asked)))
+
+
+def _replace_closed_streams() -> None:
+    """Where a caller has closed stdout or stderr (`>&-`), Python has None, and what is written goes nowhere."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (until the process ends)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (until the process ends)
 
 
 @contextmanager

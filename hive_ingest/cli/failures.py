@@ -27,6 +27,11 @@ def error_text(error: Exception) -> str:
     """The message of an error, with its notes."""
     if isinstance(error, StreamingError | CommandFailed):
         return " ".join([str(error), *(f"({note})" for note in getattr(error, "__notes__", ()))])
+    if isinstance(error, UnicodeEncodeError) and "utf" not in error.encoding.lower():
+        character = ascii(error.object[error.start])
+        return f"the output's encoding, {error.encoding}, does not have {character}: set PYTHONIOENCODING=utf-8"
+    if isinstance(error, OSError) and error.filename is None:
+        return f"the operating system refused to write or read: {error}. --debug shows where"
     return f"unexpected {type(error).__name__}: {error}. This is a bug: please report it, with what --debug shows"
 
 

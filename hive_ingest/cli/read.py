@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import enum
 import itertools
+import os
+import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +15,6 @@ import typer
 from hive_ingest.cli.options import (
     MetastoreOption,
     Output,
-    OutputOption,
     TableArgument,
     WarehouseOption,
     connected,
@@ -21,8 +23,19 @@ from hive_ingest.cli.options import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from hive_ingest.reader import Scan
+
 #: Of a table on the screen.
 _DEFAULT_ROWS_SHOWN = 20
+
+
+class RowOutput(enum.StrEnum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    ARROW = "arrow"
 
 
 def read(
@@ -30,7 +43,12 @@ def read(
     metastore: MetastoreOption,
     warehouse: WarehouseOption = None,
     columns: Annotated[
-        str | None, typer.Option("--columns", metavar="NAME,…", help="Only these columns, separated by commas.")
+        str | None,
+        typer.Option(
+            "--columns",
+            metavar="NAME,…",
+            help="Only these columns, separated by commas; payload.user.id is a field of a struct.",
+        ),
     ] = None,
     where: Annotated[
         list[str] | None,
@@ -45,26 +63,40 @@ def read(
         typer.Option("--limit", metavar="N", min=0, help="Print at most N rows. Default: 20 for a table, else all."),
     ] = None,
     row_ids: Annotated[bool, typer.Option("--row-ids", help="Add Hive's ROW__ID.")] = False,
-    output: OutputOption = Output.TABLE,
+    output: Annotated[
+        RowOutput,
+        typer.Option(
+            "--output",
+            "-o",
+            help="table for the terminal; json (one object per line), csv or arrow (an Arrow IPC stream, with the "
+            "types of the table) for programs.",
+        ),
+    ] = RowOutput.TABLE,
     null_format: Annotated[
         str,
         typer.Option("--null-format", metavar="TEXT", help="csv: the text for null; an empty string is quoted."),
     ] = "",
 ) -> None:
-    """Print the rows of a table at one snapshot. Without --limit, json and csv print all of them."""
+    """Print the rows of a table at one snapshot. Without --limit, json, csv and arrow print all of them."""
     from hive_ingest.cli.rows import write_rows
     from hive_ingest.reader import scan
 
     condition = _joined(where or [])
     names = [name.strip() for name in columns.split(",")] if columns is not None else None
-    is_cut = limit is None and output is Output.TABLE
+    if output is RowOutput.ARROW and sys.stdout.isatty():
+        raise typer.BadParameter("arrow is not text: redirect it to a file or a pipe", param_hint="--output")
+    is_cut = limit is None and output is RowOutput.TABLE
     most = _DEFAULT_ROWS_SHOWN if is_cut else limit
     with (
         connected(metastore, warehouse) as client,
         scan(client, table, columns=names, where=condition, row_ids=row_ids) as batches,
     ):
+        if output is RowOutput.ARROW:
+            _write_arrow(batches, most)
+            return
         rows = _rows(batches)
-        write_rows(batches.schema.names, itertools.islice(rows, most), output, null_format=null_format)
+        shown = itertools.islice(rows, most)
+        write_rows(batches.schema.names, shown, Output(output.value), null_format=null_format)
         if is_cut and next(rows, None) is not None:
             typer.echo(f"the first {most} rows; --limit N shows more", err=True)
 
@@ -74,6 +106,24 @@ def _joined(conditions: list[str]) -> str | None:
     if len(conditions) < 2:
         return conditions[0] if conditions else None
     return " and ".join(f"({text})" for text in conditions)
+
+
+def _write_arrow(batches: Scan, limit: int | None) -> None:
+    """Batch by batch, as they are read."""
+    import pyarrow as pa
+
+    # A descriptor of its own: Arrow closes what it writes to.
+    with (
+        os.fdopen(os.dup(sys.stdout.fileno()), "wb") as out,
+        pa.ipc.new_stream(out, batches.schema) as writer,
+    ):
+        left = limit
+        while left is None or left > 0:
+            batch = next(batches, None)
+            if batch is None:
+                break
+            writer.write_batch(batch if left is None else batch.slice(0, left))
+            left = None if left is None else left - batch.num_rows
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[list[Any]]:

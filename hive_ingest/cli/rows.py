@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -32,7 +34,7 @@ def write_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], output: Ou
 
 def _write_json(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     for row in rows:
-        print(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False))
+        print(_json(dict(zip(columns, row, strict=True))))
 
 
 def _write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], null_format: str) -> None:
@@ -52,6 +54,8 @@ def _write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     from rich.console import Console
 
     shown = list(rows)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED_WIDTH)
     table = _table(columns, shown)
     if _is_readable(table, console):
@@ -96,4 +100,22 @@ def _is_number(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else _json(value)
+
+
+def _json(value: Any) -> str:
+    """The value as JSON: non-finite numbers, which JSON does not have, as `_finite` has them."""
+    is_ascii = "utf" not in (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+    try:
+        return json.dumps(value, ensure_ascii=is_ascii, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), ensure_ascii=is_ascii)
+
+
+def _finite(value: Any) -> Any:
+    """The value with "NaN", "Infinity" and "-Infinity", Hive's names, for such numbers."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {_finite(key): _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list) else value

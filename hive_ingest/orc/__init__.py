@@ -11,7 +11,7 @@ from hive_ingest.orc.acid_writer import (
     write_acid_version,
 )
 from hive_ingest.orc.column_bounds import ColumnBounds, column_bounds
-from hive_ingest.orc.columns import OrcColumn, OrcKind, check_timestamps, kinds_of, oldest_date
+from hive_ingest.orc.columns import GREGORIAN_START, OrcColumn, OrcKind, check_timestamps, kinds_of, oldest_date
 from hive_ingest.orc.delete_events import DeleteEvents, RowIds
 from hive_ingest.orc.delete_writer import DeleteEventWriter
 from hive_ingest.orc.file_summary import ColumnSummary, FileSummary, StripeSummary, summarise_file
@@ -27,6 +27,7 @@ from hive_ingest.orc.merge_runs import StripeSizes
 from hive_ingest.orc.normalise import unreadable_row, unwritable_values
 from hive_ingest.orc.open_ahead import open_ahead
 from hive_ingest.orc.original_rows import OriginalRows, count_rows
+from hive_ingest.orc.stripe_bounds import Bound, StripeBounds, ValueRange
 from hive_ingest.orc.stripe_copy import join
 from hive_ingest.orc.stripe_encoder import StripeEncoder
 from hive_ingest.orc.stripe_output import StripeOutput
@@ -38,6 +39,7 @@ __all__ = [
     "BUCKET",
     "COMPRESSIONS",
     "DELETE",
+    "GREGORIAN_START",
     "INSERT",
     "OPERATION",
     "ORIGINAL_WRITE_ID",
@@ -46,6 +48,7 @@ __all__ = [
     "AcidFile",
     "AcidFileReader",
     "AcidOrcWriter",
+    "Bound",
     "ColumnBounds",
     "ColumnSummary",
     "DeleteEventWriter",
@@ -65,12 +68,14 @@ __all__ = [
     "RowConversion",
     "RowIds",
     "RowPart",
+    "StripeBounds",
     "StripeEncoder",
     "StripeOutput",
     "StripeReader",
     "StripeRows",
     "StripeSizes",
     "StripeSummary",
+    "ValueRange",
     "arrow_compression",
     "check_acid_file",
     "check_timestamps",

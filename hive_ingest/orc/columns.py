@@ -45,6 +45,8 @@ _NUMBER_OF_CHILDREN: dict[int, int] = {OrcKind.LIST: 1, OrcKind.MAP: 2}
 #: Nanoseconds since 1970 that fit an Arrow timestamp (years 1677 to 2262).
 _NANOSECONDS = range(-(2**63), 2**63)
 _DAY_NS = 86_400_000_000_000
+#: 1582-10-15, the first day of the Gregorian calendar, in days since 1970.
+GREGORIAN_START = -141_427
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,9 @@ from hive_ingest.orc.acid_schema import ACID_COLUMNS, BUCKET, ORIGINAL_WRITE_ID,
 from hive_ingest.orc.columns import OrcColumn, OrcKind, check_columns, column_tree, column_types
 from hive_ingest.orc.delete_events import RowIds
 from hive_ingest.orc.original_rows import OriginalRows
+from hive_ingest.orc.protobuf import WireError, read_fields
+from hive_ingest.orc.stripe_bounds import StripeBounds
+from hive_ingest.orc.stripe_output import stripe_statistics
 from hive_ingest.orc.tail import OrcTail
 
 
@@ -55,6 +58,30 @@ class StripeReader:
     def content(self) -> pa.NativeFile:
         """The file's bytes, verified as they are read where it has checksums."""
         return self._content
+
+    def bounds(self, stripe: int) -> StripeBounds | None:
+        """What is known of the values in a stripe; None where the file has no statistics of it.
+
+        Raises StreamingIOFailure.
+        """
+        statistics = self._stripe_statistics
+        if statistics is None:
+            return None
+        rows = self._tail.footer.stripes[stripe].rows
+        return StripeBounds(self._tail, statistics[stripe], rows, is_acid=self._original is None)
+
+    @cached_property
+    def _stripe_statistics(self) -> list[tuple[bytes, ...]] | None:
+        """Messages for each stripe and column."""
+        footer = self._tail.footer
+        if len(footer.stripes) == 1:
+            return [footer.statistics]
+        try:
+            found = stripe_statistics(self._content, self._tail, self.path) or []
+            parts = [tuple(each.as_bytes for each in read_fields(part) if each.number == 1) for part in found]
+            return parts or None
+        except (CorruptFile, WireError):
+            return None  # they are not needed, and the rows may be whole
 
     @cached_property
     def row(self) -> OrcColumn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -26,7 +26,7 @@ def is_worth_threads(file: FileToRead, stripes: int) -> bool:
 def stripes_ahead(
     store: FileStore,
     file: FileToRead,
-    stripes: int,
+    stripes: Sequence[int],
     read: Callable[[AcidFileReader, int], _T],
     *,
     verify_checksums: bool = True,
@@ -36,7 +36,7 @@ def stripes_ahead(
     Args:
         store: The file's store.
         file: What to read. Each thread opens it, since a reader is not for several threads.
-        stripes: How many it has.
+        stripes: Which of its stripes, from 0.
         read: Reads a stripe; called by several threads. Its error is raised in place of the stripe.
         verify_checksums: As for `AcidFileReader`.
 
@@ -55,7 +55,7 @@ def stripes_ahead(
     # No `with` block: it would wait for the threads, perhaps in a garbage collection on one of them.
     threads = ThreadPoolExecutor(_THREADS, THREAD_NAME)
     try:
-        for _, result in in_order(threads, _THREADS - 1, work, range(stripes)):
+        for _, result in in_order(threads, _THREADS - 1, work, stripes):
             yield result
     finally:
         threads.shutdown(wait=False, cancel_futures=True)

@@ -7,7 +7,7 @@ at the end is null in older files. Fields of a struct are matched by name. Types
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,10 @@ import pyarrow.compute as pc
 
 from hive_ingest.errors import UnsupportedFeature
 from hive_ingest.model import Column
-from hive_ingest.orc import OrcColumn, OrcKind, check_timestamps, oldest_date
+from hive_ingest.orc import GREGORIAN_START, OrcColumn, OrcKind, check_timestamps, oldest_date
+from hive_ingest.reader.fields import names_to_read
 from hive_ingest.schema import HiveType, is_widening, parse_type
 
-#: 1582-10-15, the first day of the Gregorian calendar, in days since 1970.
-_GREGORIAN_START = -141_427
 #: `calendar` in the footer of a file whose older dates are Julian: Hive 4 writes so by default.
 JULIAN_GREGORIAN = 1
 
@@ -29,22 +28,32 @@ _TEXTS = ("string", "char", "varchar")
 
 @dataclass(frozen=True, slots=True)
 class ColumnSource:
-    """Where one column of the table comes from in one file. `name` is the file's; None is a column it lacks."""
+    """Where one column of the table comes from in one file.
+
+    Attributes:
+        name: The file's; None: a column that it lacks.
+        type: The column's in the table.
+        names: What to read of it, dotted.
+        target: The type to read it as, if it is a struct of which only some fields are read.
+    """
 
     name: str | None
     type: HiveType
     strip_char: bool = False
     julian: bool = False
+    names: tuple[str, ...] = ()
+    target: pa.DataType | None = None
 
     def read(self, array: Any, rows: int) -> Any:
         """The column in the table's type, from the file's array (None if it has none)."""
+        target = self.type.arrow if self.target is None else self.target
         if array is None:
-            return pa.nulls(rows, self.type.arrow)
+            return pa.nulls(rows, target)
         if self.type.kind in _TEXTS:
             return _as_text(array, self.type, self.strip_char)
         if self.julian:
             array = _gregorian(array)
-        return array if array.type == self.type.arrow else array.cast(self.type.arrow)
+        return array if array.type == target else array.cast(target)
 
 
 def column_sources(
@@ -55,21 +64,43 @@ def column_sources(
     *,
     calendar: int | None,
     path: str,
+    types: Mapping[str, pa.DataType] | None = None,
 ) -> dict[str, ColumnSource]:
     """One source for each wanted column, by the table's name.
 
-    `columns` are the table's (without partition keys), `row` and `row_type` the file's. Raises UnsupportedFeature
-    for a file whose columns stand in another order, whose types do not widen to the table's, or whose dates and
-    timestamps cannot be held.
+    Args:
+        columns: The table's, without partition keys.
+        wanted: Names of those to read.
+        row: The file's columns.
+        row_type: The same, as Arrow has them.
+        calendar: Of the file's dates.
+        path: Of the file, for messages.
+        types: For structs of which only some fields are read, the type that has these.
+
+    Raises:
+        UnsupportedFeature: The file's columns are in another order, its types do not widen to the table's, or its
+            dates and timestamps cannot be held.
     """
     _check_order(columns, row, path)
-    return {
-        column.name: _source(column, row.children[i], row_type.field(i).type, calendar, path)
-        if i < len(row.children)
-        else ColumnSource(None, parse_type(column.type))
-        for i, column in enumerate(columns)
-        if column.name in wanted
-    }
+    found = {}
+    for i, column in enumerate(columns):
+        if column.name not in wanted:
+            continue
+        target = (types or {}).get(column.name)
+        if i < len(row.children):
+            source = _source(column, row.children[i], row_type.field(i).type, calendar, path)
+            found[column.name] = _narrowed(source, row_type.field(i).type, target)
+        else:
+            found[column.name] = ColumnSource(None, parse_type(column.type), target=target)
+    return found
+
+
+def _narrowed(source: ColumnSource, found: pa.DataType, target: pa.DataType | None) -> ColumnSource:
+    """With what to read of the column."""
+    assert source.name is not None
+    whole = source.type.arrow
+    target = whole if target is None else target
+    return replace(source, names=names_to_read(source.name, found, whole, target), target=target)
 
 
 def _check_order(columns: Sequence[Column], row: OrcColumn, path: str) -> None:
@@ -92,7 +123,7 @@ def _source(column: Column, found: OrcColumn, type_: pa.DataType, calendar: int 
             "Alter the column back, or rewrite the table"
         )
     check_timestamps(found, path)
-    julian = calendar == JULIAN_GREGORIAN and (oldest_date(found, path) or 0) < _GREGORIAN_START
+    julian = calendar == JULIAN_GREGORIAN and (oldest_date(found, path) or 0) < GREGORIAN_START
     if julian and found.kind != OrcKind.DATE:
         raise UnsupportedFeature(
             f"column {found.name!r} of {path!r} holds dates before 1582-10-15 inside {column.type}, in the Julian "
@@ -121,7 +152,7 @@ def _gregorian(dates: Any) -> Any:
     """Days since 1970 of the Julian calendar, before 1582-10-15, as days with the same name in the Gregorian one."""
     nulls = dates.is_null().to_numpy(zero_copy_only=False)
     days = dates.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    old = days < _GREGORIAN_START
+    old = days < GREGORIAN_START
     days[old] = _days_of_name(days[old])
     return pa.array(days.astype(np.int32), pa.int32(), mask=nulls).cast(pa.date32())
 

@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
+import operator
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hive_ingest.errors import ConfigurationError
+from hive_ingest.reader.stripe_filter import FieldPath, StripeFilter
+from hive_ingest.reader.where import Where
 
 #: How an expression prints a reference by position (`pc.field(0)`), from which no name can be learned.
 _BY_POSITION = "FieldPath("
 
 
 class Predicate:
-    """A `pyarrow.compute.Expression` bound to a schema. A row for which it is null is not kept."""
+    """A filter bound to a schema. A row for which it is null is not kept."""
 
-    def __init__(self, expression: pc.Expression, schema: pa.Schema) -> None:
-        """Raises ConfigurationError when the expression does not fit the schema, or is not boolean."""
-        self.expression = expression
+    def __init__(self, schema: pa.Schema, *, where: Where | None = None, filter: pc.Expression | None = None) -> None:
+        """
+        Args:
+            schema: All columns that the filter may use.
+            where: A filter that was text.
+            filter: A boolean Arrow expression. If both are given, both must be true.
+
+        Raises:
+            ConfigurationError: The expression does not fit the schema, or is not boolean.
+        """
+        given = [*([where.expression] if where else []), *([filter] if filter is not None else [])]
+        self.expression: pc.Expression = reduce(operator.and_, given)
         self._bind(schema)
-        #: Names of the columns that it reads.
-        self.columns = frozenset(self._referenced(schema))
+        #: The columns and fields that it reads. Of an Arrow expression, only columns are known.
+        self.paths: frozenset[FieldPath] = where.paths if where else frozenset()
+        if filter is not None:
+            self.paths |= {(name,) for name in _referenced(filter, schema)}
+        #: Which stripes may have a row to keep; None: not known.
+        self.stripes: StripeFilter | None = where.stripes if where else None
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """True for each row to keep. `batch` has at least `columns`.
@@ -43,18 +60,20 @@ class Predicate:
         if not pa.types.is_boolean(found):
             raise ConfigurationError(f"the filter {self.expression} gives {found}, not true or false: compare it")
 
-    def _referenced(self, schema: pa.Schema) -> list[str]:
-        """A column is read if the expression cannot be bound without it: pyarrow does not say it otherwise."""
-        if _BY_POSITION in str(self.expression):
-            return list(schema.names)
-        return [name for i, name in enumerate(schema.names) if not self._binds(schema.remove(i))]
 
-    def _binds(self, schema: pa.Schema) -> bool:
-        try:
-            _evaluate(self.expression, _no_rows(schema))
-        except pa.ArrowInvalid:
-            return False
-        return True
+def _referenced(expression: pc.Expression, schema: pa.Schema) -> list[str]:
+    """A column is read if the expression cannot be bound without it: pyarrow does not say it otherwise."""
+    if _BY_POSITION in str(expression):
+        return list(schema.names)
+    return [name for i, name in enumerate(schema.names) if not _binds(expression, schema.remove(i))]
+
+
+def _binds(expression: pc.Expression, schema: pa.Schema) -> bool:
+    try:
+        _evaluate(expression, _no_rows(schema))
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,16 +26,20 @@ from hive_ingest.orc import (
     FileGroup,
     FileToRead,
     RowIds,
+    StripeBounds,
     StripeReader,
     StripeRows,
+    ValueRange,
     is_worth_threads,
     open_ahead,
     stripes_ahead,
 )
 from hive_ingest.reader.evolution import ColumnSource, column_sources
+from hive_ingest.reader.fields import field_path, needed_types, type_at, values_at
 from hive_ingest.reader.folder import FolderToRead
 from hive_ingest.reader.partitions import PartitionToRead
 from hive_ingest.reader.predicate import Predicate
+from hive_ingest.reader.stripe_filter import FieldPath
 from hive_ingest.schema import arrow_schema
 from hive_ingest.storage import FileStore, Location
 
@@ -59,21 +63,32 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What to read of a table, and how. `output` are names in order; `predicate` may read others."""
+    """What to read of a table, and how.
+
+    Attributes:
+        output: Columns in order, and fields of structs as "payload.user.id".
+        predicate: It may read others.
+        schema: Of the batches.
+        paths: Those of `output`.
+        needed: Each column that is read, with its type; a struct may have fewer fields than in the table.
+    """
 
     table: Table
     output: tuple[str, ...]
     predicate: Predicate | None
     verify_checksums: bool = True
     schema: pa.Schema = field(init=False)
-    needed: frozenset[str] = field(init=False)
+    paths: tuple[FieldPath, ...] = field(init=False)
+    needed: Mapping[str, pa.DataType] = field(init=False)
 
     def __post_init__(self) -> None:
         everything = full_schema(self.table)
-        object.__setattr__(self, "schema", pa.schema([everything.field(name) for name in self.output]))
-        object.__setattr__(
-            self, "needed", frozenset(self.output) | (self.predicate.columns if self.predicate else set())
-        )
+        paths = tuple(field_path(everything, name) for name in self.output)
+        output = zip(self.output, paths, strict=True)
+        object.__setattr__(self, "schema", pa.schema([(name, type_at(everything, path)) for name, path in output]))
+        object.__setattr__(self, "paths", paths)
+        read = {*paths, *(self.predicate.paths if self.predicate else ())}
+        object.__setattr__(self, "needed", needed_types(everything, read))
 
 
 def read_partition(
@@ -141,6 +156,10 @@ class _PartitionReading:
         self._projection = projection
         self._write_ids = valid_write_ids
         self._uses_threads = uses_threads
+        self._positions = {column.name: i for i, column in enumerate(projection.table.columns)}
+        predicate = projection.predicate
+        uses_columns = predicate is not None and any(path[0] in self._positions for path in predicate.paths)
+        self._filter = predicate.stripes if predicate is not None and uses_columns else None
         self._deletes = _load_delete_events(self._store, delete_event_files, valid_write_ids)
 
     def batches(self, files: Sequence[FileToRead]) -> Iterator[pa.RecordBatch]:
@@ -150,7 +169,8 @@ class _PartitionReading:
 
     def _group_batches(self, group: FileGroup) -> Iterator[pa.RecordBatch]:
         try:
-            found = list(self._stripes(group.joined, group.readers[0].file)) if group.joined else None
+            first = group.readers[0].file
+            found = list(self._stripes(group.joined, first, parts=group.readers)) if group.joined else None
         except (StreamingError, pa.ArrowException):
             found = None  # one by one: then the error names its file, and comes after the rows before it
         if found is not None:
@@ -165,33 +185,54 @@ class _PartitionReading:
             yield from self._stripes(reader, file, newest_first=newest_first)
 
     def _stripes(
-        self, reader: StripeReader, file: FileToRead, *, newest_first: bool = False
+        self,
+        reader: StripeReader,
+        file: FileToRead,
+        *,
+        parts: Sequence[StripeReader] = (),
+        newest_first: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Of one file, or of several that are joined and of which `file` is the first."""
+        """Of one file, or of several, the `parts`, that are joined and of which `file` is the first."""
         sources = column_sources(
             self._projection.table.columns,
-            self._projection.needed,
+            frozenset(self._projection.needed),
             reader.row,
             reader.row_type,
             calendar=reader.calendar,
             path=reader.path,
+            types=self._projection.needed,
         )
-        names = [source.name for source in sources.values() if source.name is not None]
+        names = [name for source in sources.values() for name in source.names]
         acid = self._acid_columns(file)
 
         def read(reader: StripeReader, stripe: int) -> pa.RecordBatch:
             return self._batch(reader.read(stripe, acid, names), file, sources)
 
-        stripes = range(reader.num_stripes)
+        # Only now: a file that does not fit the table is refused, whatever its statistics are.
+        stripes = self._wanted_stripes(reader) if not parts or any(map(self._wanted_stripes, parts)) else ()
         batches: Iterable[pa.RecordBatch]
         if self._uses_threads and is_worth_threads(file, len(stripes)):
             verify = self._projection.verify_checksums
-            batches = stripes_ahead(self._store, file, len(stripes), read, verify_checksums=verify)
+            batches = stripes_ahead(self._store, file, stripes, read, verify_checksums=verify)
         else:
             batches = (read(reader, stripe) for stripe in (reversed(stripes) if newest_first else stripes))
         for batch in batches:
             if batch.num_rows:
                 yield batch
+
+    def _wanted_stripes(self, reader: StripeReader) -> Sequence[int]:
+        """Those that may hold a row that passes the filter."""
+        stripes, filter = range(reader.num_stripes), self._filter
+        if filter is None:
+            return stripes
+        return [stripe for stripe in stripes if filter.may_match(self._range_of(reader.bounds(stripe)))]
+
+    def _range_of(self, bounds: StripeBounds | None) -> Callable[[FieldPath], ValueRange | None]:
+        def range_of(path: FieldPath) -> ValueRange | None:
+            position = self._positions.get(path[0])  # a partition key has none: by it, partitions have been left out
+            return None if bounds is None or position is None else bounds.of(position, path[1:])
+
+        return range_of
 
     def _acid_columns(self, file: FileToRead) -> list[str]:
         wants_row_ids = bool(self._deletes) or ROW_ID_COLUMN in self._projection.needed
@@ -202,13 +243,14 @@ class _PartitionReading:
         keep = self._visible(rows, file)
         count = int(keep.sum())
         arrays = self._columns(rows, sources, keep, count)
+        output = [values_at(arrays, path) for path in self._projection.paths]
         predicate = self._projection.predicate
         if predicate is not None and count:
             mask = predicate.mask(_as_batch(arrays, self._projection.table, count))
             if mask.true_count < count:
-                arrays = {name: arrays[name].filter(mask) for name in self._projection.output}
+                output = [column.filter(mask) for column in output]
                 count = mask.true_count
-        return _output(arrays, self._projection.schema, count)
+        return _batch_of(output, self._projection.schema, count)
 
     def _visible(self, rows: StripeRows, file: FileToRead) -> npt.NDArray[np.bool_]:
         if (rows.numbers(OPERATION) != INSERT).any():
@@ -242,15 +284,16 @@ class _PartitionReading:
 
 def _as_batch(arrays: dict[str, Any], table: Table, count: int) -> pa.RecordBatch:
     """For a filter: in the table's order, because it may refer to columns by position."""
-    schema = full_schema(table)
-    return _output(arrays, pa.schema([field for field in schema if field.name in arrays]), count)
+    names = [name for name in full_schema(table).names if name in arrays]
+    columns = [arrays[name] for name in names]
+    return _batch_of(columns, pa.schema([(name, arrays[name].type) for name in names]), count)
 
 
-def _output(arrays: dict[str, Any], schema: pa.Schema, count: int) -> pa.RecordBatch:
+def _batch_of(columns: Sequence[Any], schema: pa.Schema, count: int) -> pa.RecordBatch:
     if len(schema) == 0:
         # A batch without columns keeps its number of rows only this way.
         return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), count, [None]))
-    return pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _row_id_array(rows: RowIds) -> pa.StructArray:

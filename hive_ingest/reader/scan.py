@@ -6,8 +6,6 @@ open or aborted transaction.
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -19,15 +17,22 @@ import pyarrow.compute as pc
 from hive_ingest.errors import ConfigurationError, ConnectionMisuse, UnsupportedFeature
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import Table, TableName
+from hive_ingest.reader.fields import field_path
+from hive_ingest.reader.held_snapshot import (
+    DEFAULT_AGENT_INFO,
+    DEFAULT_LOCK_WAIT_SECONDS,
+    HeldSnapshot,
+    ReadScope,
+)
+from hive_ingest.reader.html import html_table
 from hive_ingest.reader.partitions import PartitionToRead, prune, typed_partitions, whole_table
 from hive_ingest.reader.predicate import Predicate
 from hive_ingest.reader.rows import ROW_ID_COLUMN, Projection, Snapshot, full_schema, read_partition
 from hive_ingest.reader.where import parse_where
+from hive_ingest.schema import arrow_schema
 from hive_ingest.transactions import ReadTransaction
 
 DEFAULT_BATCH_ROWS = 131_072
-DEFAULT_LOCK_WAIT_SECONDS = 60.0
-DEFAULT_AGENT_INFO = "hive-ingest reader"
 
 
 def scan(
@@ -38,6 +43,7 @@ def scan(
     where: str | None = None,
     filter: pc.Expression | None = None,
     row_ids: bool = False,
+    snapshot: HeldSnapshot | None = None,
     batch_rows: int = DEFAULT_BATCH_ROWS,
     verify_checksums: bool = True,
     lock_wait_seconds: float = DEFAULT_LOCK_WAIT_SECONDS,
@@ -53,43 +59,61 @@ def scan(
         metastore: A client, or the URI of a metastore for a client that is closed with the scan.
         table: `"database.table"`.
         columns: Names in the order wanted, partition keys among them. Default: all, partition keys last.
+            `"payload.user.id"` is a field of a struct, as a column of that name; nothing else of the struct is read.
         where: A condition as text, in SQL: `"month = 3 and (origin like 'JF%' or dest is not null)"` (docs/filters.md).
         filter: The same as a boolean Arrow expression, over any columns, partition keys and `row__id`. Rows are read
-            for which both are true; partitions for which one cannot be are not even listed.
+            for which both are true; partitions for which one cannot be are not even listed. Stripes of files are left
+            out by `where` alone.
         row_ids: Whether to append `row__id struct<writeid: int64, bucketid: int32, rowid: int64>`, Hive's ROW__ID.
+        snapshot: Read at a snapshot that `hold_snapshot` took in this metastore, not at a new one.
         batch_rows: The most rows in a batch.
         verify_checksums: Whether to verify what is read of files that have checksums (all that were written here)
             before it is decoded. It takes up to a fifth more processor time when all columns are read, next to nothing
             for a few. Without it, small files are read one by one, which is slower.
-        lock_wait_seconds: How long to wait for the lock that keeps the files.
+        lock_wait_seconds: How long to wait for the lock that keeps the files. A held snapshot has its lock already.
         agent_info: What SHOW LOCKS shows for the reader.
 
     Raises:
         NoSuchObject: There is no such table.
         LockTimeout: The lock was not granted in time.
-        ConfigurationError: There is no such column, or a filter does not fit.
+        ConfigurationError: There is no such column, a filter does not fit, or the snapshot is not one of this table.
+        ConnectionMisuse: The snapshot was closed.
         UnsupportedFeature: An insert-only table, among others.
         StreamingError: While reading: CorruptFile, StreamingIOFailure, TxnAborted. The transaction is ended.
     """
     if batch_rows < 1:
         raise ConfigurationError(f"batch_rows is {batch_rows}: give at least 1")
     name = TableName.of(table)
+    client, scope = open_scope(metastore, name, snapshot, lock_wait_seconds=lock_wait_seconds, agent_info=agent_info)
+    try:
+        projection, partitions = what_to_read(client, name, columns, where, filter, row_ids, verify_checksums)
+    except BaseException as error:
+        scope.fail(error)
+        raise
+    return Scan(scope, projection, partitions, batch_rows)
+
+
+def open_scope(
+    metastore: MetastoreClient | str,
+    table: TableName,
+    snapshot: HeldSnapshot | None,
+    *,
+    lock_wait_seconds: float,
+    agent_info: str,
+) -> tuple[MetastoreClient, ReadScope]:
+    """A client, and what keeps the files of a read: a share of the snapshot, or else a transaction of its own."""
+    if snapshot is not None:
+        return snapshot.share(metastore, table)
     owns_client = isinstance(metastore, str)
     client = connect_metastore(metastore) if isinstance(metastore, str) else metastore
     try:
-        transaction = ReadTransaction(
-            client, name, lock_wait_seconds=lock_wait_seconds, agent_info=agent_info, owns_client=owns_client
+        return client, ReadTransaction(
+            client, table, lock_wait_seconds=lock_wait_seconds, agent_info=agent_info, owns_client=owns_client
         )
     except BaseException:
         if owns_client:
             client.close()
         raise
-    try:
-        projection, partitions = what_to_read(client, name, columns, where, filter, row_ids, verify_checksums)
-    except BaseException as error:
-        transaction.fail(error)
-        raise
-    return Scan(transaction, projection, partitions, batch_rows)
 
 
 def read_table(
@@ -100,6 +124,7 @@ def read_table(
     where: str | None = None,
     filter: pc.Expression | None = None,
     row_ids: bool = False,
+    snapshot: HeldSnapshot | None = None,
     verify_checksums: bool = True,
     lock_wait_seconds: float = DEFAULT_LOCK_WAIT_SECONDS,
     agent_info: str = DEFAULT_AGENT_INFO,
@@ -112,6 +137,7 @@ def read_table(
         where=where,
         filter=filter,
         row_ids=row_ids,
+        snapshot=snapshot,
         verify_checksums=verify_checksums,
         lock_wait_seconds=lock_wait_seconds,
         agent_info=agent_info,
@@ -122,24 +148,24 @@ def read_table(
 class Scan:
     """The batches of a snapshot, read as they are asked for; behaves as a `pyarrow.RecordBatchReader`.
 
-    It owns its transaction, which ends with the last batch, an error, `close`, or the `with` block; one that is
-    forgotten warns and ends it. Anything that takes an Arrow stream takes it, as in `pa.table(scan)`. For one
-    thread at a time.
+    It owns its transaction, unless it reads at a held snapshot. The transaction ends with the last batch, an error,
+    `close`, or the `with` block; a scan that is forgotten warns and ends it. Anything that takes an Arrow stream takes
+    it, as in `pa.table(scan)`. For one thread at a time.
     """
 
     def __init__(
         self,
-        transaction: ReadTransaction,
+        scope: ReadScope,
         projection: Projection,
         partitions: Sequence[PartitionToRead],
         batch_rows: int,
     ) -> None:
-        self._transaction = transaction
+        self._scope = scope
         self._schema = projection.schema
         self._table = projection.table.name
-        self._is_complete = False
-        self._batches = _batches(transaction, projection, partitions, batch_rows)
-        transaction.end_with(self, f"a scan of {projection.table.name}")
+        self._is_complete = self._is_closed = self._is_streamed = False
+        self._batches = _batches(scope, projection, partitions, batch_rows)
+        scope.end_with(self, f"a scan of {projection.table.name}")
 
     @property
     def schema(self) -> pa.Schema:
@@ -176,13 +202,40 @@ class Scan:
         return pa.Table.from_batches(list(self), schema=self._schema)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        reader: Any = pa.RecordBatchReader.from_batches(self._schema, self)
+        """The batches that are left, as an Arrow stream.
+
+        Some libraries request a stream only for its schema, so only the first that is read gets the batches; reading
+        another one is an error. It would look like the end of the rows.
+        """
+        reader: Any = pa.RecordBatchReader.from_batches(self._schema, self._streamed())
         return reader.__arrow_c_stream__(requested_schema)
+
+    def _streamed(self) -> Iterator[pa.RecordBatch]:
+        if self._is_streamed or self._is_complete:
+            raise ConnectionMisuse(
+                f"the scan of {self._table} has been read already, or is read twice by one query: a scan can be read "
+                "once. Scan again, or use read_table"
+            )
+        self._is_streamed = True
+        yield from self
 
     def close(self) -> None:
         """End the transaction, and read no further. Idempotent."""
+        self._is_closed = True
         self._batches.close()
-        self._transaction.close()
+        self._scope.close()
+
+    def __repr__(self) -> str:
+        return f"<{self._title}: {', '.join(f'{field.name} {field.type}' for field in self._schema)}>"
+
+    def _repr_html_(self) -> str:
+        """The columns, for notebooks. Reads no row."""
+        return html_table(self._title, ["column", "type"], [(each.name, str(each.type)) for each in self._schema])
+
+    @property
+    def _title(self) -> str:
+        state = ", read to its end" if self._is_complete else ", closed" if self._is_closed else ""
+        return f"Scan of {self._table}{state}"
 
     def __enter__(self) -> Self:
         return self
@@ -191,30 +244,30 @@ class Scan:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if exc is not None:
-            self._transaction.fail(exc)
+            self._scope.fail(exc)
         self.close()
 
 
 def _batches(
-    transaction: ReadTransaction, projection: Projection, partitions: Sequence[PartitionToRead], batch_rows: int
+    scope: ReadScope, projection: Projection, partitions: Sequence[PartitionToRead], batch_rows: int
 ) -> Generator[pa.RecordBatch, None, bool]:
     """Yield all batches, and return True.
 
     An error or the last batch ends the transaction; a generator that is closed early leaves it open.
     """
-    snapshot = Snapshot(transaction.valid_write_ids, transaction.valid_txns)
+    snapshot = Snapshot(scope.valid_write_ids, scope.valid_txns)
     try:
         for partition in partitions:
             for batch in read_partition(partition, projection, snapshot):
-                transaction.check()
+                scope.check()
                 for start in range(0, batch.num_rows, batch_rows):
                     yield batch.slice(start, batch_rows)
-        transaction.commit()
+        scope.commit()
         return True
     except GeneratorExit:
         raise
     except BaseException as error:
-        transaction.fail(error)
+        scope.fail(error)
         raise
 
 
@@ -233,11 +286,8 @@ def what_to_read(
     """Asked within the read transaction. Raises NoSuchObject, ConfigurationError, UnsupportedFeature."""
     found = client.get_table(table)
     check_readable(found)
-    conditions = [parse_where(where, (*found.columns, *found.partition_keys))] if where is not None else []
-    conditions += [filter] if filter is not None else []
-    condition = functools.reduce(operator.and_, conditions) if conditions else None
-    projection = replace(_projection(found, columns, condition, row_ids), verify_checksums=verify_checksums)
-    return projection, _partitions(client, found, projection)
+    projection = _projection(found, columns, _predicate(found, where, filter), row_ids)
+    return replace(projection, verify_checksums=verify_checksums), _partitions(client, found, projection)
 
 
 def check_readable(table: Table) -> None:
@@ -248,24 +298,31 @@ def check_readable(table: Table) -> None:
         raise UnsupportedFeature(f"{table.name} is an insert-only table, which cannot be read yet: read it with Hive")
 
 
-def _projection(table: Table, columns: Sequence[str] | None, filter: pc.Expression | None, row_ids: bool) -> Projection:
-    """Raises ConfigurationError for a column that is not there, or a filter that does not fit."""
-    predicate = None if filter is None else Predicate(filter, full_schema(table))
-    known = [column.name for column in (*table.columns, *table.partition_keys)]
+def _predicate(table: Table, where: str | None, filter: pc.Expression | None) -> Predicate | None:
+    """Raises ConfigurationError for a filter that does not fit."""
+    if where is None and filter is None:
+        return None
+    parsed = None if where is None else parse_where(where, (*table.columns, *table.partition_keys))
+    return Predicate(full_schema(table), where=parsed, filter=filter)
+
+
+def _projection(table: Table, columns: Sequence[str] | None, predicate: Predicate | None, row_ids: bool) -> Projection:
+    """Raises ConfigurationError for a column that is not there, or is given twice."""
     if isinstance(columns, str):
         raise ConfigurationError(f"columns={columns!r} is one text: give a list of names")
-    output = known if columns is None else [name.lower() for name in columns]
-    unknown = [name for name in output if name not in known]
-    if unknown or len(set(output)) < len(output):
-        wrong = f"has no column {unknown[0]!r}" if unknown else "cannot give a column twice"
-        raise ConfigurationError(f"{table.name} {wrong}: choose from {', '.join(known)}")
+    known = arrow_schema((*table.columns, *table.partition_keys))
+    try:
+        output = [".".join(field_path(known, name)) for name in (known.names if columns is None else columns)]
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{table.name}: {error}") from None
+    if len(set(output)) < len(output):
+        raise ConfigurationError(f"{table.name}: a column can be given only once, not {', '.join(output)}")
     return Projection(table, (*output, ROW_ID_COLUMN) if row_ids else tuple(output), predicate)
 
 
 def partitions_of(client: MetastoreClient, table: Table, where: str | None) -> list[PartitionToRead]:
     """The partitions that may hold a row that passes a filter, by name. Raises ConfigurationError, InvalidOperation."""
-    condition = None if where is None else parse_where(where, (*table.columns, *table.partition_keys))
-    return _partitions(client, table, _projection(table, [], condition, row_ids=False))
+    return _partitions(client, table, _projection(table, [], _predicate(table, where, None), row_ids=False))
 
 
 def _partitions(client: MetastoreClient, table: Table, projection: Projection) -> list[PartitionToRead]:

@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table, TableName
+from hive_ingest.reader.held_snapshot import DEFAULT_AGENT_INFO, DEFAULT_LOCK_WAIT_SECONDS
 from hive_ingest.reader.rows import PartitionFiles, Projection, Snapshot, list_files, read_files
-from hive_ingest.reader.scan import DEFAULT_AGENT_INFO, DEFAULT_LOCK_WAIT_SECONDS, what_to_read
+from hive_ingest.reader.scan import what_to_read
 from hive_ingest.storage import Location
 from hive_ingest.transactions import ReadTransaction
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hive_ingest.metastore_client import MetastoreClient, opened_metastore
+from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
 from hive_ingest.orc import AcidFileReader, FileToRead, count_rows
+from hive_ingest.reader.held_snapshot import DEFAULT_AGENT_INFO, DEFAULT_LOCK_WAIT_SECONDS, HeldSnapshot
+from hive_ingest.reader.html import html_table
 from hive_ingest.reader.rows import PartitionFiles, Snapshot, list_files
-from hive_ingest.reader.scan import DEFAULT_AGENT_INFO, DEFAULT_LOCK_WAIT_SECONDS, what_to_read
+from hive_ingest.reader.scan import open_scope, what_to_read
 from hive_ingest.storage import FileStore, Location
-from hive_ingest.transactions import ReadTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +37,51 @@ class PartitionSize:
     is_exact: bool
 
 
+class PartitionSizes(list[PartitionSize]):
+    """One `PartitionSize` for each partition, by name, and totals; notebooks show a table."""
+
+    @property
+    def files(self) -> int:
+        """Files of all partitions."""
+        return sum(size.files for size in self)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(size.bytes for size in self)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all partitions, deleted ones included."""
+        return sum(size.rows for size in self)
+
+    @property
+    def delete_events(self) -> int:
+        """Delete events of all partitions."""
+        return sum(size.delete_events for size in self)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether `rows` is what a reader returns."""
+        return all(size.is_exact for size in self)
+
+    def _repr_html_(self) -> str:
+        header = ["partition", "files", "bytes", "rows", "delete events"]
+        rows = [(size.partition, size.files, size.bytes, size.rows, size.delete_events) for size in self]
+        total = [("total", self.files, self.bytes, self.rows, self.delete_events)] if len(self) > 1 else []
+        return html_table("Sizes" if self.is_exact else "Sizes (rows include deleted ones)", header, [*rows, *total])
+
+
 def partition_sizes(
     metastore: MetastoreClient | str,
     table: str | TableName,
     *,
     where: str | None = None,
+    snapshot: HeldSnapshot | None = None,
     lock_wait_seconds: float = DEFAULT_LOCK_WAIT_SECONDS,
     agent_info: str = DEFAULT_AGENT_INFO,
-) -> list[PartitionSize]:
-    """The size of each partition of a table, by name; of one without partitions, its own.
+) -> PartitionSizes:
+    """The size of each partition of a table, by name, with totals; of one without partitions, its own.
 
     Opens the end of each file and reads no row, so it is fast for few large files and takes about a millisecond for
     each of many.
@@ -53,6 +90,7 @@ def partition_sizes(
         metastore: A client, or the URI of a metastore.
         table: `"database.table"`.
         where: Leaves out partitions in which no row can pass this filter; conditions on other columns have no effect.
+        snapshot: As in `scan`.
         lock_wait_seconds: How long to wait for the lock that keeps the files.
         agent_info: What SHOW LOCKS shows for the reader.
 
@@ -60,19 +98,18 @@ def partition_sizes(
         NoSuchObject, LockTimeout, ConfigurationError, UnsupportedFeature, CorruptFile, StreamingIOFailure: As `scan`.
     """
     name = TableName.of(table)
-    with opened_metastore(metastore) as client:
-        transaction = ReadTransaction(client, name, lock_wait_seconds=lock_wait_seconds, agent_info=agent_info)
-        try:
-            _, partitions = what_to_read(client, name, [], where, None, False, True)
-            snapshot = Snapshot(transaction.valid_write_ids, transaction.valid_txns)
-            found = []
-            for partition in partitions:
-                transaction.check()
-                found.append(_size_of(list_files(partition, snapshot)))
-        except BaseException as error:
-            transaction.fail(error)
-            raise
-        transaction.commit()
+    client, scope = open_scope(metastore, name, snapshot, lock_wait_seconds=lock_wait_seconds, agent_info=agent_info)
+    try:
+        _, partitions = what_to_read(client, name, [], where, None, False, True)
+        visible = Snapshot(scope.valid_write_ids, scope.valid_txns)
+        found = PartitionSizes()
+        for partition in partitions:
+            scope.check()
+            found.append(_size_of(list_files(partition, visible)))
+    except BaseException as error:
+        scope.fail(error)
+        raise
+    scope.commit()
     return found
 
 

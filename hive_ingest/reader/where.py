@@ -7,7 +7,7 @@ false, and a row is kept where the filter is true. Literals are read as values o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from decimal import Decimal, InvalidOperation
+from dataclasses import dataclass
 from operator import and_, or_
 from typing import Any
 
@@ -32,22 +32,30 @@ from hive_ingest.filter_syntax import (
     parse_condition,
 )
 from hive_ingest.model import Column
+from hive_ingest.reader.literals import literal_scalar
+from hive_ingest.reader.stripe_filter import FieldPath, StripeFilter
 from hive_ingest.schema import HiveType, parse_type
 
-_TEXTS = ("string", "char", "varchar", "binary")
-#: Kinds of literals that each other type takes; texts are tried for all of them.
-_LITERALS = {
-    "boolean": ("text", "boolean"),
-    "date": ("text", "date"),
-    "timestamp": ("text", "timestamp", "date"),
-    **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "float", "double", "decimal"), ("text", "number")),
-    **dict.fromkeys(_TEXTS, ("text",)),
-}
 _EXAMPLE = """"month = 3 and (origin like 'JF%' or dest is not null)\""""
 
 
-def parse_where(text: str, columns: Iterable[Column]) -> pc.Expression:
-    """The expression of a filter over these columns.
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A filter that fits a table.
+
+    Attributes:
+        expression: True for each row to keep.
+        paths: The columns, and fields of structs, that it reads.
+        stripes: Which stripes of a file may have such a row.
+    """
+
+    expression: pc.Expression
+    paths: frozenset[FieldPath]
+    stripes: StripeFilter
+
+
+def parse_where(text: str, columns: Iterable[Column]) -> Where:
+    """A filter over these columns.
 
     A char is compared as Hive does, without regard to blanks at its end.
 
@@ -56,7 +64,9 @@ def parse_where(text: str, columns: Iterable[Column]) -> pc.Expression:
             value that is not of its type.
     """
     try:
-        return _Compiler(columns).expression(parse_condition(text))
+        compiler, condition = _Compiler(columns), parse_condition(text)
+        expression = compiler.expression(condition)
+        return Where(expression, frozenset(compiler.paths), StripeFilter(condition, compiler.type_of))
     except FilterSyntaxError as error:
         raise ConfigurationError(error.describe(text, _EXAMPLE)) from error
 
@@ -64,6 +74,7 @@ def parse_where(text: str, columns: Iterable[Column]) -> pc.Expression:
 class _Compiler:
     def __init__(self, columns: Iterable[Column]) -> None:
         self._types = {column.name: parse_type(column.type) for column in columns}
+        self.paths: set[FieldPath] = set()
 
     def expression(self, condition: Condition) -> pc.Expression:
         match condition:
@@ -74,7 +85,7 @@ class _Compiler:
             case Not(inner):
                 return ~self.expression(inner)
             case Comparison(column, sign, value):
-                return COMPARISONS[sign](_field(column), _scalar(value, column, self._type(column)))
+                return COMPARISONS[sign](_field(column), literal_scalar(value, column, self.type_of(column)))
             case Between():
                 return self._between(condition)
             case In(column, values):
@@ -82,10 +93,11 @@ class _Compiler:
             case Like():
                 return self._like(condition)
             case IsNull(column):
-                self._type(column)
+                self.type_of(column)
                 return _field(column).is_null()
 
-    def _type(self, column: ColumnName) -> HiveType:
+    def type_of(self, column: ColumnName) -> HiveType:
+        """Raises FilterSyntaxError for a column, or a field of a struct, that is not there."""
         type_ = self._types.get(column.path[0])
         if type_ is None:
             known = ", ".join(self._types)
@@ -95,18 +107,19 @@ class _Compiler:
             if name not in fields:
                 raise FilterSyntaxError(f"{str(column)!r} does not name a field of {type_}", column.position)
             type_ = fields[name]
+        self.paths.add(column.path)
         return type_
 
     def _between(self, condition: Between) -> pc.Expression:
-        column, type_ = condition.column, self._type(condition.column)
+        column, type_ = condition.column, self.type_of(condition.column)
         field = _field(column)
-        low, high = _scalar(condition.low, column, type_), _scalar(condition.high, column, type_)
+        low, high = literal_scalar(condition.low, column, type_), literal_scalar(condition.high, column, type_)
         found = (field >= low) & (field <= high)
         return ~found if condition.negated else found
 
     def _in(self, column: ColumnName, values: Sequence[Literal]) -> pc.Expression:
-        type_ = self._type(column)
-        scalars = [_scalar(value, column, type_) for value in values]
+        type_ = self.type_of(column)
+        scalars = [literal_scalar(value, column, type_) for value in values]
         if type_.kind in ("float", "double"):
             # Arrow's isin compares bits: 0.0 would not be in a list with -0.0, and NaN would be in one with NaN.
             return _joined(or_, [_field(column) == scalar for scalar in scalars])
@@ -115,7 +128,7 @@ class _Compiler:
         return pc.if_else(_field(column).is_valid(), found, pa.scalar(None, pa.bool_()))
 
     def _like(self, condition: Like) -> pc.Expression:
-        type_, field = self._type(condition.column), _field(condition.column)
+        type_, field = self.type_of(condition.column), _field(condition.column)
         if type_.kind not in ("string", "char", "varchar"):
             raise FilterSyntaxError(
                 f"{condition.column} is {type_}: only string columns can be compared by 'like'",
@@ -140,31 +153,6 @@ def _joined(operator: Callable[[Any, Any], Any], parts: Sequence[pc.Expression])
         return parts[0]
     middle = len(parts) // 2
     return operator(_joined(operator, parts[:middle]), _joined(operator, parts[middle:]))
-
-
-def _scalar(literal: Literal, column: ColumnName, type_: HiveType) -> pa.Scalar:
-    """The literal as a value of the column's type. Raises FilterSyntaxError."""
-    if type_.children:
-        raise FilterSyntaxError(
-            f"{column} is {type_}: it can only be tested by 'is null' or 'is not null'", column.position
-        )
-    text = literal.value
-    if type_.kind in _TEXTS and literal.kind != "text":
-        raise FilterSyntaxError(f"{column} is {type_}: put the value in quotes", literal.position)
-    try:
-        if literal.kind not in _LITERALS[type_.kind]:
-            raise ValueError
-        if type_.kind == "char":
-            text = text.rstrip(" ").ljust(type_.parameters[0])
-        elif type_.kind == "decimal":
-            return pa.scalar(Decimal(text), type_.arrow)
-        elif literal.kind == "number":
-            text = text.removeprefix("+")
-        return pa.scalar(text).cast(type_.arrow)
-    except (ValueError, InvalidOperation, pa.ArrowException) as error:
-        raise FilterSyntaxError(
-            f"{literal.value!r} is not a value of type {type_}, the type of {column}", literal.position
-        ) from error
 
 
 def _regular_expression(condition: Like) -> str:

@@ -233,6 +233,8 @@ def _map_cast(key: Cast, item: Cast, type_: HiveType) -> Cast:
         # A copy has the keys and items of its own rows only; a slice has those of all rows.
         array = pa.concat_arrays([array, array[:0]])
         mask = array.is_null() if array.null_count else None
-        return pa.MapArray.from_arrays(array.offsets, key(array.keys), item(array.items), type=type_.arrow, mask=mask)
+        keys = key(array.keys)
+        strict_arrays.unique_keys(array, keys)
+        return pa.MapArray.from_arrays(array.offsets, keys, item(array.items), type=type_.arrow, mask=mask)
 
     return cast

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeGuard
 
 import pyarrow as pa
 
 from hive_ingest.errors import SerializationError
+from hive_ingest.record_writer.row_times import check_times, with_nanoseconds
 from hive_ingest.record_writer.typed_columns import TypedColumn
 from hive_ingest.schema import HiveType
 
@@ -32,8 +33,10 @@ def schema_of_rows(data: Any) -> pa.Schema | None:
         data = [data]
     if not isinstance(data, list | tuple) or not data or not all(map(is_row, data)):
         return None
+    rows = [row if isinstance(row, Mapping) else _fields(row) for row in data]
+    names = list(dict.fromkeys(name for row in rows for name in row))
     try:
-        return pa.schema(list(pa.array([row if isinstance(row, Mapping) else _fields(row) for row in data]).type))
+        return pa.schema([(str(name), _type_of([row.get(name) for row in rows])) for name in names])
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise SerializationError(f"the columns of the rows cannot be inferred: {error}") from error
 
@@ -95,10 +98,29 @@ class RowBatches:
         return pa.RecordBatch.from_arrays(arrays, names=list(map(str, names)))
 
     def _array(self, name: Any, values: list[Any]) -> pa.Array:
+        values = _with_nulls(values)
         array = pa.array(values, self._maps.get(str(name).lower()))
-        if pa.types.is_timestamp(array.type) and array.type.tz and any(map(_is_naive, values)):
-            raise ValueError(f"{name!r} has timestamps with and without a time zone")
-        return array
+        try:
+            check_times(array.type, values)
+        except ValueError as error:
+            raise ValueError(f"{name!r} has {error}") from error
+        type_ = with_nanoseconds(array.type, values)
+        return array if type_ == array.type else pa.array(values, type_)
+
+
+def _type_of(values: list[Any]) -> pa.DataType:
+    values = _with_nulls(values)
+    type_ = pa.array(values).type
+    check_times(type_, values, one_zone=False)
+    return type_
+
+
+def _with_nulls(values: list[Any]) -> list[Any]:
+    """The values, with None for pandas' NA and NaT, of which Arrow makes no array."""
+    if (pandas := sys.modules.get("pandas")) is None:
+        return values
+    missing = (pandas.NA, pandas.NaT)
+    return [None if any(value is each for each in missing) else value for value in values]
 
 
 def _fields(item: Any) -> dict[str, Any]:
@@ -107,10 +129,6 @@ def _fields(item: Any) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
-
-
-def _is_naive(value: Any) -> bool:
-    return isinstance(value, dt.datetime) and value.tzinfo is None
 
 
 def _has_map(type_: HiveType) -> bool:

@@ -59,10 +59,27 @@ def _from_text(type_: HiveType) -> _ArrayCast:
 
 def _to_text(type_: HiveType) -> _ArrayCast:
     def cast(array: pa.Array) -> pa.Array:
+        if pat.is_date64(array.type):
+            strict_arrays.valid(array)  # a time of day would be left out
         texts = array.cast(pa.string())
+        if pat.is_temporal(array.type):
+            _check_years(texts)
+        elif pat.is_floating(array.type):
+            texts = _non_finite_as_hive(texts)
         return texts if type_.kind == "string" else strict_arrays.characters(texts, type_)
 
     return cast
+
+
+def _check_years(texts: pa.Array) -> None:
+    """Raises Doubt for a year that Arrow does not print: its text then says that the value is out of range."""
+    if pc.any(pc.starts_with(texts, "<")).as_py():
+        raise Doubt("a date or timestamp in a year that has no text")
+
+
+def _non_finite_as_hive(texts: pa.Array) -> pa.Array:
+    """Arrow prints nan and inf."""
+    return pc.replace_substring(pc.replace_substring_regex(texts, "^-?nan$", "NaN"), "inf", "Infinity")
 
 
 def _to_boolean(array: pa.Array) -> pa.Array:

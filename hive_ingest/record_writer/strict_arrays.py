@@ -128,6 +128,24 @@ def _is_ascii(array: pa.StringArray) -> bool:
     return not len(text) or int(text.min()) >= 0
 
 
+def unique_keys(maps: pa.Array, keys: pa.Array) -> None:
+    """Raises Doubt if a map has a key twice, of which Hive would keep the last.
+
+    Args:
+        maps: The maps.
+        keys: Their keys, from the first map's first one on, in the type of the column.
+    """
+    offsets = maps.offsets.to_numpy()
+    codes = keys.dictionary_encode().indices.cast(pa.int64()).fill_null(len(keys)).to_numpy()
+    owners = np.repeat(np.arange(len(maps)), np.diff(offsets))
+    if maps.null_count:  # keys under a null do not count
+        is_valid = maps.is_valid().to_numpy(zero_copy_only=False)[owners]
+        owners, codes = owners[is_valid], codes[is_valid]
+    places = owners * (len(keys) + 1) + codes
+    if len(np.unique(places)) < len(places):
+        raise Doubt("a map with a key that occurs twice")
+
+
 def readable_by_hive(array: pa.Array) -> pa.Array:
     """Check dates or timestamps: Hive must read them unchanged from an ORC file."""
     if unwritable_values(array) is not None:

@@ -13,7 +13,7 @@ import stat
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -48,6 +48,10 @@ class Text(Protocol):
         """The text from an offset on, in blocks."""
         ...
 
+    def readable_bytes(self) -> int:
+        """The size of the text; of a compressed file that is not whole, of what can be read of it. Reads all of it."""
+        ...
+
     def ends_at(self, offset: int) -> bool:
         """Whether no text follows an offset that was read before."""
         ...
@@ -76,6 +80,8 @@ def text_of(file: Location, name: str) -> Text:
         StreamingIOFailure: The file cannot be read, or is not what its name says.
     """
     if name == STDIN:
+        if sys.stdin is None:
+            raise StreamingIOFailure("the standard input is closed: redirect a file or a pipe to it")
         return PipeText(sys.stdin.buffer, "standard input", is_ours=False)
     if _is_pipe(name):
         with io_errors("read", name):
@@ -166,6 +172,10 @@ class PlainText:
             file.seek(offset)
             while block := file.read(block_bytes):
                 yield block
+
+    def readable_bytes(self) -> int:
+        """The size of the file."""
+        return self.size_bytes
 
     def ends_at(self, offset: int) -> bool:
         """Whether the file had that size when it was opened first."""
@@ -300,6 +310,13 @@ class CompressedText(_StreamedText):
             return 0
         return self.size_bytes if offset == self._text_bytes else min(self._stored.tell(), self.size_bytes)
 
+    def readable_bytes(self) -> int:
+        """The size of the text, or of what can be read of a file that is not whole."""
+        with suppress(StreamingIOFailure):
+            while self._next(_SKIPPED_BYTES):
+                pass
+        return self._end
+
     def rewind(self) -> None:
         """Close what is open; the text will be read from its start."""
         self._restart()
@@ -325,6 +342,10 @@ class PipeText(_StreamedText):
         self._pipe = pipe
         self._is_ours = is_ours
         self._is_begun = False
+
+    def readable_bytes(self) -> int:
+        """The bytes of the text that were read: a pipe is read only once."""
+        return self._end
 
     def rewind(self) -> None:
         """A pipe stays where it is."""

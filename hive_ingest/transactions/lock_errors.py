@@ -11,7 +11,7 @@ from hive_ingest.plurals import counted
 
 
 def lock_timeout(
-    table: TableName, blockers: Sequence[LockInfo], waited_seconds: float, *, wanted: str = "lock"
+    table: TableName | str, blockers: Sequence[LockInfo], waited_seconds: float, *, wanted: str = "lock"
 ) -> LockTimeout:
     """The error that names the holders of blocking locks. `wanted` names the requested lock."""
     return LockTimeout(

@@ -28,34 +28,38 @@ _log = logging.getLogger(__name__)
 
 
 class ReadTransaction:
-    """An open read-only transaction with a SHARED_READ lock on a table, and the snapshot taken under it."""
+    """An open read-only transaction with SHARED_READ locks on tables, and the snapshot taken under them."""
 
     def __init__(
         self,
         client: MetastoreClient,
-        table: TableName,
-        *,
+        *tables: TableName,
         lock_wait_seconds: float,
         agent_info: str,
         owns_client: bool = False,
     ) -> None:
-        """Open it, lock the table and take the snapshot.
+        """Open it, lock the tables and take the snapshot.
 
         Args:
+            client: The metastore's.
+            tables: At least one.
+            lock_wait_seconds: How long to wait for the locks.
+            agent_info: What SHOW LOCKS shows.
             owns_client: Whether the client is closed with the transaction.
 
         Raises:
             ConfigurationError: `agent_info` is not a text that a metastore can store.
-            LockTimeout: The lock was not granted. Nothing stays open.
+            LockTimeout: A lock was not granted. Nothing stays open.
             MetastoreError, TransactionError: Raised by the metastore.
         """
         check_text("agent_info", agent_info)
         self._client = client
         self._owns_client = owns_client
-        self._table = table
+        self.tables = tables
+        self._names = ", ".join(map(str, tables))
         self._heartbeater = Heartbeater(client, name="hive-ingest-reader-heartbeat")
         self.is_open = True
-        what = f"a reader of {table}"
+        what = f"a reader of {self._names}"
         with opening():
             self._guard = Guard(None, client, self._end_unclosed, what, f"{what} was not closed")
             try:
@@ -66,18 +70,26 @@ class ReadTransaction:
         try:
             self._heartbeater.watch([self.txn_id])
             self._acquire(lock_wait_seconds, agent_info)
-            # Only now: a writer that held the table before us is in the snapshot (qubole/spark-acid#35).
+            # Only now: a writer that held a table before us is in the snapshot (qubole/spark-acid#35).
             self.valid_txns: ValidTxnList = client.get_valid_txns(self.txn_id)
-            self.valid_write_ids: ValidWriteIdList
-            (self.valid_write_ids,) = client.get_valid_write_ids([table], self.valid_txns)
-            client.add_write_ids_to_min_history(self.txn_id, [self.valid_write_ids])
+            self._write_ids = client.get_valid_write_ids(tables, self.valid_txns)
+            client.add_write_ids_to_min_history(self.txn_id, self._write_ids)
         except BaseException as error:
             self.fail(error)
             raise
 
-    def end_with(self, reader: object, what: str) -> None:
+    @property
+    def valid_write_ids(self) -> ValidWriteIdList:
+        """Of the only table, or of the first."""
+        return self._write_ids[0]
+
+    def write_ids_of(self, table: TableName) -> ValidWriteIdList:
+        """The snapshot of one of the tables."""
+        return self._write_ids[self.tables.index(table)]
+
+    def end_with(self, reader: object, what: str, why: str = "was not read to its end or closed") -> None:
         """End it with a warning that names `what` if `reader` is garbage collected while it is open."""
-        self._guard.watch(reader, f"{what} was not read to its end or closed")
+        self._guard.watch(reader, f"{what} {why}")
 
     def _end_unclosed(self, client: MetastoreClient) -> None:
         if not self._end():
@@ -94,6 +106,13 @@ class ReadTransaction:
         try:
             self._heartbeater.raise_if_lost(self.txn_id)
         except TxnAborted as error:
+            raise self._is_lost(error) from error
+
+    def beat(self) -> None:
+        """Send a heartbeat now. Raises TxnAborted if the transaction is gone, because files may have been missed."""
+        try:
+            self._client.heartbeat(txn_id=self.txn_id)
+        except (TxnAborted, NoSuchTxn) as error:
             raise self._is_lost(error) from error
 
     def commit(self) -> None:
@@ -153,22 +172,24 @@ class ReadTransaction:
 
     def _is_lost(self, error: StreamingError) -> TxnAborted:
         return TxnAborted(
-            f"the reader's transaction {self.txn_id} on {self._table} is gone ({error}), so files may have been "
+            f"the reader's transaction {self.txn_id} on {self._names} is gone ({error}), so files may have been "
             "missed: read again. If the metastore could not be reached, read faster than the transaction timeout"
         )
 
     # -- lock --------------------------------------------------------------------------------------
 
     def _acquire(self, lock_wait_seconds: float, agent_info: str) -> None:
-        component = LockComponent(
-            LockType.SHARED_READ,
-            LockLevel.TABLE,
-            self._table.database,
-            self._table.table,
-            operation_type=DataOperationType.SELECT,
+        components = tuple(
+            LockComponent(
+                LockType.SHARED_READ,
+                LockLevel.TABLE,
+                table.database,
+                table.table,
+                operation_type=DataOperationType.SELECT,
+            )
+            for table in self.tables
         )
-        request = LockRequest((component,), self.txn_id, agent_info=agent_info)
-        answer = self._client.lock(request)
-        wait = LockWait(self._client, [self._table], lock_wait_seconds, wanted=f"the read lock on {self._table}")
+        answer = self._client.lock(LockRequest(components, self.txn_id, agent_info=agent_info))
+        wait = LockWait(self._client, self.tables, lock_wait_seconds, wanted=f"the read lock on {self._names}")
         if not wait.acquires(answer):
-            raise lock_timeout(self._table, wait.blockers(answer.lock_id), lock_wait_seconds, wanted="read lock")
+            raise lock_timeout(self._names, wait.blockers(answer.lock_id), lock_wait_seconds, wanted="read lock")

@@ -32,8 +32,10 @@ def pyspark_folder(version: str) -> Path:
 def use_pyspark(version: str) -> None:
     """Have this process, and the drivers that it starts, import that version, or "lowest".
 
-    To be called before anything imports pyspark.
+    Raises RuntimeError if pyspark has been imported: all tests would run with that version, and pass.
     """
+    if "pyspark" in sys.modules:
+        raise RuntimeError(f"pyspark was imported from {sys.modules['pyspark'].__file__} before {version} was chosen")
     sys.path.insert(0, str(pyspark_folder(LOWEST if version == "lowest" else version)))
 
 

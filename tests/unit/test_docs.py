@@ -69,6 +69,7 @@ def test_every_guarantee_is_in_the_table_of_tests() -> None:
     promises = re.findall(r"^- \*\*([A-Z]\d+)\*\* \S", _guarantees(), re.MULTILINE)
     rows = re.findall(r"^\| ([A-Z]\d+) [^|]+\| .*`tests?[_/]\w+", _guarantees(), re.MULTILINE)
     assert len(promises) > 50
+    assert len(set(promises)) == len(promises), "a label has one meaning"
     assert rows == promises
 
 

@@ -48,7 +48,8 @@ def write_dataframe(
         StreamingConnectionError: Columns do not fit; all of them are named.
         ConfigurationError: An option.
         LockTimeout, TxnAborted, CommitOutcomeUnknown: As a connection raises them.
-        PySparkException: A task has failed for good.
+        PySparkException: A task has failed for good. In Spark 3.5 it is a Py4JJavaError where Java failed.
+        StreamingIOFailure: Executors were lost again and again.
     """
     if mode not in ("append", "overwrite"):
         raise ConfigurationError(f"mode={mode!r} is unknown: use 'append' or 'overwrite'")

@@ -16,13 +16,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import pyspark
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from hive_ingest.acid import MAX_BUCKET_ID
 from hive_ingest.connection import SharedTransaction
 from hive_ingest.errors import ConfigurationError
-from hive_ingest.streaming.spark.session import input_tasks, known_bytes, parallelism
+from hive_ingest.streaming.spark.session import input_tasks, is_connect, known_bytes, parallelism
 from hive_ingest.streaming.spark.tasks import GROUP_COLUMN, GroupTask
 
 #: Bucket numbers of an unbucketed table, one for each writer.
@@ -90,9 +92,21 @@ def _unbucketed(rows: DataFrame, keys: list[str], cluster: bool | None, target_f
         return SpreadRows(rows.repartition(tasks, *map(_quoted, keys)), tasks, "bucket")
     if cluster is None and (keys or _makes_small_files(rows, target_file_bytes)):
         groups = max(_MIN_GROUPS, _GROUPS_PER_TASK * parallelism(rows))
-        balanced = rows.hint("rebalance", groups, *map(_quoted, keys))  # pyspark 3.5 refuses a Column here
-        return SpreadRows(balanced, MAX_WRITERS, "bucket", _settings(rows, target_file_bytes))
+        settings = _settings(rows, target_file_bytes)
+        with session_settings(rows, settings):  # without adaptive execution Spark drops the hint as it analyses it
+            return SpreadRows(_rebalanced(rows, groups, keys), MAX_WRITERS, "bucket", settings)
     return SpreadRows(rows.coalesce(MAX_WRITERS), MAX_WRITERS, "bucket")
+
+
+def _rebalanced(rows: DataFrame, groups: int, keys: list[str]) -> DataFrame:
+    names = [*map(_quoted, keys)]
+    if is_connect(rows) or int(pyspark.__version__.split(".")[0]) >= 4:
+        return rows.hint("rebalance", groups, *names)
+    # Spark 3.5 does not take a text for the name of a column, and its Python takes nothing else.
+    classic: Any = rows
+    as_columns: list[Any] = [F.col(name) for name in names]
+    columns = [each._jc.expr() for each in as_columns]
+    return DataFrame(classic._jdf.hint("rebalance", classic._jseq([groups, *columns])), rows.sparkSession)
 
 
 def _makes_small_files(rows: DataFrame, target_file_bytes: int) -> bool:

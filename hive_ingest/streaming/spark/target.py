@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 
 from hive_ingest.config import MIB, StreamingSettings
 from hive_ingest.connection import PreparedWrite, StreamingConnection
-from hive_ingest.errors import ConfigurationError
+from hive_ingest.errors import ConfigurationError, StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
 from hive_ingest.model import Table, TableName
 from hive_ingest.model import columns_of as model_columns
@@ -20,6 +20,7 @@ from hive_ingest.record_writer import ArrowWriter
 from hive_ingest.streaming.spark.executors import check_executors
 from hive_ingest.streaming.spark.session import refuse_unshared_warehouse
 from hive_ingest.streaming.spark.spread import session_settings, spread
+from hive_ingest.streaming.spark.stage_attempts import may_mix_versions
 from hive_ingest.streaming.spark.tasks import MESSAGE_SCHEMA, WriteTask, prepared_writes
 from hive_ingest.streaming.spark.types import ColumnPlan, columns_of, plan_columns
 
@@ -27,6 +28,8 @@ _log = logging.getLogger(__name__)
 
 DEFAULT_TASK_BUFFER_BYTES = 64 * MIB
 DEFAULT_TARGET_FILE_BYTES = 64 * MIB
+#: Each is a job of Spark, which repeats stages by itself.
+_MOST_WRITES = 3
 
 
 class TargetOptions(TypedDict, total=False):
@@ -148,13 +151,25 @@ class HiveTarget:
         check_executors(df.sparkSession, table)
 
     def write(self, df: DataFrame, connection: StreamingConnection) -> list[PreparedWrite]:
-        """Have the executors write `df` into the open transaction; it is not committed."""
+        """Have the executors write `df` into the open transaction; it is not committed.
+
+        Raises StreamingIOFailure when executors are lost again and again.
+        """
         transaction = connection.share_transaction()
         rows = self.plan(df, transaction.table).select(df)
         spread_rows = spread(rows, transaction, cluster=self.cluster, target_file_bytes=self.target_file_bytes)
         task = WriteTask(transaction, spread_rows.ids, spread_rows.most_tasks, self.task_buffer_bytes)
         with session_settings(df, spread_rows.settings):
-            return prepared_writes(spread_rows.rows.mapInArrow(task, MESSAGE_SCHEMA).collect())
+            for _ in range(_MOST_WRITES):
+                messages = spread_rows.rows.mapInArrow(task, MESSAGE_SCHEMA).collect()
+                if len(messages) < 2 or not may_mix_versions(df.sparkSession, messages[0]["stage"]):
+                    return prepared_writes(messages)
+                # What has been written stays hidden, and is removed with the transaction.
+                _log.warning("an executor was lost while rows for %s were written: they are written again", self.table)
+        raise StreamingIOFailure(
+            f"executors were lost {_MOST_WRITES} times while rows for {self.table} were written, each time after some "
+            "tasks had written theirs: the transaction is aborted. Repeat the write when the cluster is stable"
+        )
 
 
 def _new_columns(df: DataFrame, table: Table) -> dict[str, str]:

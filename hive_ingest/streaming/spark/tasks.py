@@ -22,8 +22,8 @@ from hive_ingest.record_writer import ArrowWriter
 from hive_ingest.schema import arrow_schema
 from hive_ingest.streaming.spark.short_errors import short_errors_of
 
-#: Of the DataFrame that the tasks return: one row for each.
-MESSAGE_SCHEMA = "message binary"
+#: Of the DataFrame that the tasks return: one row for each, with the stage that it belongs to.
+MESSAGE_SCHEMA = "message binary, stage int"
 #: The column by which rows are clustered, never written.
 GROUP_COLUMN = "__hive_ingest_group"
 
@@ -43,7 +43,8 @@ class WriteTask:
 
     @short_errors_of
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        number = self._number()
+        context = _task_context()
+        number = self._number(context)
         settings = replace(self.transaction.settings, max_buffer_bytes=self.buffer_bytes, writer_threads=1)
         writer = JoinedTransaction(
             self.transaction,
@@ -56,12 +57,10 @@ class WriteTask:
             for batch in batches:
                 writer.write(batch)
             prepared = writer.prepare()
-        yield pa.RecordBatch.from_pydict({"message": [pickle.dumps(prepared)]})
+        message = {"message": [pickle.dumps(prepared)], "stage": pa.array([context.stageId()], pa.int32())}
+        yield pa.RecordBatch.from_pydict(message)
 
-    def _number(self) -> int:
-        context = TaskContext.get()
-        if context is None:
-            raise ConfigurationError("a WriteTask runs inside a Spark task: pass it to DataFrame.mapInArrow")
+    def _number(self, context: TaskContext) -> int:
         number = context.partitionId()
         if number >= self.most_tasks:
             raise ConfigurationError(
@@ -69,6 +68,13 @@ class WriteTask:
                 "or write the rows in several transactions"
             )
         return number
+
+
+def _task_context() -> TaskContext:
+    context = TaskContext.get()
+    if context is None:
+        raise ConfigurationError("a WriteTask runs inside a Spark task: pass it to DataFrame.mapInArrow")
+    return context
 
 
 def prepared_writes(messages: Iterable[Row]) -> list[PreparedWrite]:

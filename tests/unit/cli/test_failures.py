@@ -26,6 +26,22 @@ def test_any_other_error_is_called_a_bug(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().err.startswith("error: unexpected KeyError: 'x'. This is a bug")
 
 
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (UnicodeEncodeError("ascii", "é", 0, 1, "?"), "does not have '\\xe9': set PYTHONIOENCODING=utf-8"),
+        (OSError(28, "No space left on device"), "[Errno 28] No space left on device"),
+    ],
+)
+def test_an_output_that_takes_no_more_is_no_bug(
+    error: Exception, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report(error, with_traceback=False) == 1
+    output = capsys.readouterr().err
+    assert text in output
+    assert "This is a bug" not in output
+
+
 def test_a_traceback_comes_when_it_is_asked_for_and_hides_passwords(capsys: pytest.CaptureFixture[str]) -> None:
     try:
         raise ValueError("postgresql+psycopg://me:s3cr%40t@host/db is down")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
+import sys
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -23,6 +25,24 @@ def test_json_is_one_object_per_line(capsys: pytest.CaptureFixture[str]) -> None
     write_rows(COLUMNS, ROWS, Output.JSON)
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert found == [dict(zip(COLUMNS, row, strict=True)) for row in ROWS]
+
+
+def test_json_is_valid_whatever_the_numbers_and_the_encoding_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = (math.nan, math.inf, {"k": [-math.inf, 1.5]})
+    output = io.TextIOWrapper(io.BytesIO(), "ascii")
+    monkeypatch.setattr(sys, "stdout", output)
+    write_rows(("a", "b", "é"), [numbers], Output.JSON)
+    output.seek(0)
+    [found] = [json.loads(line, parse_constant=pytest.fail) for line in output]
+    assert found == {"a": "NaN", "b": "Infinity", "é": {"k": ["-Infinity", 1.5]}}
+
+
+def test_a_table_is_printed_on_a_terminal_that_is_not_utf8(monkeypatch: pytest.MonkeyPatch) -> None:
+    output = io.TextIOWrapper(io.BytesIO(), "ascii")
+    monkeypatch.setattr(sys, "stdout", output)
+    write_rows(("id", "name"), [(1, "é")], Output.TABLE)
+    output.seek(0)
+    assert output.read().splitlines()[-1].split() == ["1", "|", "\\xe9"]
 
 
 def test_csv_is_read_back_by_a_csv_reader(capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,3 +39,12 @@ def struct():
         return pa.StructArray.from_arrays(arrays, list(columns))
 
     return build
+
+
+@pytest.fixture
+def table(make_table, struct):
+    """Two committed deltas of three and two rows."""
+    found = make_table()
+    found.insert(found.commit(), struct(id=[1, 2, 3], msg=["a", "b", "c"]))
+    found.insert(found.commit(), struct(id=[4, 5], msg=["d", "e"]))
+    return found

@@ -71,7 +71,7 @@ def test_only_partitions_for_which_it_may_be_true_are_kept(expression, kept):
 )
 def test_a_filter_as_text_selects_partitions_too(where, kept):
     columns = [Column("id", "int"), Column("country", "string"), Column("month", "int")]
-    expression = parse_where(where, columns)
+    expression = parse_where(where, columns).expression
     assert [p.location.removeprefix("/w/") for p in prune(partitions(), SCHEMA, expression)] == kept
 
 

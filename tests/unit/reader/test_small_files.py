@@ -35,7 +35,7 @@ BUCKET_0 = encode_bucket(0)
 
 def batches(folder: Folder, *columns: str, filter: pc.Expression | None = None, **options: Any) -> Any:
     """What a snapshot gives, in its order."""
-    predicate = None if filter is None else Predicate(filter, full_schema(folder.table))
+    predicate = None if filter is None else Predicate(full_schema(folder.table), filter=filter)
     names = columns or (*folder.columns, "row__id")
     snapshot = Snapshot(folder.valid_write_ids, ValidTxnList(TxnId(10**6)))
     partition = PartitionToRead("", str(folder.path), {})

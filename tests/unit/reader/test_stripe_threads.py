@@ -58,7 +58,7 @@ def partition_of(folder: Folder) -> PartitionToRead:
 
 
 def batches(folder: Folder, where: pc.Expression | None = None) -> Any:
-    predicate = None if where is None else Predicate(where, full_schema(folder.table))
+    predicate = None if where is None else Predicate(full_schema(folder.table), filter=where)
     return read_partition(partition_of(folder), Projection(folder.table, ("id",), predicate), snapshot_of(folder))
 
 

@@ -48,7 +48,7 @@ ROWS = pa.table(
 
 def selected(where: str, rows: pa.Table = ROWS) -> list[int]:
     numbered = rows.append_column("n", pa.array(range(rows.num_rows)))
-    found: list[int] = numbered.filter(parse_where(where, COLUMNS))["n"].to_pylist()
+    found: list[int] = numbered.filter(parse_where(where, COLUMNS).expression)["n"].to_pylist()
     return found
 
 
@@ -250,7 +250,7 @@ def test_many_alternatives_do_not_nest_deeply() -> None:
 @given(st.text(alphabet="month='\"()<>!., andorinlikebetween0123456789`\\", max_size=40))
 def test_any_text_is_a_filter_or_a_configuration_error(text: str) -> None:
     try:
-        expression = parse_where(text, COLUMNS)
+        expression = parse_where(text, COLUMNS).expression
     except ConfigurationError:
         return
     ROWS.filter(expression)
@@ -267,7 +267,7 @@ def test_in_finds_what_equals_finds_among_floats() -> None:
     columns = (Column("f", "double"),)
 
     def found(text: str) -> list[str]:
-        return [str(value) for value in rows.filter(parse_where(text, columns))["f"].to_pylist()]
+        return [str(value) for value in rows.filter(parse_where(text, columns).expression)["f"].to_pylist()]
 
     assert found("f in (0, 2)") == found("f = 0 or f = 2") == ["0.0", "-0.0"]
     assert found("f not in (0, 2)") == found("not (f = 0 or f = 2)") == ["1.5", "nan"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import os
+import sys
 import threading
 from pathlib import Path
 
@@ -239,3 +240,9 @@ def test_a_position_survives_the_progress_table(tmp_path: Path) -> None:
 def test_the_position_of_another_pipeline_is_refused(foreign: object) -> None:
     with pytest.raises(SinkConflict, match="another sink name"):
         FilePosition.from_json("t-0", foreign)
+
+
+def test_a_standard_input_that_is_closed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(StreamingIOFailure, match="the standard input is closed"):
+        LineFile("-")

@@ -6,6 +6,7 @@ import datetime as dt
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pandas as pd
 import pyarrow as pa
@@ -165,6 +166,78 @@ def test_a_value_that_would_change_makes_its_row_bad(type_, good, bad):
     assert [each.record for each in parsed.bad_records] == [1]
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        pa.array([0, -(2**62), None, 0], pa.timestamp("s")),
+        pa.array([0, 2**31 - 1, None, 0], pa.date32()),
+        pa.array([0, 5, None, 0], pa.int64()).view(pa.date64()),
+    ],
+    ids=lambda array: str(array.type),
+)
+def test_a_time_without_a_text_is_not_stored_as_another_text(source):
+    writer = ArrowWriter(coerce="lossless", on_error="skip")
+    [parsed] = parse_all(writer, schema_of(v="string"), pa.table({"v": source}))
+    assert [each.record for each in parsed.bad_records] == [1]
+    assert parsed.batch.num_rows == 3
+
+
+def test_floats_that_are_not_finite_have_hives_names():
+    values = pa.array([float("nan"), float("inf"), -float("inf"), 1.5, None])
+    rows = rows_of(ArrowWriter(coerce="lossless"), schema_of(v="string"), pa.table({"v": values}))
+    assert [row["v"] for row in rows] == ["NaN", "Infinity", "-Infinity", "1.5", None]
+
+
 def test_hives_rules_are_not_for_arrow_data():
     with pytest.raises(ConfigurationError, match="coerce='hive'"):
         ArrowWriter(coerce="hive")  # type: ignore[arg-type]
+
+
+# -- dates and timestamps, which Arrow would change ----------------------------------------------------
+
+BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
+NOON = dt.datetime(2024, 1, 1, 12)
+
+
+@pytest.mark.parametrize(
+    ("type_", "first", "second"),
+    [
+        ("date", NOON.date(), NOON),
+        ("array<date>", [NOON.date()], [NOON]),
+        ("struct<d:date>", {"d": NOON.date()}, {"d": NOON}),
+        ("map<string,date>", {"a": NOON.date()}, {"a": NOON}),
+    ],
+)
+def test_a_datetime_among_dates_is_not_cut_to_its_day(type_, first, second):
+    rows = [{"v": first}, {"v": second}]
+    with pytest.raises(SerializationError, match=r"dates and timestamps|cannot be converted to date") as raised:
+        rows_of(ArrowWriter(), schema_of(v=type_), rows)
+    assert raised.value.record == 1
+    with pytest.raises(SerializationError, match="dates and timestamps"):
+        rows_of(ArrowWriter(), schema_of(v="array<date>"), [{"v": [NOON.date(), NOON]}])
+
+
+def test_each_datetime_has_the_local_time_of_its_own_zone_whatever_its_neighbours_are():
+    values = [NOON.replace(tzinfo=zone) for zone in (BERLIN, NEW_YORK, dt.timezone(dt.timedelta(hours=5)), BERLIN)]
+    writer = ArrowWriter(zoned_timestamps="local")
+    assert rows_of(writer, schema_of(v="timestamp"), [{"v": value} for value in values]) == [{"v": NOON}] * 4
+    for mixed in (values, [NOON, *values], [*values, NOON]):
+        with pytest.raises(SerializationError, match="time zone"):
+            rows_of(ArrowWriter(zoned_timestamps="local"), schema_of(v="array<timestamp>"), [{"v": mixed}])
+
+
+def test_a_datetime_with_a_time_zone_in_a_map_is_not_taken_for_utc():
+    with pytest.raises(SerializationError, match="a timestamp with a time zone"):
+        rows_of(ArrowWriter(), schema_of(v="map<string,timestamp>"), [{"v": {"a": NOON.replace(tzinfo=BERLIN)}}])
+
+
+def test_timestamps_of_pandas_keep_their_nanoseconds_and_their_nulls():
+    exact = pd.Timestamp("2024-01-01 00:00:00.123456789")
+    schema = schema_of(t="timestamp", n="int", a="array<timestamp>", s="struct<t:timestamp>")
+    rows = [
+        {"t": exact, "n": 1, "a": [exact], "s": {"t": exact}},
+        {"t": pd.NaT, "n": pd.NA, "a": None, "s": None},
+        {"t": NOON, "n": 2, "a": [NOON], "s": {"t": NOON}},
+    ]
+    [parsed] = parse_all(ArrowWriter(), schema, rows)
+    assert parsed.batch.to_pylist() == [rows[0], dict.fromkeys("tnas"), rows[2]]

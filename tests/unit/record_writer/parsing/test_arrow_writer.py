@@ -119,6 +119,8 @@ def test_unknown_columns_are_reported_once_or_refused(caplog):
         ("array<tinyint>", [[1], [1, 128]], pa.list_(pa.int64())),
         ("struct<a:array<tinyint>>", [{"a": [1]}, {"a": [1, 128]}], pa.struct([("a", pa.list_(pa.int64()))])),
         ("map<string,tinyint>", [[("a", 1)], [("a", 128)]], pa.map_(pa.string(), pa.int64())),
+        ("map<string,int>", [[("a", 1), ("b", 2)], [("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int64())),
+        ("map<char(3),int>", [[("a", 1)], [("a", 1), ("a ", 2)]], pa.map_(pa.string(), pa.int64())),
     ],
 )
 def test_a_value_that_does_not_fit_makes_its_row_bad(type_, values, arrow):
@@ -131,6 +133,15 @@ def test_a_value_that_does_not_fit_makes_its_row_bad(type_, values, arrow):
     assert caught.value.record == 25
     (parsed,) = parse_all(ArrowWriter(on_error="skip"), schema, pa.table({"v": column}))
     assert (parsed.records, parsed.skipped, parsed.batch.num_rows) == (26, 2, 24)
+
+
+def test_keys_of_maps_may_repeat_in_other_rows_and_under_a_null():
+    maps = pa.array([[("a", 1)], [("a", 1), ("a", 2)], None, [("b", 1), ("a", 2)]], pa.map_(pa.string(), pa.int32()))
+    masked = pa.MapArray.from_arrays(
+        maps.offsets, maps.keys, maps.items, type=maps.type, mask=pa.array([False, True, True, False])
+    )
+    rows = rows_of(ArrowWriter(), schema_of(v="map<string,int>"), pa.table({"v": masked.slice(1)}))
+    assert [row["v"] for row in rows] == [None, None, [("b", 1), ("a", 2)]]
 
 
 def test_values_of_all_types_arrive_unchanged():

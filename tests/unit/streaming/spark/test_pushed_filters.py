@@ -71,7 +71,7 @@ SPARKS_OWN = [
 def test_a_pushed_filter_keeps_the_rows_for_which_it_is_true(filter: Any, rows: list[int]) -> None:
     expression = to_expression(filter, TYPES)
     assert expression is not None
-    mask = Predicate(expression, ROWS.schema).mask(ROWS)
+    mask = Predicate(ROWS.schema, filter=expression).mask(ROWS)
     assert [i for i, keep in enumerate(mask.to_pylist()) if keep] == rows
 
 
@@ -83,5 +83,5 @@ def test_filters_that_arrow_evaluates_differently_are_left_to_spark(filter: Any)
 def test_filters_are_joined_by_and() -> None:
     expressions = [to_expression(filter, TYPES) for filter in (spark.IsNotNull(("id",)), spark.LessThan(("id",), 3))]
     joined = all_of([expression for expression in expressions if expression is not None])
-    assert Predicate(joined, ROWS.schema).mask(ROWS).to_pylist() == [True, True, False, False]
+    assert Predicate(ROWS.schema, filter=joined).mask(ROWS).to_pylist() == [True, True, False, False]
     assert all_of([]) is None
