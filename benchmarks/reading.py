@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.orc as orc
 
 import hive_ingest as hi
+from hive_ingest.compaction import Cleaner
 
 sys.path.insert(0, str(Path(__file__).parent))
 from records import COLUMNS, make_input
@@ -60,6 +61,7 @@ def _measure(client: hi.MetastoreClient, name: str, folder: Path, runs: int) -> 
     if commits == 1:
         return
     assert hi.compact(client, f"bench.{name}", kind="major", wait=True)
+    Cleaner(client).run_once(f"bench.{name}")
     after = _timed(client, name, location, commits * rows, runs)
     for what, (seconds, processor) in after.items():
         ratio = f"{before[what][0] / seconds:.1f}x"

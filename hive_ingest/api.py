@@ -10,7 +10,7 @@ from typing import Any, Literal, overload
 import pyarrow as pa
 
 from hive_ingest.compaction import CompactionPolicy, Maintenance, MaintenanceMode, hook_of, maintained
-from hive_ingest.connection import CommitInfo, StreamingConnection, StreamingSettings
+from hive_ingest.connection import BadRecordTarget, CommitInfo, StreamingConnection, StreamingSettings
 from hive_ingest.errors import AlreadyExists, ConfigurationError, SinkConflict
 from hive_ingest.metastore_client import MetastoreClient, opened_metastore
 from hive_ingest.model import TableName
@@ -46,6 +46,9 @@ def append(
     create: bool = ...,
     merge_schema: bool = ...,
     on_error: OnError = ...,
+    bad_records: BadRecordTarget | None = ...,
+    max_bad_records: int | None = ...,
+    max_bad_record_share: float | None = ...,
     settings: StreamingSettings | Mapping[str, Any] | None = ...,
     on_commit: Callable[[CommitInfo], None] | None = ...,
     maintenance: MaintenanceMode | Maintenance = ...,
@@ -70,6 +73,9 @@ def append(
     create: bool = ...,
     merge_schema: bool = ...,
     on_error: OnError = ...,
+    bad_records: BadRecordTarget | None = ...,
+    max_bad_records: int | None = ...,
+    max_bad_record_share: float | None = ...,
     settings: StreamingSettings | Mapping[str, Any] | None = ...,
     on_commit: Callable[[CommitInfo], None] | None = ...,
     maintenance: MaintenanceMode | Maintenance = ...,
@@ -93,6 +99,9 @@ def append(
     create: bool = False,
     merge_schema: bool = False,
     on_error: OnError = "fail",
+    bad_records: BadRecordTarget | None = None,
+    max_bad_records: int | None = None,
+    max_bad_record_share: float | None = None,
     settings: StreamingSettings | Mapping[str, Any] | None = None,
     on_commit: Callable[[CommitInfo], None] | None = None,
     maintenance: MaintenanceMode | Maintenance = "off",
@@ -120,6 +129,9 @@ def append(
         coerce: As in `ArrowWriter`.
         zoned_timestamps: As in `ArrowWriter`.
         on_error: As in `ArrowWriter`.
+        bad_records: As in `StreamingConnection.connect`: where the rows go that `on_error="skip"` leaves out.
+        max_bad_records: As in `StreamingConnection.connect`.
+        max_bad_record_share: As in `StreamingConnection.connect`.
         create: Create the table if it does not exist, with the columns of the data and no partition keys. For another
             layout, call `create_table(…, schema=data, if_not_exists=True)` first.
         merge_schema: Add columns that the data has and the table lacks to the table, before the first row is written,
@@ -169,6 +181,9 @@ def append(
             sink=sink,
             sources=key,
             on_commit=hook_of(keeper, on_commit),
+            bad_records=bad_records,
+            max_bad_records=max_bad_records,
+            max_bad_record_share=max_bad_record_share,
         ) as connection:
             connection.begin_transaction()
             for name, number in key.items():

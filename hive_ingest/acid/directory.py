@@ -234,10 +234,14 @@ class _Cover:
         return self._widest is not None and _is_same_compaction(delta, self._widest)
 
 
-def _hive_order(delta: DeltaName) -> tuple[int, int, int, str]:
-    """The order of `ParsedDeltaLight.compareTo`: wider before narrower, without a statement id first, then by path."""
+def _hive_order(delta: DeltaName) -> tuple[int, int, int, int, str]:
+    """The order of `ParsedDeltaLight.compareTo`: wider before narrower, without a statement id first, then by path.
+
+    Of two compactions of the same range, the later one comes first (HIVE-29210).
+    """
     statement_id = -1 if delta.statement_id is None else delta.statement_id
-    return delta.min_write_id, -delta.max_write_id, statement_id, str(delta)
+    later_first = -(delta.visibility_txn_id or 0)
+    return delta.min_write_id, -delta.max_write_id, statement_id, later_first, str(delta)
 
 
 def _is_same_compaction(one: DeltaName, other: DeltaName) -> bool:

@@ -11,7 +11,14 @@ import typer
 
 from hive_ingest.cli.logs import say
 from hive_ingest.cli.metrics_server import MetricsHostOption, MetricsPortOption, served_metrics
-from hive_ingest.cli.options import MetastoreOption, TableArgument, WarehouseOption, connected, pairs
+from hive_ingest.cli.options import (
+    DryRunOption,
+    MetastoreOption,
+    TableArgument,
+    WarehouseOption,
+    connected,
+    pairs,
+)
 from hive_ingest.plurals import counted
 
 if TYPE_CHECKING:
@@ -63,17 +70,25 @@ def compact(
         bool, typer.Option("--wait", help="Until it has ended; on an embedded metastore this process does it.")
     ] = False,
     warehouse: WarehouseOption = None,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Request a compaction of a table or of its partitions."""
     from hive_ingest import compaction
 
     with connected(metastore, warehouse) as client:
+        wanted = pairs(properties or [], "=", "--property")
+        if dry_run:
+            found = compaction.requested_partitions(client, table, partition=partition, properties=wanted)
+            for name in found:
+                typer.echo(f"would request a {kind.value} compaction of {table}{f' {name}' if name else ''}")
+            _note_no_partitions(table, found)
+            return
         outcomes = compaction.compact(
             client,
             table,
             partition=partition,
             kind=kind.value,
-            properties=pairs(properties or [], "=", "--property"),
+            properties=wanted,
             wait=wait,
         )
     for outcome in outcomes:

@@ -10,7 +10,7 @@ import typer
 
 from hive_ingest.cli.ingest import SourceKey
 from hive_ingest.cli.kafka_options import KafkaOptionOption, kafka_options_of
-from hive_ingest.cli.options import MetastoreOption, TableArgument, WarehouseOption, connected
+from hive_ingest.cli.options import DryRunOption, MetastoreOption, TableArgument, WarehouseOption, connected
 from hive_ingest.cli.record_options import (
     FieldDelimiterOption,
     Format,
@@ -64,6 +64,7 @@ def seek(
         float,
         typer.Option("--lock-wait-seconds", metavar="N", min=0, help="How long to wait for an open transaction."),
     ] = 10.0,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Set where an ingest from Kafka continues. Rows may repeat: messages that are read again are written again.
 
@@ -87,9 +88,10 @@ def seek(
             new_topic=new_topic,
             kafka_options=kafka_options_of(kafka_options),
             settings={"lock_wait_seconds": lock_wait_seconds},
+            dry_run=dry_run,
         )
     for line in _report(results):
-        typer.echo(line)
+        typer.echo(f"{_prefix(dry_run)}{line}")
 
 
 def seek_file(
@@ -119,6 +121,7 @@ def seek_file(
         float,
         typer.Option("--lock-wait-seconds", metavar="N", min=0, help="How long to wait for an open transaction."),
     ] = 10.0,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Set after which record of a file ingest continues. Records before may be written again, or left out.
 
@@ -138,9 +141,14 @@ def seek_file(
             source_key=source_key.value,
             header_lines=header_lines,
             settings={"lock_wait_seconds": lock_wait_seconds},
+            dry_run=dry_run,
         )
     before = "no position" if found.before is None else f"record {found.before.records}"
-    typer.echo(f"{found.source}: {before} -> record {found.after.records}{_what_is_repeated(found)}")
+    typer.echo(f"{_prefix(dry_run)}{found.source}: {before} -> record {found.after.records}{_what_is_repeated(found)}")
+
+
+def _prefix(dry_run: bool) -> str:
+    return "would set " if dry_run else ""
 
 
 def _what_is_repeated(found: FileSeek) -> str:

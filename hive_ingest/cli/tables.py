@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hive_ingest.cli.logs import confirm
+from hive_ingest.cli.logs import confirm, say
 from hive_ingest.cli.option_names import Command
 from hive_ingest.cli.options import (
     DryRunOption,
@@ -24,7 +24,7 @@ from hive_ingest.plurals import counted
 
 if TYPE_CHECKING:
     from hive_ingest.metastore_client import MetastoreClient
-    from hive_ingest.model import Table
+    from hive_ingest.model import Table, TableName
     from hive_ingest.reader import PartitionSize
 
 alter_app = typer.Typer(help="Change a table.", no_args_is_help=True, rich_markup_mode=None)
@@ -136,13 +136,22 @@ def drop_table(
     yes: YesOption = False,
     delete_data: DeleteDataOption = True,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Do nothing if there is no such table.")] = False,
+    drop_sinks: Annotated[
+        bool,
+        typer.Option(
+            "--drop-sinks/--keep-sinks", help="Whether the positions of the sinks that write it are dropped as well."
+        ),
+    ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
     """Drop a table with its files, once nobody reads or writes it.
 
-    The progress of its sinks stays, in tables of their own.
+    The positions of its sinks are in tables of their own, which stay unless --drop-sinks is given. A new table of the
+    same name is refused by these sinks, because their positions say that the records are in the dropped one.
     """
+    from hive_ingest.connection import progress_table_name
     from hive_ingest.errors import NoSuchObject
+    from hive_ingest.streaming.sinks import sinks_of
 
     _require_yes(yes=yes, dry_run=dry_run)
     with connected(metastore, warehouse) as client:
@@ -154,11 +163,29 @@ def drop_table(
             confirm(f"there is no table {table}: nothing to do")
             return
         what = f"{found.name} at {found.location}"
+        sinks = [progress_table_name(found.name.database, sink) for sink in sinks_of(client, found)]
         if dry_run:
             typer.echo(f"would drop {what}, {_files(delete_data)}")
-            return
-        client.drop_table(table, delete_data=delete_data, if_exists=if_exists)
-    confirm(f"dropped {what}, {_files(delete_data)}")
+        else:
+            client.drop_table(table, delete_data=delete_data, if_exists=if_exists)
+            confirm(f"dropped {what}, {_files(delete_data)}")
+        # After the table: without its positions, a sink would write all records to it once more.
+        for progress_table in sinks:
+            _drop_sink(client, progress_table, drop=drop_sinks, dry_run=dry_run)
+
+
+def _drop_sink(client: MetastoreClient, progress_table: TableName, *, drop: bool, dry_run: bool) -> None:
+    what = f"{progress_table}, the positions of a sink"
+    if not drop:
+        say(
+            f"note: {what}, {'would stay' if dry_run else 'is still there'}: drop it before a new table of the same "
+            "name is written by this sink"
+        )
+    elif dry_run:
+        typer.echo(f"would drop {what}")
+    else:
+        client.drop_table(progress_table, if_exists=True)
+        confirm(f"dropped {what}")
 
 
 def drop_partition(

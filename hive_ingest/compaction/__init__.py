@@ -16,6 +16,7 @@ from hive_ingest.compaction.requests import (
     NO_WORKER_SECONDS,
     CompactionOutcome,
     compact,
+    requested_partitions,
 )
 from hive_ingest.compaction.worker import Worker, WorkResult
 from hive_ingest.compaction.worker_ids import worker_name
@@ -60,6 +61,7 @@ __all__ = [
     "plan_major",
     "plan_minor",
     "purge",
+    "requested_partitions",
     "sizes_of",
     "worker_name",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -171,7 +171,9 @@ class Cleaner:
         obsolete = obsolete_leftovers(self._client, target, info, min_open)
         aborted = aborted_leftovers(target.location, components)
         removed = self._remove(target, [*obsolete, *aborted.folders], lock)
-        self._client.mark_cleaned(info, removed_txn_ids=aborted.gone_with(obsolete, components))
+        gone = aborted.gone_with(obsolete, components)
+        _sync_before_forgetting(target, gone)
+        self._client.mark_cleaned(info, removed_txn_ids=gone)
         reach("after_mark_cleaned")
         return removed
 
@@ -196,6 +198,8 @@ class Cleaner:
         gone = leftovers.gone_with((), components)
         if not gone and not removed:
             return None  # their rows lie in files with rows of others: a compaction has to leave them out
+        if removed:
+            _sync_before_forgetting(target, gone)
         self._client.mark_cleaned(info, removed_txn_ids=gone)
         reach("after_mark_cleaned")
         return CleanResult(info, CompactionState.SUCCEEDED, removed)
@@ -278,6 +282,12 @@ class Cleaner:
 def _attempts(info: CompactionInfo) -> int:
     found = _ATTEMPT.match(info.error_message or "")
     return int(found[1]) if found else 0
+
+
+def _sync_before_forgetting(target: Target | None, gone: Collection[TxnId]) -> None:
+    """A folder that a power failure brings back would be read as committed once its transaction is forgotten."""
+    if target is not None and gone:
+        target.location.store.sync_folders([target.location.path])
 
 
 def _delete(location: Location) -> None:

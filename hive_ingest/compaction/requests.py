@@ -100,9 +100,7 @@ def compact(
     name = TableName.of(table)
     type_ = _type_of(kind)
     with opened_metastore(metastore) as client:
-        found = client.get_table(name)
-        _check_table(client, found)
-        check_overrides(found, properties or {})
+        partitions = requested_partitions(client, name, partition=partition, properties=properties)
         if as_worker is None:
             as_worker = client.runs_compactions and not client.has_own_cleaner
         worker = Worker(client, settings) if as_worker and wait else None
@@ -110,7 +108,7 @@ def compact(
         def request(partitions: Iterable[str | None]) -> list[CompactionOutcome]:
             return [_request(client, name, each, type_, properties) for each in partitions]
 
-        outcomes = request(partition_names_of(client, found, partition))
+        outcomes = request(partitions)
         if not wait:
             return outcomes
         waiting = _Wait(client, name, timeout_seconds, worker)
@@ -122,6 +120,24 @@ def compact(
         }
         again = {each.partition_name: each for each in waiting.until_ended(request(others))} if others else {}
         return [again.get(each.partition_name, each) for each in ended]
+
+
+def requested_partitions(
+    client: MetastoreClient,
+    table: str | TableName,
+    *,
+    partition: str | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> list[str | None]:
+    """The partitions for which `compact` makes a request, by name; [None] for a table without partitions.
+
+    Raises:
+        NoSuchObject, InvalidTable, ConfigurationError: As `compact`.
+    """
+    found = client.get_table(table)
+    _check_table(client, found)
+    check_overrides(found, properties or {})
+    return partition_names_of(client, found, partition)
 
 
 def _request(

@@ -38,6 +38,7 @@ class CommitInfo:
 
     Attributes:
         partitions: Names of those that were written; none for an unpartitioned table.
+        records_skipped: Bad records that were left out.
         progress_table: Where the positions of a sink are; None without one.
     """
 
@@ -49,6 +50,7 @@ class CommitInfo:
     rows: int
     files: int
     file_bytes: int
+    records_skipped: int = 0
     progress_table: TableName | None = None
 
 
@@ -320,6 +322,7 @@ class OpenTransaction:
             rows=self.counts.rows,
             files=len(data.files),
             file_bytes=sum(file.size_bytes for file in data.files),
+            records_skipped=self.counts.skipped,
             progress_table=self._context.progress.table.name if self._context.progress is not None else None,
         )
 

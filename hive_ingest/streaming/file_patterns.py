@@ -6,7 +6,7 @@ import fnmatch
 import os
 from collections.abc import Iterable, Iterator
 
-from hive_ingest.errors import ConfigurationError, PathNotFound
+from hive_ingest.errors import ConfigurationError, PathNotFound, StreamingIOFailure
 from hive_ingest.storage import FileEntry, Location
 
 _WILDCARDS = frozenset("*?[")
@@ -20,9 +20,11 @@ def matching_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[str]:
 
     Raises:
         ConfigurationError: A folder has no file, no file matches, or a wildcard is in the name of a folder.
+        StreamingIOFailure: A name is not UTF-8.
     """
     for each in paths:
         path = os.fspath(each)
+        _check_name(path)
         folder, _, name = path.rstrip("/").rpartition("/")
         if os.path.isdir(path) or (path.endswith("/") and path.strip("/")):
             yield from _listed(path, path.rstrip("/") or "/", "*")
@@ -42,9 +44,21 @@ def _listed(path: str, folder: str, pattern: str) -> list[str]:
     names = sorted(entry.name for entry in entries if not entry.is_folder and _is_chosen(entry, pattern))
     if not names:
         raise ConfigurationError(f"{path!r}: no file there, or none of that name")
+    for name in names:
+        _check_name(name)
     return [name if folder == "." else f"{folder.rstrip('/')}/{name}" for name in names]
 
 
 def _is_chosen(entry: FileEntry, pattern: str) -> bool:
     is_hidden = entry.name.startswith((".", "_")) and not pattern.startswith(entry.name[0])
     return not is_hidden and fnmatch.fnmatchcase(entry.name, pattern)
+
+
+def _check_name(name: str) -> None:
+    """Raises StreamingIOFailure for a name with bytes that are not UTF-8, which Python represents by surrogates."""
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise StreamingIOFailure(
+            f"{name!a}: the name of a file must be UTF-8, because its position is kept under it: rename it"
+        ) from error

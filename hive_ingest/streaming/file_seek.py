@@ -10,11 +10,12 @@ from typing import Any, Literal
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection import StreamingConnection
 from hive_ingest.errors import ConfigurationError
-from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient, opened_metastore
 from hive_ingest.model import TableName
 from hive_ingest.record_writer import ArrowWriter, RecordWriter
 from hive_ingest.streaming.file_sources import SourceKey, refuse_other_keys, sources_of
 from hive_ingest.streaming.line_file import FilePosition, LineFile
+from hive_ingest.streaming.sinks import sink_exists
 
 SeekTarget = int | Literal["start", "end"]
 
@@ -39,6 +40,7 @@ def seek_file(
     source_key: SourceKey = "path",
     header_lines: int = 0,
     settings: StreamingSettings | Mapping[str, Any] | None = None,
+    dry_run: bool = False,
 ) -> FileSeek:
     """Set after which record of a file `ingest_files` continues. Records may then be written again, or left out.
 
@@ -53,6 +55,7 @@ def seek_file(
         source_key: As in `ingest_files`.
         header_lines: As in `ingest_files`.
         settings: Of the connection.
+        dry_run: Only return what would be changed. Errors are those of the change itself.
 
     Raises:
         ConfigurationError: It is not one file, has fewer records, or cannot be recognised.
@@ -66,15 +69,18 @@ def seek_file(
         raise ConfigurationError(f"{path!r} is too short to be recognised by its content: use source_key='path'")
     ((source, file),) = files.items()
     name = TableName.of(table)
-    with closing(file):
+    sink = sink or name.table
+    with closing(file), opened_metastore(metastore) as client:
         after = _position(file, to_record, header_lines)
+        if dry_run and not sink_exists(client, name.database, sink):
+            return FileSeek(source, None, after)
         with StreamingConnection.connect(
-            metastore,
+            client,
             table=name,
             record_writer=ArrowWriter(),
             agent_info="hive-ingest sinks seek-file",
             settings=settings,
-            sink=sink or name.table,
+            sink=sink,
             sources=[source],
         ) as connection:
             before: list[FilePosition | None] = [None]
@@ -83,7 +89,7 @@ def seek_file(
                 refuse_other_keys(files, connection)
                 last = progress[source]
                 before[0] = FilePosition.from_json(source, last.position) if last is not None else None
-                return {source: after.to_json()}
+                return {} if dry_run else {source: after.to_json()}
 
             connection.seek(choose)
     return FileSeek(source, before[0], after)

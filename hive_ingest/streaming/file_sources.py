@@ -69,19 +69,21 @@ def sources_of(
 
 
 def _longer_copy(one: LineFile, other: LineFile, source_key: SourceKey) -> LineFile:
-    """Of two files with one content, the one that has more: a log is copied before it is emptied.
+    """Of two files with one content, the one with more text: a log is copied, or compressed, before it is emptied.
 
     Raises:
         ConfigurationError: They are not copies, or their key is not the content.
     """
-    short, long = sorted((one, other), key=lambda file: file.size_bytes)
-    if source_key != "content" or not long.begins_like(short):
-        raise ConfigurationError(
-            f"{one.location!r} and {other.location!r} have the same {source_key}, which identifies a file: "
-            f"{_REMEDIES[source_key]}"
-        )
-    short.close()
-    return long
+    if source_key == "content":
+        # A log whose compression is about to end has the same text, but cannot be read to its end yet.
+        short, long = sorted((one, other), key=lambda file: (file.readable_bytes(), file.size_bytes))
+        if long.begins_like(short):
+            short.close()
+            return long
+    raise ConfigurationError(
+        f"{one.location!r} and {other.location!r} have the same {source_key}, which identifies a file: "
+        f"{_REMEDIES[source_key]}"
+    )
 
 
 _REMEDIES: Final[Mapping[SourceKey, str]] = {

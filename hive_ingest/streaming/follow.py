@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from time import monotonic
 from typing import Any, Final
 
-from hive_ingest.errors import ConfigurationError, StreamingIOFailure
+from hive_ingest.connection import CommitInfo
+from hive_ingest.errors import ConfigurationError, StreamingIOFailure, TooManyBadRecords
 from hive_ingest.metastore_client import MetastoreClient, opened_metastore
 from hive_ingest.model import TableName
 from hive_ingest.streaming.file_patterns import matching_files
@@ -48,13 +49,14 @@ def follow_files(
         paths: Local files, folders and patterns. What matches nothing yet is waited for.
         poll_seconds: How long to wait before looking again.
         stop: Ends the iteration once it is set, after the round under way.
-        options: As `ingest_files` takes them.
+        options: As `ingest_files` takes them. `max_bad_records` counts over all rounds.
 
     Yields:
         The result of each round in which a file had changed.
 
     Raises:
         ConfigurationError: `poll_seconds` is not positive, or an option as in `ingest_files`.
+        TooManyBadRecords: More than `max_bad_records` were skipped since the first round.
         StreamingIOFailure: No round has succeeded for a minute; until then a file may be in the middle of a rotation.
         StreamingError: As `ingest_files`.
     """
@@ -63,7 +65,8 @@ def follow_files(
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if any(os.fspath(path) == STDIN for path in listed):
         raise ConfigurationError("the standard input cannot be followed: it is read to its end without follow")
-    chosen = {"source_key": "content", "unfinished_line": "wait"} | options
+    limit = _BadRecordLimit(options.get("max_bad_records"), options.get("on_commit"))
+    chosen = {"source_key": "content", "unfinished_line": "wait"} | options | {"on_commit": limit.count}
     stop = stop or threading.Event()
     seen: _State = ()
     failing_since: float | None = None
@@ -72,7 +75,11 @@ def follow_files(
             found = _state_of(listed)
             if found != seen and found:
                 try:
+                    chosen["max_bad_records"] = limit.left
                     result = ingest_files(client, table, [path for path, _, _ in found], **chosen)
+                except TooManyBadRecords as error:
+                    limit.explain(error)
+                    raise
                 except StreamingIOFailure as error:
                     now = monotonic()
                     if failing_since is None:
@@ -84,6 +91,38 @@ def follow_files(
                     seen, failing_since = found, None
                     yield result
             stop.wait(poll_seconds)
+
+
+class _BadRecordLimit:
+    """The limit of bad records of all rounds, of which each counts from 0.
+
+    Args:
+        most: The limit, if there is one.
+        on_commit: Called after each commit.
+    """
+
+    def __init__(self, most: int | None, on_commit: Callable[[CommitInfo], None] | None) -> None:
+        self._most = most
+        self._on_commit = on_commit
+        self._skipped = 0
+
+    @property
+    def left(self) -> int | None:
+        """How many more may be skipped."""
+        return None if self._most is None else self._most - self._skipped
+
+    def count(self, info: CommitInfo) -> None:
+        """Count those of a committed transaction."""
+        self._skipped += info.records_skipped
+        if self._on_commit is not None:
+            self._on_commit(info)
+
+    def explain(self, error: TooManyBadRecords) -> None:
+        """Say how the limit of a round came about."""
+        if self._skipped and self._most is not None:
+            error.add_note(
+                f"{self._skipped} were skipped in earlier rounds, of the {self._most} that are allowed in all"
+            )
 
 
 def _state_of(paths: list[str | os.PathLike[str]]) -> _State:

@@ -149,9 +149,16 @@ class LineFile:
         self._text.rewind()
         return None if found is None else found[0]
 
+    def readable_bytes(self) -> int:
+        """The size of the text; of a compressed file that is not whole, of what can be read of it. Reads all of it."""
+        return self._text.readable_bytes()
+
     def begins_like(self, other: LineFile) -> bool:
-        """Whether a plain file begins with all of another, as far as fingerprints tell. Raises StreamingIOFailure."""
-        return self._text.fingerprint(other.size_bytes) == other._text.fingerprint(other.size_bytes)
+        """Whether the text begins with all of another one, as far as fingerprints tell. Raises StreamingIOFailure."""
+        length = other.readable_bytes()
+        found = self._text.fingerprint(length) == other._text.fingerprint(length)
+        self._text.rewind()
+        return found
 
     def beginning(self, header_lines: int) -> Beginning:
         """Where the records begin, after lines that are no records, a byte order mark and the header.

@@ -82,6 +82,33 @@ def _sink(client: MetastoreClient, table: Table, tables: Mapping[int, TableName]
     return Sink(table.name.database, table.name.table.removesuffix(_SUFFIX), written, newest, frozenset(sources))
 
 
+def sinks_of(client: MetastoreClient, table: Table) -> list[str]:
+    """The names of the sinks that write a table. Reads the newest commit of each sink of its database.
+
+    A sink whose progress cannot be read is logged and left out.
+    """
+    found = []
+    for name in client.get_tables(table.name.database, f"*{_SUFFIX}"):
+        progress_table = client.get_table(TableName(table.name.database, name))
+        if not _is_progress_table(progress_table):
+            continue
+        try:
+            with _newest_first(client, progress_table.name) as batches:
+                newest = next(batches, [])
+        except StreamingError as error:
+            _log.warning("whether %s has positions for %s is not known: %s", progress_table.name, table.name, error)
+            continue
+        if any(row.table_id in table.known_ids for row in newest):
+            found.append(name.removesuffix(_SUFFIX))
+    return found
+
+
+def sink_exists(client: MetastoreClient, database: str, sink: str) -> bool:
+    """Whether a sink has a progress table. Raises ConfigurationError for a name that no sink can have."""
+    name = progress_table_name(database, sink)
+    return name.table in client.get_tables(database, name.table)
+
+
 def latest_progress(client: MetastoreClient, progress_table: str | TableName) -> dict[str, SourceProgress]:
     """The latest row of each source of a sink, by name. Raises what `progress_history` does."""
     return {source: rows[0] for source, rows in progress_history(client, progress_table).items()}

@@ -13,7 +13,7 @@ import stat
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -50,6 +50,10 @@ class Text(Protocol):
 
     def blocks(self, offset: int, block_bytes: int) -> Iterator[bytes]:
         """The text from an offset on, in blocks."""
+        ...
+
+    def readable_bytes(self) -> int:
+        """The size of the text; of a compressed file that is not whole, of what can be read of it. Reads all of it."""
         ...
 
     def ends_at(self, offset: int) -> bool:
@@ -176,6 +180,10 @@ class PlainText:
             file.seek(offset)
             while block := file.read(block_bytes):
                 yield block
+
+    def readable_bytes(self) -> int:
+        """The size of the file."""
+        return self.size_bytes
 
     def ends_at(self, offset: int) -> bool:
         """Whether the file had that size when it was opened first."""
@@ -314,6 +322,13 @@ class CompressedText(_StreamedText):
             return 0
         return self.size_bytes if offset == self._text_bytes else min(self._stored.tell(), self.size_bytes)
 
+    def readable_bytes(self) -> int:
+        """The size of the text, or of what can be read of a file that is not whole."""
+        with suppress(StreamingIOFailure):
+            while self._next(_SKIPPED_BYTES):
+                pass
+        return self._end
+
     def rewind(self) -> None:
         """Close what is open; the text will be read from its start."""
         self._restart()
@@ -339,6 +354,10 @@ class PipeText(_StreamedText):
         self._pipe = pipe
         self._is_ours = is_ours
         self._is_begun = False
+
+    def readable_bytes(self) -> int:
+        """The bytes of the text that were read: a pipe is read only once."""
+        return self._end
 
     def rewind(self) -> None:
         """A pipe stays where it is."""

@@ -96,9 +96,18 @@ class Heartbeater:
                 self._last_good[txn_id] = max(sent_at, self._last_good[txn_id])
 
     def age_seconds(self, txn_id: TxnId) -> float:
-        """Seconds since the last answered heartbeat was sent."""
-        with self._lock:
-            return now() - self._last_good[txn_id]
+        """Seconds since the last answered heartbeat was sent.
+
+        Raises:
+            TxnAborted: The transaction was ended by another thread, as when the interpreter exits during a commit.
+        """
+        age = self.age_if_watched(txn_id)
+        if age is None:
+            raise TxnAborted(
+                f"transaction {txn_id} was ended while it was being committed: its connection was closed, or the "
+                "process is exiting. Wait for the thread that commits before the process ends"
+            )
+        return age
 
     def age_if_watched(self, txn_id: TxnId) -> float | None:
         """The same; None for a transaction that is not kept alive any more."""

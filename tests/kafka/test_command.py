@@ -173,6 +173,10 @@ def test_seek_writes_messages_again_or_leaves_them_out(
     shell.done(*from_kafka(kafka_broker, topic), "--until-end")
     where = ("web.events", "--bootstrap-servers", kafka_broker.bootstrap_servers, "--topic", topic)
 
+    planned = shell.done("sinks", "seek", *where, "--to-offset", "earliest", "--dry-run")
+    new = shell.done("sinks", "seek", *where, "--to-offset", "earliest", "--dry-run", "--sink", "new")
+    assert planned.out.count("would set ") == new.out.count(": no position -> offset 0") == 2
+    assert client.get_tables("web", "new__progress") == []
     back = shell.done("sinks", "seek", *where, "--to-offset", "earliest")
     assert "are written again" in back.out
     shown = shell.done("sinks", "show", "web.events")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import hive_ingest as hi
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.metastore_client.embedded.folder_tasks import FolderTasks
 from hive_ingest.metastore_client.embedded.sessions import Row
+from hive_ingest.model import TableName
 from hive_ingest.storage import Location
 from hive_ingest.storage.s3_store import S3Store
 from tests.services.s3 import S3Service
@@ -158,6 +160,26 @@ def test_a_drop_that_cannot_remove_its_files_succeeds_and_the_next_process_remov
     with hi.connect_metastore(uri) as other:
         housekeeping(other)
     assert keys(s3, s3_root, "web.db/t/") == []
+
+
+def test_a_removal_forgets_no_aborted_write_of_a_table_that_took_the_name_meanwhile(
+    ms: hi.MetastoreClient, s3: S3Service, s3_root: Location
+) -> None:
+    append(ms, 1)
+    append(ms, 3)
+    other = ms.create_table("web.other", columns={"id": "int"}, location=str(s3_root / "elsewhere"))
+    with hi.StreamingConnection.connect(ms, table="web.other", record_writer=hi.ArrowWriter()) as connection:
+        connection.begin_transaction()
+        txn_id = connection.txn_id
+        connection.write(pa.table({"id": pa.array([5], pa.int32())}))
+        connection.abort_transaction()
+    s3.set_faults(S3Fault("DeleteObjects", code="AccessDenied", status=403))
+    drop_table(ms)
+    ms.alter_table("web.other", replace(other, name=TableName("web", "t")))
+    assert isinstance(ms, EmbeddedMetastoreClient)
+    ms.clock_offset_seconds = 100_000
+    ms.run_housekeeping()
+    assert txn_id in ms.get_valid_txns().aborted
 
 
 def test_the_upload_of_a_writer_that_the_drop_aborts_is_removed(

@@ -12,7 +12,18 @@ import pyarrow as pa
 import pyarrow.orc as orc
 
 import hive_ingest as hi
-from hive_ingest.compaction import Cleaner, CleanerSettings, CleanResult, JobSettings, MergeSettings, Worker, WorkResult
+from hive_ingest.compaction import (
+    Cleaner,
+    CleanerSettings,
+    CleanResult,
+    CompactionPolicy,
+    Initiated,
+    Initiator,
+    JobSettings,
+    MergeSettings,
+    Worker,
+    WorkResult,
+)
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.model import (
     CompactionInfo,
@@ -190,6 +201,17 @@ class Compacted:
     def states(self) -> list[CompactionState]:
         """Of queue and history, newest first."""
         return [info.state for info in self.history() if info.type is not CompactionType.ABORT_TXN_CLEANUP]
+
+
+def initiate(table: Compacted, policy: CompactionPolicy | None = None, **options: Any) -> list[Initiated]:
+    """One round of an initiator, by Hive's thresholds unless others are given."""
+    client = options.pop("client", table.client)
+    return Initiator(client, policy or CompactionPolicy.hive(), version="0.1", **options).run_once()
+
+
+def requested(table: Compacted) -> list[tuple[str | None, CompactionType]]:
+    """Partition and type of each request that no worker has taken, newest first."""
+    return [(info.partition_name, info.type) for info in table.history() if info.state is CompactionState.INITIATED]
 
 
 def _short(name: str) -> str:

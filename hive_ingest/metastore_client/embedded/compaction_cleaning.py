@@ -212,7 +212,8 @@ class CompactionCleaning:
     def mark_cleaner_start(self, info: CompactionInfo) -> None:
         """Shown by SHOW COMPACTIONS. Raises NoSuchCompaction."""
         of = of_partition(info.table, info.partition_name)
-        _require_ready(info, self._db.run(lambda session: session.execute(_CLEANER_START, id=info.id, **of)) == 1)
+        found = self._db.run(lambda session: session.execute(_CLEANER_START, id=info.id, **of), is_durable=False)
+        _require_ready(info, found == 1)
 
     def set_cleaner_retry_retention(self, info: CompactionInfo, retention_seconds: float) -> None:
         """Something could not be removed (`info.error_message`): find it again only after `retention_seconds`."""
@@ -232,7 +233,8 @@ class CompactionCleaning:
 
     def mark_cleaned(self, info: CompactionInfo, *, removed_txn_ids: Collection[TxnId] | None = None) -> None:
         """Move it to the history, and forget what was written up to its highest write id. Raises NoSuchCompaction."""
-        if self._db.run(lambda session: _mark_cleaned(session, info, removed_txn_ids)):
+        # Undone by a crash of the machine, it is cleaned again, and nothing is found.
+        if self._db.run(lambda session: _mark_cleaned(session, info, removed_txn_ids), is_durable=False):
             self._forget_and_prune()  # HIVE-18747: right after the aborted metadata is cleaned
 
 

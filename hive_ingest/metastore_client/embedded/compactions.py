@@ -198,7 +198,8 @@ class Compactions:
             row = session.row(_TAKE, worker_id=worker_id, worker_version=worker_version or None)
             return None if row is None else to_info(row)
 
-        return self._db.run(work)
+        # Undone by a crash of the machine, it is a request again; the worker has ended too.
+        return self._db.run(work, is_durable=False)
 
     def update_compactor_state(self, info: CompactionInfo, txn_id: TxnId) -> None:
         """Store `info.highest_write_id`, `info.run_as` and the compaction's transaction; before the first byte.
@@ -222,7 +223,8 @@ class Compactions:
 
     def set_hadoop_job_id(self, compaction_id: int, job_id: str) -> None:
         """Shown by SHOW COMPACTIONS. Raises NoSuchCompaction."""
-        if not self._db.run(lambda session: session.execute(_SET_JOB, id=compaction_id, job_id=job_id)):
+        job = {"id": compaction_id, "job_id": job_id}
+        if not self._db.run(lambda session: session.execute(_SET_JOB, **job), is_durable=False):
             raise NoSuchCompaction(f"compaction {compaction_id} is not in the queue: it has ended, or never began")
 
     def mark_compacted(self, info: CompactionInfo) -> None:
@@ -231,7 +233,8 @@ class Compactions:
         Raises NoSuchCompaction.
         """
         mine = {"id": info.id, "worker_id": info.worker_id, "start": info.start_ms, "meta_info": info.meta_info}
-        _require(info, self._db.run(lambda session: session.execute(_MARK_COMPACTED, **mine)))
+        # The commit of the transaction is durable, and this with it.
+        _require(info, self._db.run(lambda session: session.execute(_MARK_COMPACTED, **mine), is_durable=False))
 
     def mark_failed(self, info: CompactionInfo) -> None:
         """Move it to the history with `info.error_message`; with id 0 as one that was not initiated.

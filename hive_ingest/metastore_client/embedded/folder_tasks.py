@@ -44,6 +44,7 @@ _INSERT = """
     VALUES (:kind, :source, :target, :database, :table, :partition, :next_write_id, :lock_id)
 """
 _SET_SOURCE = "UPDATE FOLDER_TASKS SET FT_KIND = :kind, FT_SOURCE = :source WHERE FT_ID = :task"
+_DETACH = "UPDATE FOLDER_TASKS SET FT_DATABASE = NULL, FT_TABLE = NULL, FT_PARTITION = NULL WHERE FT_ID = :task"
 _DELETE = "DELETE FROM FOLDER_TASKS WHERE FT_ID = :task"
 _RELEASE = "DELETE FROM HIVE_LOCKS WHERE HL_LOCK_EXT_ID = :lock_id"
 _EXPLAIN_LOCK = "UPDATE HIVE_LOCKS SET HL_AGENT_INFO = :agent_info WHERE HL_LOCK_EXT_ID = :lock_id"
@@ -136,11 +137,15 @@ def clear_place(session: Session, locations: Iterable[str]) -> None:
 
 
 def clear_name(session: Session, name: TableName) -> None:
-    """Forget the transactions of a dropped table whose name another one takes, with write ids of its own."""
+    """Forget the transactions of a dropped table whose name another one takes, with write ids of its own.
+
+    The tasks that are left remove files only: at their end the name stands for the other table's transactions.
+    """
     for task in session.rows(_ALL):
         if (task[4], task[5]) == (name.database, name.table):
             if task[1] != _REMOVE_IN_PLACE:
                 _start(session, task[0])
+            session.execute(_DETACH, task=task[0])
             _forget(session, task)
 
 

@@ -183,7 +183,7 @@ class Locks:
                 if row is not None:
                     raise TxnOpen(f"lock {lock_id} belongs to transaction {row[0]}: commit or abort that instead")
 
-        self._db.run(work)
+        self._db.run(work, is_durable=False)  # undone by a crash of the machine, the lock times out
 
     def heartbeat(self, *, txn_id: TxnId | None = None, lock_id: LockId | None = None) -> None:
         """Raises NoSuchTxn, TxnAborted, NoSuchLock."""

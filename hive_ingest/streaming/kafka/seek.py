@@ -17,7 +17,7 @@ from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
 from hive_ingest.streaming.kafka.clients import missing_topic, new_consumer
 from hive_ingest.streaming.kafka.group_consumer import topic_id
 from hive_ingest.streaming.kafka.positions import TopicPosition, source_name
-from hive_ingest.streaming.sinks import latest_progress
+from hive_ingest.streaming.sinks import latest_progress, sink_exists
 
 _AGENT_INFO = "hive-ingest sinks"
 
@@ -56,6 +56,7 @@ def seek_offsets(
     new_topic: bool = False,
     kafka_options: Mapping[str, Any] | None = None,
     settings: StreamingSettings | Mapping[str, Any] | None = None,
+    dry_run: bool = False,
 ) -> list[SeekResult]:
     """Set where an ingest continues. Messages between a lower position and the former one are written again.
 
@@ -76,6 +77,7 @@ def seek_offsets(
             because its name is probably mistyped.
         kafka_options: Of kafka-python's consumer, such as those of security.
         settings: Of the connection.
+        dry_run: Only return what would be changed. Errors are those of the change itself.
 
     Raises:
         ConfigurationError: An argument is not valid, the topic or a partition does not exist, the topic does not have
@@ -94,6 +96,10 @@ def seek_offsets(
         targets = _targets(_Topic(consumer, topic, partitions), to_offset, to_timestamp)
     finally:
         consumer.close(autocommit=False)
+    seeking = _Seeking(targets, dry_run=dry_run)
+    if dry_run and not sink_exists(client, name.database, sink or name.table):
+        seeking(dict.fromkeys(targets))
+        return seeking.results
     with StreamingConnection.connect(
         client,
         database=name.database,
@@ -104,7 +110,6 @@ def seek_offsets(
         sink=sink or name.table,
         sources=list(targets),
     ) as connection:
-        seeking = _Seeking(targets)
         connection.seek(seeking)
     return seeking.results
 
@@ -191,8 +196,9 @@ class _Seeking:
 
     results: list[SeekResult]
 
-    def __init__(self, targets: Mapping[str, TopicPosition]) -> None:
+    def __init__(self, targets: Mapping[str, TopicPosition], *, dry_run: bool) -> None:
         self._targets = targets
+        self._dry_run = dry_run
 
     def __call__(self, progress: Mapping[str, SourceProgress | None]) -> dict[str, Any]:
         before = {
@@ -200,7 +206,7 @@ class _Seeking:
             for source in self._targets
         }
         self.results = [_result(before[source], after) for source, after in self._targets.items()]
-        return {source: position.to_json() for source, position in self._targets.items()}
+        return {} if self._dry_run else {source: position.to_json() for source, position in self._targets.items()}
 
 
 def _result(before: TopicPosition | None, after: TopicPosition) -> SeekResult:

@@ -77,6 +77,22 @@ def test_append_takes_what_its_errors_recommend(ms: MetastoreClient) -> None:
     assert dt.datetime(2024, 1, 1, 13) in hi.read_table(ms, "web.t").column("at").to_pylist()
 
 
+def test_rows_that_append_leaves_out_are_kept_counted_and_limited(ms: MetastoreClient) -> None:
+    data = pa.table({"id": [1, 1 << 40, 2, 1 << 41]})
+    options: dict[str, Any] = {"missing_columns": "null", "on_error": "skip"}
+    kept: list[hi.BadRecord] = []
+    info = hi.append(ms, "web.t", data, bad_records=kept.append, max_bad_records=2, **options)
+    assert (info.rows, info.records_skipped) == (2, 2)
+    assert [bad.data.to_pylist()[0]["id"] for bad in kept] == [1 << 40, 1 << 41]
+    for limit in ({"max_bad_records": 1}, {"max_bad_record_share": 0.4}):
+        with pytest.raises(errors.TooManyBadRecords):
+            hi.append(ms, "web.t", data, **limit, **options)
+    hi.append(ms, "web.t", data, bad_records=hi.BadRecordTable("web.bad"), **options)
+    assert (ids(ms), hi.read_table(ms, "web.bad").num_rows) == ([1, 1, 2, 2], 2)
+    with pytest.raises(errors.ConfigurationError, match="has no effect"):
+        hi.append(ms, "web.t", data, max_bad_records=1, missing_columns="null")
+
+
 def test_a_table_is_named_in_one_text_or_beside_its_database(ms: MetastoreClient) -> None:
     options: list[dict[str, Any]] = [
         {"table": "web.t"},

@@ -206,6 +206,16 @@ def test_abort_continues_after_one_that_it_cannot_abort(alerts: Shell, client: M
     assert outcome.out == f"transaction {txn} is aborted\n"
 
 
+def test_a_dry_run_of_abort_says_whose_transactions_would_end(alerts: Shell, client: MetastoreClient) -> None:
+    (txn,) = client.open_txns(1)
+    (info,) = client.get_open_txns_info().transactions
+    outcome = alerts("abort", str(txn), "4711", "--dry-run")
+    assert outcome.out.startswith(f"would abort transaction {txn} of {info.user}@{info.hostname}")
+    assert (outcome.code, outcome.err) == (1, "error: transaction 4711 is not open\n")
+    assert client.get_valid_txns().open == (txn,)
+    assert alerts.done("abort", str(txn), "--dry-run").err == ""
+
+
 def test_show_locks_shows_who_waits_for_whom(alerts: Shell, client: MetastoreClient) -> None:
     locks = []
     for _ in range(2):

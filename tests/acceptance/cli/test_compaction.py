@@ -56,6 +56,9 @@ def test_a_request_may_have_properties_which_are_shown(shell: Shell, table: Comp
 
 def test_a_request_without_a_worker_is_shown_as_waiting(shell: Shell, table: Compacted) -> None:
     table.inserts(1, 3)
+    planned = shell.done("compact", "web.t", "major", "--dry-run").out
+    assert planned == "would request a major compaction of web.t\n"
+    assert shell.done("show", "compactions", "-o", "json").rows == []
     assert "is initiated" in shell.done("compact", "web.t", "major").out
     assert "in the queue already" in shell.done("compact", "web.t", "major").out
     (row,) = shell.done("show", "compactions", "-o", "json").rows

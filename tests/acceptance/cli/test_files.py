@@ -31,6 +31,8 @@ def test_a_file_is_its_path_unless_another_key_is_chosen(alerts: Shell, tmp_path
 def test_a_position_in_a_file_is_set(alerts: Shell, tmp_path: Path) -> None:
     path = records(tmp_path / "a.json", 10)
     alerts.done("ingest", "web.alerts", path)
+    planned = alerts.done("sinks", "seek-file", "web.alerts", path, "--to-record", "7", "--dry-run")
+    assert planned.out.startswith(f"would set {path}: record 10 -> record 7; CAUTION: ")
     output = alerts.done("sinks", "seek-file", "web.alerts", path, "--to-record", "7")
     assert output.out == f"{path}: record 10 -> record 7; CAUTION: records 8 to 10 are written again\n"
     alerts.done("ingest", "web.alerts", path)

@@ -117,6 +117,34 @@ def test_a_table_is_dropped_only_with_yes(filled: Shell, client: MetastoreClient
     assert "nothing to do" in filled.done("drop-table", "web.alerts", "--yes", "--if-exists").out
 
 
+def test_the_positions_of_a_dropped_tables_sinks_stay_or_go_with_it(
+    filled: Shell, client: MetastoreClient, tmp_path: Path
+) -> None:
+    path = records(tmp_path / "a.json", 10)
+    filled.done("create-table", "web.other", "--column", "id:int")
+    filled.done("ingest", "web.other", path, "--sink", "elsewhere")
+    filled.done("ingest", "web.alerts", path, "--sink", "again")
+    planned = filled.done("drop-table", "web.alerts", "--drop-sinks", "--dry-run")
+    assert [line.partition(",")[0] for line in planned.out.splitlines()[1:]] == [
+        "would drop web.again__progress",
+        "would drop web.alerts__progress",
+    ]
+    kept = filled.done("drop-table", "web.alerts", "--yes")
+    assert "web.alerts__progress, the positions of a sink, is still there" in kept.err
+    filled.done("create-table", "web.alerts", "--column", "id:int")
+    refused = filled("ingest", "web.alerts", path)
+    assert (refused.code, "drop web.alerts__progress" in refused.err) == (1, True)
+
+    filled.done("drop-table", "web.alerts__progress", "--yes")
+    filled.done("ingest", "web.alerts", path)
+    dropped = filled.done("drop-table", "web.alerts", "--yes", "--drop-sinks")
+    assert (len(dropped.out.splitlines()), dropped.err) == (2, "")
+    assert client.get_tables("web") == ["again__progress", "elsewhere__progress", "other"]
+    filled.done("create-table", "web.alerts", "--column", "id:int")
+    filled.done("ingest", "web.alerts", path)
+    assert len(filled.done("read", "web.alerts", "-o", "json").rows) == 10
+
+
 def test_the_files_of_a_dropped_table_can_be_kept(filled: Shell, client: MetastoreClient) -> None:
     folder = table_folder(client, "alerts")
     filled.done("drop-table", "web.alerts", "--yes", "--keep-data")

@@ -81,6 +81,8 @@ def check_retries(table: Compacted, monkeypatch: pytest.MonkeyPatch, retention: 
             (result,) = table.clean(settings)
             assert (result.state, table.states()) == (READY, [READY])
             assert result.message.startswith(f"attempt {attempt} of 3: cannot remove")
+            (noted,) = table.history()
+            assert noted.error_message == result.message
             table.client.clock_offset_seconds = clock + delay - 5
             assert table.clean(settings) == [], "it waits"
             clock += delay + retention + 1
@@ -88,6 +90,7 @@ def check_retries(table: Compacted, monkeypatch: pytest.MonkeyPatch, retention: 
         (result,) = table.clean(settings)
         assert (result.state, table.states()) == (FAILED, [FAILED])
         assert "busy" in (table.history()[0].error_message or "")
+        assert table.clean(settings) == []
 
 
 def test_retry_after_failed_cleanup_delay_enabled(table: Compacted, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,12 +162,13 @@ def test_cleanup_after_major_table_compaction_with_long_running_query(based: Com
         batches = iter(reader)
         first = next(batches)
         based.compact(MAJOR)
+        folders = based.folders()
         assert based.clean() == [], "the reader may still need the old files"
-        assert based.states() == [READY]
+        assert (based.states(), based.folders()) == ([READY], folders)
         seen = first.num_rows + sum(batch.num_rows for batch in batches)
     assert seen == len(before)
     based.clean()
-    assert based.short_folders() == ["base_4_v"]
+    assert (based.states(), based.short_folders()) == ([SUCCEEDED], ["base_4_v"])
     assert based.rows() == before
 
 
@@ -210,16 +214,18 @@ def test_dropped_partition(parts: Compacted) -> None:
     front = Front(parts.client, find_ready_to_clean=lambda **_: [info])
     (result,) = parts.clean(client=front)
     assert result.state is SUCCEEDED
+    assert parts.history() == []
     assert parts.short_folders("other") == ["delta_4_4"]
 
 
 @pytest.mark.on_both
 def test_process_compaction_candidates_in_parallel(parts: Compacted) -> None:
     for number in range(5):
+        parts.insert(0, part=f"p{number}", overwrite=True)
         parts.inserts(1, 2, part=f"p{number}")
     before = parts.rows()
     for number in range(5):
-        parts.compact(MAJOR, part=f"p{number}")
+        parts.compact(MINOR, part=f"p{number}")
 
     def clean(_: int) -> None:
         with parts.client.clone() as client:
@@ -228,28 +234,32 @@ def test_process_compaction_candidates_in_parallel(parts: Compacted) -> None:
     with ThreadPoolExecutor(3) as threads:
         list(threads.map(clean, range(3)))
     assert parts.states() == [SUCCEEDED] * 5
-    assert all(len(parts.folders(f"p{number}")) == 1 for number in range(5))
+    for first in range(1, 16, 3):
+        left = [f"base_{first}", f"delta_{first + 1}_{first + 2}_v"]
+        assert parts.short_folders(f"p{first // 3}") == left
     assert parts.rows() == before
 
 
-def check_delayed(table: Compacted, kind: CompactionType, part: str | None = None) -> None:
+def check_delayed(table: Compacted, kind: CompactionType, left: list[str], part: str | None = None) -> None:
     retention = replace(NO_GRACE, retention_seconds=100)
     table.compact(kind, part=part)
     folders = table.folders(part)
-    assert table.clean(retention) == []
-    assert table.folders(part) == folders
+    for seconds in (0, 50):
+        table.client.clock_offset_seconds = seconds
+        assert table.clean(retention) == []
+        assert (table.states(), table.folders(part)) == ([READY], folders)
     table.client.clock_offset_seconds = 101
     (result,) = table.clean(retention)
     assert result.state is SUCCEEDED
-    assert len(table.folders(part)) < len(folders)
+    assert (table.states(), table.short_folders(part)) == ([SUCCEEDED], left)
 
 
 def test_delayed_cleanup_after_major_compaction(based: Compacted) -> None:
-    check_delayed(based, MAJOR)
+    check_delayed(based, MAJOR, ["base_4_v"])
 
 
 def test_delayed_cleanup_after_minor_compaction_on_partition(parts: Compacted) -> None:
-    check_delayed(partition_with_base(parts), MINOR, "today")
+    check_delayed(partition_with_base(parts), MINOR, ["base_1", "delta_2_3_v"], "today")
 
 
 @pytest.mark.on_both
@@ -267,20 +277,39 @@ def test_delayed_cleanup_after_minor_and_major_compaction(table: Compacted) -> N
     assert table.states() == [READY, SUCCEEDED]
     table.client.clock_offset_seconds = 151
     table.clean(retention)
-    assert table.short_folders() == ["base_3_v"]
+    assert (table.states(), table.short_folders()) == ([SUCCEEDED] * 2, ["base_3_v"])
     assert table.rows() == before
 
 
-def test_ready_for_cleaning_pileup(table: Compacted) -> None:
+def test_ready_for_cleaning_pileup(parts: Compacted) -> None:
+    """An open transaction keeps the cleaner from a minor and then from a major compaction of one partition."""
+    partition_with_base(parts)
+    (blocking,) = parts.client.open_txns()
+    for waiting, kind in enumerate((MINOR, MAJOR), 1):
+        parts.compact(kind, part="today")
+        folders = parts.folders("today")
+        assert parts.clean() == []
+        assert (parts.states(), parts.folders("today")) == ([READY] * waiting, folders)
+        parts.inserts(10 * waiting, 10 * waiting + 1, part="today")
+    before = parts.rows()
+    parts.client.commit_txn(blocking)
+    parts.clean()
+    assert [info.type for info in parts.history()] == [MAJOR, MINOR]
+    assert parts.states() == [SUCCEEDED] * 2
+    assert parts.short_folders("today") == ["base_6_v", "delta_7_7", "delta_8_8"]
+    assert parts.rows() == before
+
+
+def test_ready_for_cleaning_pileup_of_minor_compactions(table: Compacted) -> None:
+    """Beyond Hive's case: one round of the cleaner ends all of them, in the order of their write ids."""
     for last in (2, 4, 6):
         table.inserts(last - 1, last)
         table.compact(MINOR)
     table.compact(MAJOR)
     before = table.rows()
     assert table.states() == [READY] * 4
-    table.clean()
-    assert table.states()[0] is SUCCEEDED
-    assert set(table.states()) == {SUCCEEDED}
+    assert [result.info.type for result in table.clean()] == [MINOR, MINOR, MINOR, MAJOR]
+    assert table.states() == [SUCCEEDED] * 4
     assert table.short_folders() == ["delta_1_6_v"], "the major one found nothing left to merge"
     assert table.rows() == before
 
@@ -361,17 +390,18 @@ def test_clean_multiple_times_with_same_watermark(based: Compacted) -> None:
 
 
 def test_cleanup_on_concurrent_minor_compactions(table: Compacted) -> None:
-    """Two workers have compacted the same deltas: one result is read, the other one is obsolete."""
+    """Two workers have compacted the same deltas: the later result is read, the earlier one is obsolete."""
     table.insert(1, overwrite=True)
     table.inserts(2, 3)
     table.compact(MINOR)
     (result,) = (name for name in table.folders() if "_v" in name)
     before = table.rows()
     compact_by_hand(table, MAJOR, {result: "delta_0000002_0000003"}, 3)
-    assert table.short_folders().count("delta_2_3_v") == 2
+    (later,) = (name for name in table.folders() if "_v" in name and name != result)
+    assert later > result, "the suffix is that of a later transaction"
     assert table.rows() == before
     table.clean()
-    assert table.short_folders() == ["base_1", "delta_2_3_v"]
+    assert table.folders() == ["base_0000001", later]
     assert set(table.states()) == {SUCCEEDED}
     assert table.rows() == before
 

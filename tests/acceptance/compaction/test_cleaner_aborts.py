@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 import hive_ingest as hi
 from hive_ingest.compaction import Cleaner, CleanerSettings
 from hive_ingest.model import CompactionState, TxnId, TxnState
+from hive_ingest.storage import FileStore, Location
 from hive_ingest.testing import CrashPoint, FaultError, faults
 from tests.support.compactions import MAJOR, MINOR, NO_GRACE, Compacted
 from tests.support.fronts import Front
@@ -188,6 +193,34 @@ def test_what_aborted_transactions_left_is_removed_without_a_compaction(table: C
     assert table.short_folders() == ["delta_1_1"]
     assert table.client.get_aborted_components(table.name) == []
     assert table.ids() == [1]
+
+
+def test_a_removal_is_on_the_disk_before_the_aborted_transaction_is_forgotten(
+    table: Compacted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power failure between the two could bring the folder back, whose rows nobody would know to be aborted."""
+    table.inserts(1, 2)
+    done: list[str] = []
+    store = type(Location.of(str(table.folder)).store)
+    sync = store.sync_folders
+
+    def synced(self: FileStore, paths: Iterable[str]) -> None:
+        done.append(f"synced {[Path(path).name for path in paths]} with {len(table.folders())} folders")
+
+    def mark_cleaned(*args: Any, **options: Any) -> None:
+        done.append("forgotten")
+        table.client.mark_cleaned(*args, **options)
+
+    table.aborted_insert(3)
+    table.compact(MAJOR)
+    monkeypatch.setattr(store, "sync_folders", synced)
+    table.clean(client=Front(table.client, mark_cleaned=mark_cleaned))
+    assert done == [f"synced {[table.folder.name]} with 1 folders", "forgotten"]
+    monkeypatch.setattr(store, "sync_folders", sync)
+    table.aborted_insert(4)
+    monkeypatch.setattr(store, "sync_folders", synced)
+    table.clean(client=Front(table.client, mark_cleaned=mark_cleaned))
+    assert done[2:] == done[:2]
 
 
 @pytest.mark.parametrize(("offset_seconds", "is_removed"), [(-1000, False), (301, True)])

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
-from hive_ingest.compaction import CompactionPolicy, Decision, Initiated, Initiator, Worker
+from hive_ingest.compaction import CompactionPolicy, Worker
 from hive_ingest.errors import MetastoreError
 from hive_ingest.identity import this_host
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.metastore_client.compaction_queue import FETCH_SIZE
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
-from hive_ingest.model import CompactionCandidate, CompactionState, CompactionType
-from hive_ingest.testing import CrashPoint, faults
-from tests.support.compactions import FAST, MAJOR, MINOR, Compacted
+from hive_ingest.model import CompactionCandidate, CompactionResponse, CompactionState
+from tests.support.compactions import FAST, MAJOR, MINOR, Compacted, initiate, requested
 from tests.support.fronts import Front, failing
 from tests.support.metastores import housekeeping
 
@@ -68,15 +68,6 @@ NUM = "compactorthreshold.hive.compactor.delta.num.threshold"
 ANY_SIZE = {PCT: "1000000"}
 
 
-def initiate(table: Compacted, policy: CompactionPolicy = HIVE, **options: Any) -> list[Initiated]:
-    client = cast("MetastoreClient", options.pop("client", table.client))
-    return Initiator(client, policy, version="0.1", **options).run_once()
-
-
-def requested(table: Compacted) -> list[tuple[str | None, CompactionType]]:
-    return [(info.partition_name, info.type) for info in table.history() if info.state is CompactionState.INITIATED]
-
-
 def abort(table: Compacted, times: int, part: str | None = None) -> None:
     for _ in range(times):
         txn_id, _ = table.begin(part)
@@ -89,14 +80,19 @@ def test_nothing(table: Compacted) -> None:
 
 
 @pytest.mark.on_both
-def test_recover_failed_local_workers(table: Compacted) -> None:
-    """A worker that is interrupted gives its compaction back itself."""
+def test_recover_failed_local_workers(ms: EmbeddedMetastoreClient) -> None:
+    """A worker that is interrupted gives its compaction back itself; that of another machine's is left alone."""
+    table, other = Compacted(ms), Compacted(ms, "other")
+    other.request()
+    assert ms.find_next_compact("nosuchhost-193892") is not None
     table.inserts(1, 2)
     table.request()
-    front = Front(table.client, update_compactor_state=failing(KeyboardInterrupt()))
+    front = Front(ms, update_compactor_state=failing(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         Worker(cast("MetastoreClient", front), FAST).run_once()
     assert requested(table) == [(None, MINOR)]
+    (info,) = other.history()
+    assert (info.state, info.worker_id) == (CompactionState.WORKING, "nosuchhost-193892")
 
 
 @pytest.mark.on_both
@@ -139,6 +135,8 @@ def test_compact_expired_aborted_txns(table: Compacted) -> None:
     initiate(table)
     assert requested(table) == []
     table.client.clock_offset_seconds = 13 * 3600
+    initiate(table, replace(HIVE, aborted_age_seconds=None))
+    assert table.history() == [], "the age does not count"
     initiate(table)
     assert requested(table) == [(None, MINOR)]
 
@@ -147,24 +145,29 @@ def test_compact_expired_aborted_txns(table: Compacted) -> None:
 def test_no_compact_when_no_compact_set(ms: EmbeddedMetastoreClient, value: str) -> None:
     table = Compacted(ms, properties={"NO_AUTO_COMPACTION": value})
     table.inserts(1, 11)
-    (found,) = initiate(table)
-    assert requested(table) == []
+    abort(table, 4)
+    (found,) = initiate(table, FEW_ABORTS)
+    assert table.history() == []
     assert "NO_AUTO_COMPACTION" in found.decision.reason
 
 
 def test_no_compact_when_no_compact_set_lower_case(ms: EmbeddedMetastoreClient) -> None:
     table = Compacted(ms, properties={"no_auto_compaction": "true"})
     table.inserts(1, 11)
-    initiate(table)
-    assert requested(table) == []
+    abort(table, 4)
+    initiate(table, FEW_ABORTS)
+    assert table.history() == []
 
 
 def test_no_compact_when_compact_already_scheduled(table: Compacted) -> None:
     table.inserts(1, 11)
+    abort(table, 4)
     request = table.request(MAJOR)
-    (found,) = initiate(table)
+    (found,) = initiate(table, FEW_ABORTS)
     assert found.decision.reason == f"compaction {request.id} is initiated"
-    assert requested(table) == [(None, MAJOR)]
+    assert [(info.id, info.state, info.type) for info in table.history()] == [
+        (request.id, CompactionState.INITIATED, MAJOR)
+    ]
 
 
 def test_compact_table_high_delta_pct(table: Compacted) -> None:
@@ -260,6 +263,7 @@ def test_drop_table(table: Compacted) -> None:
     table.client.drop_table(table.name)
     front = Front(table.client, find_potential_compactions=lambda **_: [candidate])
     assert initiate(table, client=front) == []
+    assert table.history() == []
 
 
 def test_drop_partition(parts: Compacted) -> None:
@@ -273,10 +277,17 @@ def test_drop_partition(parts: Compacted) -> None:
 
 def test_process_compaction_candidates_in_parallel(ms: EmbeddedMetastoreClient) -> None:
     table = Compacted(ms, partition_keys={"part": "string"}, properties={NUM: "1"})
-    for number in range(6):
+    for number in range(10):
         table.inserts(1, 2, part=f"p{number}")
-    initiate(table, threads=4)
-    assert sorted(requested(table)) == [(f"part=p{number}", MAJOR) for number in range(6)]
+    threads = set()
+
+    def compact(*args: Any, **options: Any) -> CompactionResponse:
+        threads.add(threading.current_thread().name)
+        return ms.compact(*args, **options)
+
+    initiate(table, threads=4, client=Front(ms, compact=compact))
+    assert sorted(requested(table)) == [(f"part=p{number}", MAJOR) for number in range(10)]
+    assert all(name.startswith("initiator") for name in threads)
 
 
 def test_compact_table_with_multiple_base(table: Compacted) -> None:
@@ -285,6 +296,9 @@ def test_compact_table_with_multiple_base(table: Compacted) -> None:
     (found,) = initiate(table)
     assert requested(table) == [(None, MAJOR)]
     assert found.decision.reason == "1 obsolete base"
+    assert table.work().state is CompactionState.READY_FOR_CLEANING
+    table.clean()
+    assert table.short_folders() == ["base_2"]
 
 
 def test_initiator_failure(table: Compacted) -> None:
@@ -296,22 +310,15 @@ def test_initiator_failure(table: Compacted) -> None:
     assert (info.state, info.error_message) == (CompactionState.DID_NOT_INITIATE, "cannot be asked")
 
 
-def test_an_error_that_repeats_is_noted_once(table: Compacted, caplog: pytest.LogCaptureFixture) -> None:
-    table.inserts(1, 2)
-    for text in ("cannot be asked", "cannot be asked", "is down", "is down"):
-        (found,) = initiate(table, client=Front(table.client, get_valid_write_ids=failing(MetastoreError(text))))
-        assert str(found.error) == text
-    assert [info.error_message for info in table.history()] == ["is down", "cannot be asked"]
-    assert len(caplog.records) == 2
-
-
 def test_no_compact_for_insert_only(ms: EmbeddedMetastoreClient) -> None:
     table = Compacted(ms, properties={"transactional": "true", "transactional_properties": "insert_only"})
     for _ in range(11):
         txn_id, _ = table.begin()
         ms.commit_txn(txn_id)
-    (found,) = initiate(table)
+    abort(table, 4)
+    (found,) = initiate(table, FEW_ABORTS)
     assert found.decision.reason == "only full ACID tables are compacted"
+    assert table.history() == []
 
 
 def test_initiator_host_and_version(table: Compacted) -> None:
@@ -328,100 +335,6 @@ def test_meta_cache(ms: EmbeddedMetastoreClient) -> None:
     front = Front(ms)
     assert len(initiate(table, client=front)) == 5
     assert front.calls["get_table"] == 1
-
-
-# -- beyond Hive's cases -----------------------------------------------------------------------------
-
-
-@pytest.mark.on_both
-def test_nothing_is_requested_for_a_while_after_repeated_failures(table: Compacted) -> None:
-    table.inserts(1, 11)
-    for _ in range(2):
-        table.request()
-        with faults(CrashPoint("after_merge")):
-            assert table.work().state is CompactionState.FAILED
-    (found,) = initiate(table)
-    assert found.is_suspended
-    assert found.decision.reason.startswith("the last 2 compactions failed, so none is requested within 604800 s")
-    assert table.history()[0].state is CompactionState.DID_NOT_INITIATE
-    initiate(table)
-    assert len(table.history()) == 3, "it is noted once"
-    table.clean()
-    table.client.clock_offset_seconds = 8 * 86_400
-    initiate(table)
-    assert requested(table) == [(None, MAJOR)]
-
-
-def test_a_folder_is_looked_at_again_only_after_a_commit(table: Compacted) -> None:
-    """Thousands of partitions that need no compaction cost one query a round."""
-    table.inserts(1, 3)
-    front = Front(table.client)
-    initiator = Initiator(cast("MetastoreClient", front), CompactionPolicy(max_deltas=3))
-    decisions: list[Decision] = []
-    for looks in (1, 1, 2, 2):
-        if looks == 2 and len(decisions) == 2:
-            table.insert(4)
-        (found,) = initiator.run_once()
-        decisions.append(found.decision)
-        assert front.calls["get_valid_write_ids"] == looks
-    assert decisions[0] == decisions[1]
-    assert decisions[1].type is None
-    assert requested(table) == [(None, MAJOR)]
-
-
-def test_a_folder_below_an_open_transaction_is_looked_at_again(table: Compacted) -> None:
-    """It needs a compaction when that ends, also by an abort."""
-    (writer, _) = table.begin()
-    table.inserts(1, 11)
-    initiator = Initiator(table.client, HIVE)
-    assert [each.decision.type for each in initiator.run_once()] == [None]
-    table.client.abort_txn(writer)
-    initiator.run_once()
-    assert requested(table) == [(None, MAJOR)]
-
-
-def test_tables_that_are_not_compacted_keep_no_other_out(ms: EmbeddedMetastoreClient) -> None:
-    kept = Compacted(ms, "kept", partition_keys={"part": "string"}, properties={"NO_AUTO_COMPACTION": "true"})
-    for _ in range(2):
-        (txn_id,) = ms.open_txns()
-        write_id = ms.allocate_table_write_ids(kept.name, [txn_id])[0].write_id
-        ms.add_dynamic_partitions(txn_id, write_id, kept.name, [f"part={number}" for number in range(FETCH_SIZE)])
-        ms.commit_txn(txn_id)
-    table = Compacted(ms, properties={NUM: "0"})
-    table.insert(1)
-    initiate(table)
-    assert requested(table) == [(None, MAJOR)]
-
-
-def test_an_abort_that_no_compaction_removes_is_not_requested_again_and_again(ms: EmbeddedMetastoreClient) -> None:
-    table = Compacted(ms, properties={"NO_CLEANUP": "true"})
-    table.inserts(1, 2)
-    table.aborted_insert(3)
-    ms.clock_offset_seconds = 13 * 3600
-    initiate(table)
-    assert table.work().state is CompactionState.READY_FOR_CLEANING
-    initiate(table)
-    table.clean()
-    initiate(table)
-    assert requested(table) == []
-    table.insert(4)
-    initiate(table)
-    assert requested(table) == [(None, MINOR)]
-
-
-def test_an_invalid_property_of_one_table_keeps_no_other_out(ms: EmbeddedMetastoreClient) -> None:
-    wrong, table = Compacted(ms, "wrong", properties={NUM: "nan"}), Compacted(ms)
-    for each in (wrong, table):
-        each.inserts(1, 11)
-    found = {each.table: each for each in initiate(table)}
-    assert "nan" in str(found[wrong.name].error)
-    assert requested(table) == [(None, MAJOR)]
-
-
-def test_an_initiator_that_is_stopped_looks_at_no_other_folder(table: Compacted) -> None:
-    table.inserts(1, 12)
-    assert initiate(table, is_stopped=lambda: True) == []
-    assert table.history() == []
 
 
 # -- what is ported ----------------------------------------------------------------------------------

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
+
 import pytest
 
 import hive_ingest as hi
 from hive_ingest.compaction import purge
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.model import TxnType
+from hive_ingest.storage import FileStore, Location
 from hive_ingest.testing import faults
 from hive_ingest.transactions import new_staging
 from tests.support.compactions import Compacted
@@ -28,6 +32,27 @@ def test_deleted_and_overwritten_rows_are_gone(parts: Compacted) -> None:
     assert [(outcome.partition_name, outcome.left) for outcome in outcomes] == [("part=a", ()), ("part=b", ())]
     assert (parts.short_folders("a"), parts.short_folders("b")) == (["base_4_v"], ["base_6"])
     assert parts.rows() == before
+
+
+def test_what_is_reported_as_removed_is_removed_on_the_disk(parts: Compacted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a power failure could bring the folders back."""
+    for part in ("a", "b"):
+        parts.inserts(1, 2, part=part)
+        parts.delete(parts.row_id(2), part=part)
+    synced: dict[str, list[str]] = {}
+    store = type(Location.of(str(parts.folder)).store)
+    sync = store.sync_folders
+
+    def record(self: FileStore, paths: Iterable[str]) -> None:
+        for path in (paths := list(paths)):
+            part = Path(path).name.partition("=")[2]
+            synced[path] = parts.short_folders(part) if part else []
+        sync(self, paths)
+
+    monkeypatch.setattr(store, "sync_folders", record)
+    outcomes = purge(parts.client, parts.name, timeout_seconds=20)
+    assert [outcome.left for outcome in outcomes] == [(), ()]
+    assert [synced[str(parts.place(part))] for part in ("a", "b")] == [["base_3_v"], ["base_6_v"]]
 
 
 def test_what_a_reader_needs_is_left_and_the_reader_is_named(table: Compacted) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from hive_ingest import StrictJsonWriter
+from hive_ingest.compaction import JobSettings, Worker
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.metastore_client.embedded.backends import SqliteBackend
+from hive_ingest.model import CompactionType
 from hive_ingest.testing import faults
 from tests.support.connections import connect
 from tests.support.tables import create_table
@@ -64,6 +66,25 @@ def test_ids_are_durable_before_a_file_gets_its_visible_name(metastore: Metastor
         with faults(observe=lambda point: before.extend(commits) if point == "after_commit_heartbeat" else None):
             conn.commit_transaction()
     assert before[-1]
+
+
+def test_a_compaction_is_durable_before_its_first_byte_and_at_its_commit(
+    metastore: MetastoreClient, commits: list[bool]
+) -> None:
+    """What lies between may be undone by a power failure: the worker has ended with it, and it is done again."""
+    table = create_table(metastore)
+    for _ in range(2):
+        with connect(metastore, record_writer=StrictJsonWriter()) as conn, conn.transaction():
+            conn.write(b'{"id": 1}')
+    metastore.compact(table.name, compaction_type=CompactionType.MINOR)
+    reached: dict[str, list[bool]] = {}
+
+    with faults(observe=lambda point: reached.update({point: list(commits)})):
+        Worker(metastore, JobSettings()).run_once()
+    assert reached["after_find_next_compact"][-1:] == [False]
+    assert reached["after_update_compactor_state"][-2:] == [True, False], "the state, then the job's name"
+    assert reached["after_mark_compacted"][-1:] == [False]
+    assert commits[len(reached["after_mark_compacted"])], "the commit"
 
 
 def test_ids_are_durable_before_they_are_shared(metastore: MetastoreClient, commits: list[bool]) -> None:

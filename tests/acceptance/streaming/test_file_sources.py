@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from hive_ingest.errors import ConfigurationError, SerializationError, SinkConflict
+from hive_ingest.errors import ConfigurationError, SerializationError, SinkConflict, StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.record_writer import CsvWriter, StrictJsonWriter
-from hive_ingest.streaming import IngestResult, ingest_files, seek_file
+from hive_ingest.streaming import IngestResult, follow_files, ingest_files, seek_file
 from hive_ingest.streaming.file_sources import KEY_BYTES
 from tests.acceptance.streaming.log_lines import line, write
 from tests.support.rows import ids
@@ -106,6 +107,51 @@ def test_of_a_log_and_its_copy_the_longer_one_is_read(ms: MetastoreClient, tmp_p
         ingest(ms, path, write(tmp_path / "b.log", [*range(25), 99]), source_key="content")
 
 
+@pytest.mark.parametrize("names", [("a.log.1", "a.log.1.gz"), ("a.log.1.gz", "a.log.2.gz")])
+def test_of_a_log_and_its_compressed_copy_the_one_with_more_text_is_read(
+    ms: MetastoreClient, tmp_path: Path, names: tuple[str, str]
+) -> None:
+    """The compressed copy is smaller on the disk, whichever of the two is whole."""
+    first, second = (tmp_path / name for name in names)
+    for place, (one, other) in enumerate([(30, 90), (150, 120)]):
+        store(first, range(one))
+        store(second, range(other))
+        ingest(ms, first, second, source_key="content")
+        assert ids(ms) == list(range((90, 150)[place]))
+
+
+def test_a_log_is_read_while_its_compressed_copy_is_being_written(ms: MetastoreClient, tmp_path: Path) -> None:
+    rows = 20_000  # more text than is uncompressed at once
+    path, packed = write(tmp_path / "a.log", range(rows)), tmp_path / "a.log.gz"
+    whole = gzip.compress(path.read_bytes())
+    packed.write_bytes(whole[:-4])
+    ingest(ms, path, packed, source_key="content", rows_per_transaction=rows)
+    assert ids(ms) == list(range(rows))
+    packed.write_bytes(whole)
+    assert ingest(ms, path, packed, source_key="content").stats.transactions_committed == 0
+
+
+def test_a_compressed_file_that_differs_from_a_log_is_not_taken_for_its_copy(
+    ms: MetastoreClient, tmp_path: Path
+) -> None:
+    path, packed = write(tmp_path / "a.log", range(60)), tmp_path / "b.log.gz"
+    store(packed, [*range(25), *range(100, 140)])
+    with pytest.raises(ConfigurationError, match="begin with the same bytes and differ later"):
+        ingest(ms, path, packed, source_key="content")
+
+
+def test_a_name_that_is_not_utf8_is_refused_by_name(ms: MetastoreClient, tmp_path: Path) -> None:
+    name = os.fsdecode(b"a\xff.json")
+    path = write(tmp_path / name, range(5))
+    for paths in ([path], [tmp_path], [tmp_path / "*.json"]):
+        with pytest.raises(StreamingIOFailure, match=r"a\\udcff.json': the name of a file must be UTF-8"):
+            ingest(ms, *paths)
+    with pytest.raises(StreamingIOFailure, match="must be UTF-8"):
+        next(follow_files(ms, "web.t", tmp_path, record_writer=StrictJsonWriter(), poll_seconds=0.01))
+    ingest(ms, path.rename(tmp_path / "ä.json"))
+    assert ids(ms) == list(range(5))
+
+
 @pytest.mark.parametrize("options", [{"source_key": "inode"}, {"unfinished_line": "drop"}])
 def test_unknown_choices_are_refused(ms: MetastoreClient, tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=r"is not valid: use '(path|commit)' or"):
@@ -181,6 +227,19 @@ def test_a_file_whose_committed_part_was_corrected_continues_after_a_seek(ms: Me
     assert (found.before and found.before.records, found.after.records) == (20, 20)
     ingest(ms, path)
     assert ids(ms) == list(range(21))
+
+
+def test_a_dry_run_of_a_seek_says_what_it_would_change_and_changes_nothing(ms: MetastoreClient, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", range(20))
+    options: dict[str, Any] = {"to_record": 7, "record_writer": StrictJsonWriter(), "dry_run": True}
+    found = seek_file(ms, "web.t", str(path), **options)
+    assert (found.before, found.after.records) == (None, 7)
+    assert ms.get_tables("web") == ["t"]
+    ingest(ms, path)
+    found = seek_file(ms, "web.t", str(path), **options)
+    assert (found.before and found.before.records, found.after.records) == (20, 7)
+    ingest(ms, path)
+    assert ids(ms) == list(range(20))
 
 
 @pytest.mark.parametrize(("target", "expected"), [(0, 30), ("start", 30), (5, 25), ("end", 0), (30, 0)])

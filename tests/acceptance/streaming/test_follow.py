@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hive_ingest.errors import ConfigurationError, SerializationError
+from hive_ingest.errors import ConfigurationError, SerializationError, TooManyBadRecords
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.record_writer import StrictJsonWriter
 from hive_ingest.streaming import IngestResult, follow_files
@@ -127,3 +127,25 @@ def test_the_command_follows_until_it_is_terminated(ms: MetastoreClient, metasto
     assert process.returncode == 128 + signal.SIGTERM, err
     assert [text.split(" in ")[0] for text in out.splitlines()] == ["web.t: 30 rows", "web.t: 1 row"]
     assert ms.get_valid_txns().open == ()
+
+
+def test_a_limit_of_bad_records_is_one_for_all_rounds(ms: MetastoreClient, tmp_path: Path) -> None:
+    path = write(tmp_path / "app.log", range(30))
+    commits: list[int] = []
+    rounds = follow_files(
+        *(ms, "web.t", path),
+        record_writer=StrictJsonWriter(on_error="skip"),
+        poll_seconds=0.01,
+        max_bad_records=3,
+        on_commit=lambda info: commits.append(info.records_skipped),
+    )
+    for bad in (1, 2):
+        with path.open("a") as file:
+            file.write("bad\n" * bad)
+        next(rounds)
+    with path.open("a") as file:
+        file.write("bad\n")
+    with pytest.raises(TooManyBadRecords) as raised:
+        next(rounds)
+    assert raised.value.__notes__ == ["3 were skipped in earlier rounds, of the 3 that are allowed in all"]
+    assert (commits, ids(ms)) == ([1, 2], list(range(30)))

@@ -109,12 +109,12 @@ def test_between_the_two_renames_of_a_minor_compaction_of_hive_3_no_row_is_misse
     assert names(found.delete_deltas) == ([first] if is_delete else events)
 
 
-def test_two_compactions_of_one_range_are_not_both_read():
+def test_of_two_compactions_of_one_range_the_later_one_is_read():
     first = ["delete_delta_0000001_0000004_v0000012", "delta_0000001_0000004_v0000012"]
     second = ["delete_delta_0000001_0000004_v0000015", "delta_0000001_0000004_v0000015"]
     found = state([*first, *second], snapshot(4))
-    assert names([*found.delete_deltas, *found.deltas]) == first
-    assert names(found.obsolete) == second
+    assert names([*found.delete_deltas, *found.deltas]) == second
+    assert names(found.obsolete) == first
 
 
 def test_a_delta_and_the_delete_delta_of_the_same_range_are_both_read():

@@ -176,3 +176,15 @@ def test_stop_is_idempotent_and_leaves_no_thread() -> None:
     beats.stop()
     beats.stop()
     assert threading.active_count() == before
+
+
+def test_a_transaction_that_another_thread_has_ended_is_aborted_not_unknown() -> None:
+    beats = heartbeater(FakeClient())
+    try:
+        beats.watch(ids(1))
+        assert beats.age_seconds(TxnId(1)) >= 0
+        beats.forget(ids(1))
+        with pytest.raises(TxnAborted, match="transaction 1 was ended while it was being committed"):
+            beats.age_seconds(TxnId(1))
+    finally:
+        beats.stop()

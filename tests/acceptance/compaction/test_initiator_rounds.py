@@ -1,0 +1,125 @@
+"""What the initiator looks at in its rounds, beyond Hive's cases."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from hive_ingest.compaction import CompactionPolicy, Decision, Initiator
+from hive_ingest.errors import MetastoreError
+from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.metastore_client.compaction_queue import FETCH_SIZE
+from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
+from hive_ingest.model import CompactionState
+from hive_ingest.testing import CrashPoint, faults
+from tests.support.compactions import MAJOR, MINOR, Compacted, initiate, requested
+from tests.support.fronts import Front, failing
+
+pytestmark = [
+    pytest.mark.only_on(["sqlite", "postgres"], because="a real metastore has Hive's own initiator"),
+    pytest.mark.one_embedded,
+]
+
+HIVE = CompactionPolicy.hive()
+NUM = "compactorthreshold.hive.compactor.delta.num.threshold"
+
+
+def test_an_error_that_repeats_is_noted_once(table: Compacted, caplog: pytest.LogCaptureFixture) -> None:
+    table.inserts(1, 2)
+    for text in ("cannot be asked", "cannot be asked", "is down", "is down"):
+        (found,) = initiate(table, client=Front(table.client, get_valid_write_ids=failing(MetastoreError(text))))
+        assert str(found.error) == text
+    assert [info.error_message for info in table.history()] == ["is down", "cannot be asked"]
+    assert len(caplog.records) == 2
+
+
+@pytest.mark.on_both
+def test_nothing_is_requested_for_a_while_after_repeated_failures(table: Compacted) -> None:
+    table.inserts(1, 11)
+    for _ in range(2):
+        table.request()
+        with faults(CrashPoint("after_merge")):
+            assert table.work().state is CompactionState.FAILED
+    (found,) = initiate(table)
+    assert found.is_suspended
+    assert found.decision.reason.startswith("the last 2 compactions failed, so none is requested within 604800 s")
+    assert table.history()[0].state is CompactionState.DID_NOT_INITIATE
+    initiate(table)
+    assert len(table.history()) == 3, "it is noted once"
+    table.clean()
+    table.client.clock_offset_seconds = 8 * 86_400
+    initiate(table)
+    assert requested(table) == [(None, MAJOR)]
+
+
+def test_a_folder_is_looked_at_again_only_after_a_commit(table: Compacted) -> None:
+    """Thousands of partitions that need no compaction cost one query a round."""
+    table.inserts(1, 3)
+    front = Front(table.client)
+    initiator = Initiator(cast("MetastoreClient", front), CompactionPolicy(max_deltas=3))
+    decisions: list[Decision] = []
+    for looks in (1, 1, 2, 2):
+        if looks == 2 and len(decisions) == 2:
+            table.insert(4)
+        (found,) = initiator.run_once()
+        decisions.append(found.decision)
+        assert front.calls["get_valid_write_ids"] == looks
+    assert decisions[0] == decisions[1]
+    assert decisions[1].type is None
+    assert requested(table) == [(None, MAJOR)]
+
+
+def test_a_folder_below_an_open_transaction_is_looked_at_again(table: Compacted) -> None:
+    """It needs a compaction when that ends, also by an abort."""
+    (writer, _) = table.begin()
+    table.inserts(1, 11)
+    initiator = Initiator(table.client, HIVE)
+    assert [each.decision.type for each in initiator.run_once()] == [None]
+    table.client.abort_txn(writer)
+    initiator.run_once()
+    assert requested(table) == [(None, MAJOR)]
+
+
+def test_tables_that_are_not_compacted_keep_no_other_out(ms: EmbeddedMetastoreClient) -> None:
+    kept = Compacted(ms, "kept", partition_keys={"part": "string"}, properties={"NO_AUTO_COMPACTION": "true"})
+    for _ in range(2):
+        (txn_id,) = ms.open_txns()
+        write_id = ms.allocate_table_write_ids(kept.name, [txn_id])[0].write_id
+        ms.add_dynamic_partitions(txn_id, write_id, kept.name, [f"part={number}" for number in range(FETCH_SIZE)])
+        ms.commit_txn(txn_id)
+    table = Compacted(ms, properties={NUM: "0"})
+    table.insert(1)
+    initiate(table)
+    assert requested(table) == [(None, MAJOR)]
+
+
+def test_an_abort_that_no_compaction_removes_is_not_requested_again_and_again(ms: EmbeddedMetastoreClient) -> None:
+    table = Compacted(ms, properties={"NO_CLEANUP": "true"})
+    table.inserts(1, 2)
+    table.aborted_insert(3)
+    ms.clock_offset_seconds = 13 * 3600
+    initiate(table)
+    assert table.work().state is CompactionState.READY_FOR_CLEANING
+    initiate(table)
+    table.clean()
+    initiate(table)
+    assert requested(table) == []
+    table.insert(4)
+    initiate(table)
+    assert requested(table) == [(None, MINOR)]
+
+
+def test_an_invalid_property_of_one_table_keeps_no_other_out(ms: EmbeddedMetastoreClient) -> None:
+    wrong, table = Compacted(ms, "wrong", properties={NUM: "nan"}), Compacted(ms)
+    for each in (wrong, table):
+        each.inserts(1, 11)
+    found = {each.table: each for each in initiate(table)}
+    assert "nan" in str(found[wrong.name].error)
+    assert requested(table) == [(None, MAJOR)]
+
+
+def test_an_initiator_that_is_stopped_looks_at_no_other_folder(table: Compacted) -> None:
+    table.inserts(1, 12)
+    assert initiate(table, is_stopped=lambda: True) == []
+    assert table.history() == []
