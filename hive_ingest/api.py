@@ -248,7 +248,8 @@ def _with_schema(data: Any) -> tuple[Any, pa.Schema]:
             raise ConfigurationError("the data has no batch, and so no columns: give a table or a reader")
         if schema_of_rows(first) is not None:
             raise ConfigurationError(
-                "create and merge_schema infer the columns from all rows, which an iterator gives only once: give a list"
+                "create and merge_schema infer the columns from all rows, which an iterator gives only once: give a "
+                "list"
             )
         return itertools.chain([first], batches), schema_of(first)
     return data, schema_of(data)

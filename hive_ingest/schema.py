@@ -295,7 +295,9 @@ def columns_of_schema(schema: pa.Schema, types: Mapping[str, str] | None = None)
         except UnsupportedFeature as error:
             problems.append(f"column {field.name!r}: {error}")
     if problems:
-        raise UnsupportedFeature(f"{'; '.join(problems)}. Or give the types of these columns (columns=… of create_table)")
+        raise UnsupportedFeature(
+            f"{'; '.join(problems)}. Or give the types of these columns (columns=… of create_table)"
+        )
     return tuple(found)
 
 

@@ -216,9 +216,14 @@ class ArrowWriter:
 
     def _make_plan(self, schema: pa.Schema, columns: list[TypedColumn]) -> ArrowPlan:
         unknown: set[str] = set()
+
+        def note_unknown(name: str) -> None:
+            if not is_unnamed_index(name):
+                unknown.add(name)
+
         casts = Casts(
             missing=self._column_missing,
-            unknown=lambda name: None if is_unnamed_index(name) else unknown.add(name),
+            unknown=note_unknown,
             local_instants=self._local_instants,
             lossless=self._is_lossless,
         )

@@ -127,7 +127,8 @@ def _format_of(path: str) -> SampleFormat:
     found = _SUFFIXES.get(os.path.splitext(name)[1])
     if found is None:
         raise ConfigurationError(
-            f"{path!r}: the end of its name does not say what it is: give its format ({', '.join(get_args(SampleFormat))})"
+            f"{path!r}: the end of its name does not say what it is: give its format "
+            f"({', '.join(get_args(SampleFormat))})"
         )
     return found
 
@@ -196,11 +197,10 @@ def _json_schema(path: str, text: bytes) -> pa.Schema:
     lines = sum(1 for line in text.split(b"\n") if line.strip())
     if found.num_rows != lines or not plain.names:
         raise ConfigurationError(
-            f"{path!r}: {lines} lines have {found.num_rows} objects with {len(plain.names)} keys: write one object with "
-            "its keys on each line, as `jq -c .` does"
+            f"{path!r}: {lines} lines have {found.num_rows} objects with {len(plain.names)} keys: write one object "
+            "with its keys on each line, as `jq -c .` does"
         )
-    types = {field.name: _type_of_json(text, found, plain, field) for field in plain}
-    return pa.schema([(name, types[name]) for name in plain.names])
+    return pa.schema([(field.name, _type_of_json(text, found, plain, field)) for field in plain])
 
 
 def _read_json(text: bytes, schema: pa.Schema | None = None) -> pa.Table:

@@ -241,7 +241,7 @@ def test_a_frame_that_was_filtered_is_appended_without_its_index(ms: MetastoreCl
 def test_a_frame_with_values_of_several_types_is_an_error_of_ours(ms: MetastoreClient) -> None:
     frame = pd.DataFrame({"id": [1, "x"]})
     for create in (False, True):
-        with pytest.raises(errors.SerializationError, match="DataFrame data .* failed for column id"):
+        with pytest.raises(errors.SerializationError, match=r"DataFrame data .* failed for column id"):
             hi.append(ms, "web.t", frame, create=create)
 
 
