@@ -210,8 +210,13 @@ class CsvWriter(CsvInput):
         """
         try:
             return tuple(text.decode() for text, _ in CsvFields(self._format).split(record))
-        except (BadValue, UnicodeDecodeError) as error:
+        except BadValue as error:
             raise SerializationError(f"the header cannot be read: {error}") from error
+        except UnicodeDecodeError as error:
+            raise SerializationError(
+                f"the header is not UTF-8: {error.reason} at byte {error.start}. Convert the file, for example by "
+                "`iconv -f WINDOWS-1252 -t UTF-8` or `iconv -f UTF-16 -t UTF-8`"
+            ) from error
 
     def _without_static_keys(self, batch: Any) -> Any:
         """The rows in the table's schema, or None if the partition keys of a record may be wrong."""
