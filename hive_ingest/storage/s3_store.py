@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 #: The most keys of one DeleteObjects.
 _DELETE_AT_ONCE: Final = 1000
+#: Follows all others in the order of keys.
+_LAST_CHARACTER: Final = "\U0010ffff"
 #: How much is remembered to spare requests.
 _MOST_RECENT: Final = 1000
 _MOST_STAGED: Final = 10_000
@@ -249,12 +251,12 @@ class S3Store(FileStore):
     def _is_folder(self, path: str) -> bool:
         return not _prefix(path) or bool(self._first_keys(path, 1))
 
-    def _first_keys(self, path: str, most: int) -> list[str]:
-        """The first keys in a folder, with that of its marker."""
-        prefix = _prefix(path)
-        found = self._client.call(
-            "look at", path, lambda s3: s3.list_objects_v2(Bucket=self._bucket, Prefix=prefix, MaxKeys=most)
+    def _first_keys(self, path: str, most: int, *, after: str = "") -> list[str]:
+        """The first keys in a folder, with that of its marker; those that follow a key, if one is given."""
+        options = {"Bucket": self._bucket, "Prefix": _prefix(path), "MaxKeys": most} | (
+            {"StartAfter": after} if after else {}
         )
+        found = self._client.call("look at", path, lambda s3: s3.list_objects_v2(**options))
         return [str(each["Key"]) for each in found.get("Contents", ())]
 
     def sync_folders(self, paths: Iterable[str]) -> None:
@@ -271,11 +273,17 @@ class S3Store(FileStore):
                 self._unmarked.add(path)
 
     def _keep_folder_above(self, path: str) -> None:
-        """The folder in which something was removed stays, if it is empty now."""
+        """Mark the folder in which something is to be removed if nothing else lies in it: it must not vanish."""
         above = path.rstrip("/").rpartition("/")[0]
-        if key_of(above) and not self._is_folder(above):
+        if key_of(above) and not self._has_others(above, _prefix(path)):
             with contextlib.suppress(PathExists):
                 self._mark(above)
+
+    def _has_others(self, path: str, prefix: str) -> bool:
+        """Whether a folder has a marker, or files outside of one of its folders."""
+        if any(not key.startswith(prefix) for key in self._first_keys(path, 1)):
+            return True
+        return bool(self._first_keys(path, 1, after=f"{prefix}{_LAST_CHARACTER}"))
 
     def list(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> list[FileEntry]:
         path = path.rstrip("/")
@@ -312,8 +320,8 @@ class S3Store(FileStore):
         if self.list(path, missing_ok=True):
             return False
         self._forget_folder(path)
-        self._delete(f"{path.rstrip('/')}/")
         self._keep_folder_above(path)
+        self._delete(f"{path.rstrip('/')}/")
         return True
 
     def delete_folder(self, path: str) -> None:
@@ -329,12 +337,12 @@ class S3Store(FileStore):
             "list", path, lambda s3: s3.list_objects_v2(Bucket=self._bucket, Prefix=prefix, MaxKeys=_DELETE_AT_ONCE)
         )
         keys = [each["Key"] for each in page.get("Contents", ())]
+        has_more = bool(page.get("IsTruncated"))
+        if not has_more:
+            self._keep_folder_above(path)
         if keys:
             self._delete_keys(path, keys)
-        if page.get("IsTruncated"):
-            return False
-        self._keep_folder_above(path)
-        return True
+        return not has_more
 
     def _forget_folder(self, path: str) -> None:
         self._known.forget(path)

@@ -88,3 +88,19 @@ def test_a_marker_that_may_not_be_removed_does_not_fail_the_commit(ms: hi.Metast
     append(ms, 1)
     s3.set_faults()
     assert ids(ms, "web.t") == [1]
+
+
+def test_a_partition_never_vanishes_while_its_last_files_are_removed(
+    ms: hi.MetastoreClient, s3: S3Service, s3_root: Location
+) -> None:
+    """Its marker is made first: otherwise a crash would leave a partition whose folder is missing."""
+    append(ms, 1)
+    partition = Location.of(ms.list_partitions("web.t")[0].location)
+    (delta,) = [partition / entry.name for entry in partition.list()]
+    s3.set_faults(S3Fault("PutObject", code="AccessDenied", status=403))
+    with pytest.raises(StreamingIOFailure, match="permission denied"):
+        delta.delete_folder()
+    s3.set_faults()
+    assert ids(ms, "web.t") == [1]
+    delta.delete_folder()
+    assert partition.list() == []
