@@ -108,6 +108,11 @@ class CsvBlocks:
         """With `as_text`, all columns are read as text, and have the values that `coerce` accepts."""
         text = block.text.text
         _check_line_ends(text)
+        has_escapes = bool(self._format.escape) and self._format.escape in text
+        if has_escapes and any(self._format.null_values):
+            raise Doubt("an escape, beside texts that are null as they are written")
+        if has_escapes and self._format.escape + b"\r" in text:
+            raise Doubt("an escape before a carriage return, which may be that of the line's end")
         edges = self._format.field_delimiter + self._format.quote + b"\r" * (b"\r" in text)
         width = self._width(block)
         if width > 1 and _has_empty_record(block.text):
@@ -118,13 +123,14 @@ class CsvBlocks:
             raise Doubt("no field is read")
         names = [*places.values()]
         if as_text:
-            table = self._read(text, width, dict.fromkeys(places, pa.string()))
+            table = self._read(text, width, dict.fromkeys(places, pa.string()), has_escapes=has_escapes)
         else:
             table, numbers_as_text = self._columns.read(
                 text,
                 edges,
                 names,
-                lambda types: self._read(text, width, dict(zip(places, types, strict=True))),
+                lambda types: self._read(text, width, dict(zip(places, types, strict=True)), has_escapes=has_escapes),
+                numbers_as_text=has_escapes,
             )
         if table.num_rows != block.records:
             raise Doubt("rows and records differ")
@@ -138,7 +144,7 @@ class CsvBlocks:
             return len(self._layout.fields)
         return len(self._fields.split(block.text.part(0, 1).text.removesuffix(b"\n").removesuffix(b"\r")))
 
-    def _read(self, text: bytes, width: int, types: dict[str, pa.DataType]) -> pa.Table:
+    def _read(self, text: bytes, width: int, types: dict[str, pa.DataType], *, has_escapes: bool) -> pa.Table:
         """With the types of the places that are read."""
         try:
             return pa_csv.read_csv(
@@ -151,7 +157,7 @@ class CsvBlocks:
                     delimiter=self._format.field_delimiter.decode(),
                     quote_char=self._format.quote.decode() or False,
                     double_quote=True,
-                    escape_char=False,
+                    escape_char=self._format.escape.decode() if has_escapes else False,
                     newlines_in_values=True,
                     ignore_empty_lines=False,
                 ),

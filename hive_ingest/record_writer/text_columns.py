@@ -56,7 +56,13 @@ class TextColumns:
         return any(self._types[name].kind in (*_NUMBERS, "boolean") for name in names)
 
     def read(
-        self, text: bytes, delimiters: bytes, names: list[str], read: Callable[[list[pa.DataType]], pa.Table]
+        self,
+        text: bytes,
+        delimiters: bytes,
+        names: list[str],
+        read: Callable[[list[pa.DataType]], pa.Table],
+        *,
+        numbers_as_text: bool = False,
     ) -> tuple[pa.Table, bool]:
         """What the reader reads from the lines of a text, and whether it has read numbers as text.
 
@@ -65,10 +71,13 @@ class TextColumns:
             delimiters: As for `has_loose_numbers`.
             names: The columns to read.
             read: Reads them as these types.
+            numbers_as_text: Read numbers as text in any case, because an edge of a field may be escaped.
 
         Raises:
             Doubt: The lines cannot be read.
         """
+        if numbers_as_text and self._has_numbers:
+            return read(self._wire_types(names, numbers_as_text=True)), True
         table = None
         with contextlib.suppress(Doubt):
             table = read(self._wire_types(names, numbers_as_text=False))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
@@ -15,7 +14,7 @@ from hive_ingest.arrow_arrays import boolean_array, number_array, numbers_of, te
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float64])
 @pytest.mark.parametrize("step", [1, 3])
 def test_numbers(dtype: type, step: int) -> None:
-    values: npt.NDArray[Any] = np.arange(20).astype(dtype)[::step]
+    values: Any = np.arange(20).astype(dtype)[::step]
     array = number_array(values)
     array.validate(full=True)
     assert array == pa.array(values)
