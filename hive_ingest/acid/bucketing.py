@@ -1,8 +1,9 @@
 """Hive's bucket hash, version 2, over whole columns.
 
 A column hashes by Murmur3 (32 bits, seed 104729) over the bytes of its values, which `bucket_bytes` describes, a null
-to 0; several columns combine as `31 * hash + next`; the bucket is the hash without its sign, modulo the number of
-buckets. Sources: `ObjectInspectorUtils.getBucketHashCode`, `getBucketNumber`, `Murmur3.hash32`.
+to 0. Several columns, the fields of a struct and the elements of an array combine as `31 * hash + next`. The bucket is
+the hash without its sign, modulo the number of buckets. Sources: `ObjectInspectorUtils.getBucketHashCode`,
+`getBucketNumber`, `Murmur3.hash32`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 
 from hive_ingest.acid.bucket_bytes import bytes_of, numbers_of
 from hive_ingest.errors import ConfigurationError, UnsupportedFeature
-from hive_ingest.schema import parse_type
+from hive_ingest.schema import HiveType, parse_type
 
 UInt32Array = npt.NDArray[np.uint32]
 Int32Array = npt.NDArray[np.int32]
@@ -37,8 +38,7 @@ def bucket_ids(columns: Sequence[_Column], types: Sequence[str], num_buckets: in
     """The bucket of each row, 0 to `num_buckets` - 1.
 
     `columns` are the bucket columns in table order (Arrow arrays or chunked arrays of one length), `types` their
-    Hive types: any primitive type but binary. Raises UnsupportedFeature for another type, ConfigurationError for no
-    buckets.
+    Hive types (see `check_bucket_type`). Raises UnsupportedFeature for another type, ConfigurationError for no buckets.
     """
     if num_buckets < 1:
         raise ConfigurationError(f"a table has at least one bucket, not {num_buckets}")
@@ -56,23 +56,69 @@ def bucket_hash_codes(columns: Sequence[_Column], types: Sequence[str]) -> Int32
     return combined.view(np.int32)
 
 
-def check_bucket_type(type_: str) -> str:
-    """The kind of a bucket column's Hive type. Raises UnsupportedFeature for one that cannot be hashed here."""
+def check_bucket_type(type_: str) -> HiveType:
+    """The type of a bucket column: a primitive type other than binary, or an array or a struct of such types.
+
+    Raises:
+        UnsupportedFeature: It cannot be hashed here. Hive's hash of a binary is not that of its value alone, and in a
+            map it hashes keys and values in different ways.
+    """
     parsed = parse_type(type_)
-    if parsed.kind == "binary" or parsed.children:
+    if not _can_be_hashed(parsed):
         raise UnsupportedFeature(
-            f"a bucket column of type {type_} is not supported: use a primitive type other than binary"
+            f"a bucket column of type {type_} is not supported: use a primitive type other than binary, or an array or "
+            "a struct of such types"
         )
-    return parsed.kind
+    return parsed
+
+
+def _can_be_hashed(type_: HiveType) -> bool:
+    return type_.kind not in ("binary", "map") and all(_can_be_hashed(child) for _, child in type_.children)
 
 
 def _hash_column(column: _Column, type_: str) -> UInt32Array:
-    kind = check_bucket_type(type_)
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    hashes = _hash_values(array, kind)
+    return _hash_array(array, check_bucket_type(type_))
+
+
+def _hash_array(array: _Column, type_: HiveType) -> UInt32Array:
+    if type_.kind == "struct":
+        hashes = _hash_structs(array, [child for _, child in type_.children])
+    elif type_.kind == "array":
+        hashes = _hash_lists(array, type_.children[0][1])
+    else:
+        hashes = _hash_values(array, type_.kind)
     if array.null_count:
         hashes[pc.is_null(array).to_numpy(zero_copy_only=False)] = 0
     return hashes
+
+
+# -- nested values ---------------------------------------------------------------------------------
+
+
+def _hash_structs(array: _Column, children: Sequence[HiveType]) -> UInt32Array:
+    hashes = np.zeros(len(array), np.uint32)
+    for place, child in enumerate(children):
+        hashes *= np.uint32(31)
+        hashes += _hash_array(array.field(place), child)
+    return hashes
+
+
+def _hash_lists(array: _Column, child: HiveType) -> UInt32Array:
+    offsets = array.offsets.to_numpy().astype(np.int64)
+    first, end = (int(offsets[0]), int(offsets[-1])) if len(array) else (0, 0)
+    elements = _hash_array(array.values.slice(first, end - first), child)
+    # Longest first, so that those that still have an element at a step are the first ones.
+    lengths = np.diff(offsets)
+    order = np.argsort(-lengths, kind="stable")
+    starts, lengths = offsets[:-1][order] - first, lengths[order]
+    hashes = np.zeros(len(array), np.uint32)
+    for step in range(int(lengths[0]) if len(lengths) else 0):
+        live = int(np.searchsorted(-lengths, -step, side="left"))
+        hashes[:live] = hashes[:live] * np.uint32(31) + elements[starts[:live] + step]
+    found = np.empty_like(hashes)
+    found[order] = hashes
+    return found
 
 
 # -- numbers ---------------------------------------------------------------------------------------

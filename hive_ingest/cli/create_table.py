@@ -11,7 +11,7 @@ import typer
 
 from hive_ingest.cli.logs import confirm
 from hive_ingest.cli.options import DryRunOption, MetastoreOption, TableArgument, WarehouseOption, connected, pairs
-from hive_ingest.cli.record_options import FieldDelimiterOption, NullValuesOption, QuoteOption
+from hive_ingest.cli.record_options import EscapeOption, FieldDelimiterOption, NullValuesOption, QuoteOption
 
 
 class SampleFormat(enum.StrEnum):
@@ -50,6 +50,7 @@ def create_table(
     ] = None,
     field_delimiter: FieldDelimiterOption = ",",
     quote: QuoteOption = '"',
+    escape: EscapeOption = None,
     null_values: NullValuesOption = None,
     sample_records: Annotated[
         int,
@@ -101,6 +102,7 @@ def create_table(
             format=format.value if format else None,
             field_delimiter=field_delimiter.replace("\\t", "\t"),
             quote=quote or None,
+            escape=escape,
             null_values=null_values or None,
             sample_records=sample_records,
         )

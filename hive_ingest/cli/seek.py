@@ -12,6 +12,7 @@ from hive_ingest.cli.ingest import SourceKey
 from hive_ingest.cli.kafka_options import KafkaOptionOption, kafka_options_of
 from hive_ingest.cli.options import DryRunOption, MetastoreOption, TableArgument, WarehouseOption, connected
 from hive_ingest.cli.record_options import (
+    EscapeOption,
     FieldDelimiterOption,
     Format,
     FormatOption,
@@ -117,6 +118,7 @@ def seek_file(
     field_delimiter: FieldDelimiterOption = ",",
     header: HeaderOption = True,
     quote: QuoteOption = '"',
+    escape: EscapeOption = None,
     lock_wait_seconds: Annotated[
         float,
         typer.Option("--lock-wait-seconds", metavar="N", min=0, help="How long to wait for an open transaction."),

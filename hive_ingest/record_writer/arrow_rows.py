@@ -33,12 +33,26 @@ def schema_of_rows(data: Any) -> pa.Schema | None:
         data = [data]
     if not isinstance(data, list | tuple) or not data or not all(map(is_row, data)):
         return None
-    rows = [row if isinstance(row, Mapping) else _fields(row) for row in data]
+    rows = [_fields(row) for row in data]
     names = list(dict.fromkeys(name for row in rows for name in row))
     try:
         return pa.schema([(str(name), _type_of([row.get(name) for row in rows])) for name in names])
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise SerializationError(f"the columns of the rows cannot be inferred: {error}") from error
+
+
+def stream_of(data: Any) -> pa.RecordBatchReader:
+    """The batches of data with the Arrow interface.
+
+    Raises:
+        SerializationError: A column cannot be converted, such as one of pandas with values of different types.
+    """
+    try:
+        return pa.RecordBatchReader.from_stream(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise SerializationError(
+            f"{type(data).__name__} data cannot be converted to Arrow's: {'; '.join(map(str, error.args))}"
+        ) from error
 
 
 class RowBatches:
@@ -64,10 +78,10 @@ class RowBatches:
         Raises:
             SerializationError: A value has no Arrow type.
         """
-        kept: list[Mapping[str, Any]] = []
+        kept: list[dict[str, Any]] = []
         names: tuple[str, ...] = ()
         for item in rows:
-            row = item if isinstance(item, Mapping) else _fields(item)
+            row = _fields(item)
             if kept and tuple(row) != names:
                 yield from self._batches(kept, names, first_record)
                 first_record += len(kept)
@@ -78,7 +92,7 @@ class RowBatches:
             yield from self._batches(kept, names, first_record)
 
     def _batches(
-        self, rows: list[Mapping[str, Any]], names: tuple[str, ...], first_record: int
+        self, rows: list[dict[str, Any]], names: tuple[str, ...], first_record: int
     ) -> Iterator[pa.RecordBatch]:
         try:
             yield self._batch(rows, names)
@@ -91,7 +105,7 @@ class RowBatches:
             for number, row in enumerate(rows, first_record):
                 yield from self._batches([row], names, number)
 
-    def _batch(self, rows: list[Mapping[str, Any]], names: tuple[str, ...]) -> pa.RecordBatch:
+    def _batch(self, rows: list[dict[str, Any]], names: tuple[str, ...]) -> pa.RecordBatch:
         arrays = [self._array(name, [row[name] for row in rows]) for name in names]
         if not names:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
@@ -123,12 +137,21 @@ def _with_nulls(values: list[Any]) -> list[Any]:
     return [None if any(value is each for each in missing) else value for value in values]
 
 
-def _fields(item: Any) -> dict[str, Any]:
-    return {field.name: _plain(getattr(item, field.name)) for field in dataclasses.fields(item)}
+def _fields(row: Any) -> dict[str, Any]:
+    """The values of a row by name, without dataclasses in them."""
+    if isinstance(row, Mapping):
+        return {name: _plain(value) for name, value in row.items()}
+    return {field.name: _plain(getattr(row, field.name)) for field in dataclasses.fields(row)}
 
 
 def _plain(value: Any) -> Any:
-    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
+    """The value with dataclasses as dicts, however deep they are in it."""
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return kind(map(_plain, value))
+    if kind is dict or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        return _fields(value)
+    return value
 
 
 def _has_map(type_: HiveType) -> bool:

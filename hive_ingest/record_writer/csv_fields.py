@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,6 @@ from hive_ingest.record_writer.coercion import Coerce, text_converter
 from hive_ingest.record_writer.csv_layout import CsvLayout
 from hive_ingest.record_writer.timestamp_formats import STRICT_TIMESTAMPS, TimestampFormats
 from hive_ingest.record_writer.typed_columns import TypedColumn
-from hive_ingest.schema import HiveType
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +21,7 @@ class CsvFormat:
     Attributes:
         field_delimiter: The character between fields.
         quote: The character around fields, or empty.
+        escape: The character before one that is data, or empty.
         null_values: The texts of a field without quotes that is null.
         is_lenient: Whether missing fields at the end are null and additional ones are ignored.
         timestamps: The forms of timestamps.
@@ -30,6 +30,7 @@ class CsvFormat:
 
     field_delimiter: bytes
     quote: bytes
+    escape: bytes
     null_values: tuple[bytes, ...]
     is_lenient: bool = False
     timestamps: TimestampFormats = STRICT_TIMESTAMPS
@@ -42,44 +43,63 @@ class CsvFields:
     def __init__(self, format_: CsvFormat) -> None:
         self._delimiter = format_.field_delimiter
         self._quote = format_.quote
-        if format_.quote:
-            delimiter, quote = re.escape(format_.field_delimiter), re.escape(format_.quote)
-            inner = b"(?:[^" + quote + b"]++|" + quote + quote + b")*+"
-            rest = b"[^" + delimiter + b"]*+"
-            self._field = re.compile(quote + b"(" + inner + b")" + quote + b"(" + rest + b")|(?!" + quote + b")" + rest)
+        self._escape = format_.escape
+        delimiter, quote, escape = map(re.escape, (format_.field_delimiter, format_.quote, format_.escape))
+        pair = b"|" + escape + b"." if escape else b""
+        rest = b"(?:[^" + delimiter + escape + b"]++" + pair + b")*+"
+        field = rest
+        if quote:
+            inner = b"(?:[^" + quote + escape + b"]++|" + quote + quote + pair + b")*+"
+            field = quote + b"(" + inner + b")" + quote + b"(" + rest + b")|(?!" + quote + b")" + rest
+        self._field = re.compile(field, re.DOTALL)
+        #: Two characters that stand for the second one, outside quotes and inside.
+        self._pair = re.compile(escape + b".", re.DOTALL)
+        self._quoted_pair = re.compile(quote + quote + pair, re.DOTALL)
 
-    def split(self, record: bytes) -> list[tuple[bytes, bool]]:
-        """The text of each field, and whether it is quoted.
+    def split(self, record: bytes) -> list[tuple[bytes, bytes | None]]:
+        """The text of each field, and as it is written if it is not quoted.
 
         Raises:
             BadValue: The record is malformed.
         """
-        if not self._quote or self._quote not in record:
+        if not (self._quote and self._quote in record) and not (self._escape and self._escape in record):
             if b"\n" in record:
                 raise _newline()
-            return [(text, False) for text in record.split(self._delimiter)]
-        fields: list[tuple[bytes, bool]] = []
+            return [(text, text) for text in record.split(self._delimiter)]
+        fields: list[tuple[bytes, bytes | None]] = []
         at = 0
         while True:
             found = self._field.match(record, at)
             if found is None:
                 raise BadValue(f"field {len(fields) + 1} begins with a quote at byte {at}, which is never closed")
             fields.append(self._text(found, len(fields) + 1))
-            at = found.end() + 1
-            if at > len(record):
+            at = found.end()
+            if at == len(record):
                 return fields
+            if record[at : at + 1] != self._delimiter:
+                raise BadValue(f"field {len(fields)} ends with an escape")
+            at += 1
 
-    def _text(self, found: re.Match[bytes], number: int) -> tuple[bytes, bool]:
-        inner = found[1]
-        if inner is None:
-            if b"\n" in found[0]:
+    def _text(self, found: re.Match[bytes], number: int) -> tuple[bytes, bytes | None]:
+        if not self._quote or found[1] is None:
+            raw = found[0]
+            if not self._escape or self._escape not in raw:
+                text = plain = raw
+            else:
+                text, plain = self._pair.sub(_second, raw), self._pair.sub(b"", raw)
+            if b"\n" in plain:
                 raise _newline()
-            return found[0], False
+            return text, raw
         if found[2]:
             raise BadValue(
-                f"field {number} has text after its closing quote; a quote inside a quoted field must be doubled"
+                f"field {number} has text after its closing quote; a quote inside a quoted field must be "
+                f"{'escaped or ' if self._escape else ''}doubled"
             )
-        return inner.replace(self._quote * 2, self._quote), True
+        return self._quoted_pair.sub(_second, found[1]), None
+
+
+def _second(found: re.Match[bytes]) -> bytes:
+    return found[0][1:]
 
 
 class CsvRows:
@@ -105,8 +125,8 @@ class CsvRows:
             empty = "an empty line" if not record else f"{len(found)} field(s)"
             raise BadValue(f"the record has {empty}, {len(self._readers)} are required")
         row: list[Any] = [None] * self._width
-        for reader, (text, is_quoted) in zip(self._readers, found, strict=False):
-            if reader is None or (not is_quoted and text in self._format.null_values):
+        for reader, (text, raw) in zip(self._readers, found, strict=False):
+            if reader is None or raw in self._format.null_values:
                 continue
             name, place, read = reader
             try:
@@ -114,10 +134,6 @@ class CsvRows:
             except BadValue as bad:
                 raise bad.inside(name) from bad
         return tuple(row)
-
-
-def _reader(type_: HiveType, format_: CsvFormat) -> Callable[[str], object]:
-    return text_converter(type_, format_.timestamps, format_.coerce)
 
 
 def _decoded(text: bytes) -> str:

@@ -45,6 +45,7 @@ class CsvWriter(CsvInput):
         field_delimiter: The ASCII character between fields.
         quote: The ASCII character around a field that has a delimiter, a newline or a quote in it, where a quote is
             doubled. None: quotes are ordinary characters, and every newline ends a record.
+        escape: The character before a quote, a delimiter, a newline or itself that is data, or None.
         null_values: The texts of a field without quotes that is null. Default: the empty text. A quoted field is never
             null.
         blank_lines: "fail" (an empty line is a record with one empty field, which is bad unless the table has one
@@ -77,6 +78,7 @@ class CsvWriter(CsvInput):
         columns: Sequence[str] | None = None,
         field_delimiter: str = ",",
         quote: str | None = '"',
+        escape: str | None = None,
         null_values: Sequence[str] | None = None,
         blank_lines: Literal["fail", "skip"] = "fail",
         missing_fields: Literal["fail", "null"] = "fail",
@@ -91,7 +93,7 @@ class CsvWriter(CsvInput):
         block_bytes: int = DEFAULT_BLOCK_BYTES,
         max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
     ) -> None:
-        _check_characters(field_delimiter, quote)
+        _check_characters(field_delimiter, quote, escape)
         nulls = [""] if null_values is None else null_values
         _check_null_values(nulls)
         for name, value in (
@@ -113,18 +115,20 @@ class CsvWriter(CsvInput):
         self._format = CsvFormat(
             field_delimiter.encode(),
             (quote or "").encode(),
+            (escape or "").encode(),
             tuple(text.encode() for text in nulls),
             missing_fields == "null",
             coerce=coerce,
         )
         super().__init__(
-            framing=CsvFraming(self._format.field_delimiter, self._format.quote),
+            framing=CsvFraming(self._format.field_delimiter, self._format.quote, self._format.escape),
             has_header=header,
             block_bytes=block_bytes,
             max_record_bytes=max_record_bytes,
         )
         self._order = None if columns is None else [name.lower() for name in columns]
-        self._skips_blank_lines = blank_lines == "skip"
+        #: Whether an empty line is no record.
+        self.skips_blank_lines = blank_lines == "skip"
         self._choices = (missing_columns, missing_partition_keys, unknown_fields)
         self._bad_records = BadRecords(on_error)
         self._named: set[str] = set()
@@ -178,7 +182,7 @@ class CsvWriter(CsvInput):
         self._name_unknown(layout.unknown)
 
         def at_once(part: CsvBlock) -> Parsed | None:
-            if self._skips_blank_lines:
+            if self.skips_blank_lines:
                 part = part.without_blank_lines()
             found = blocks.parse(part)
             batch = None if found is None else self._without_static_keys(found)
@@ -188,12 +192,12 @@ class CsvWriter(CsvInput):
 
         def one_by_one(part: CsvBlock) -> Parsed:
             def row(record: bytes) -> tuple[Any, ...] | None:
-                if self._skips_blank_lines and not record:
+                if self.skips_blank_lines and not record:
                     return None
                 return self._keys.checked_row(self._static.checked_row(rows.row(record)))
 
             batch, skipped = parse_records(part, row, self._arrow_schema, self._bad_records)
-            records = part.records - (part.text.blank_lines if self._skips_blank_lines else 0)
+            records = part.records - (part.text.blank_lines if self.skips_blank_lines else 0)
             return Parsed(batch, records, len(skipped), layout.unknown, matched, is_checked=True, bad_records=skipped)
 
         return parse_halving(block, at_once, one_by_one)
@@ -206,8 +210,13 @@ class CsvWriter(CsvInput):
         """
         try:
             return tuple(text.decode() for text, _ in CsvFields(self._format).split(record))
-        except (BadValue, UnicodeDecodeError) as error:
+        except BadValue as error:
             raise SerializationError(f"the header cannot be read: {error}") from error
+        except UnicodeDecodeError as error:
+            raise SerializationError(
+                f"the header is not UTF-8: {error.reason} at byte {error.start}. Convert the file, for example by "
+                "`iconv -f WINDOWS-1252 -t UTF-8` or `iconv -f UTF-16 -t UTF-8`"
+            ) from error
 
     def _without_static_keys(self, batch: Any) -> Any:
         """The rows in the table's schema, or None if the partition keys of a record may be wrong."""
@@ -261,12 +270,14 @@ class _Parsers:
         )
 
 
-def _check_characters(field_delimiter: str, quote: str | None) -> None:
-    for name, value in (("field_delimiter", field_delimiter), ("quote", '"' if quote is None else quote)):
+def _check_characters(field_delimiter: str, quote: str | None, escape: str | None) -> None:
+    given = {"field_delimiter": field_delimiter, "quote": quote, "escape": escape}
+    single = {name: value for name, value in given.items() if value is not None}
+    for name, value in single.items():
         if len(value) != 1 or not value.isascii() or value in "\r\n\0":
             raise ConfigurationError(f"{name}={value!r} is not one ASCII character other than a line end")
-    if field_delimiter == quote:
-        raise ConfigurationError("field_delimiter and quote must differ from each other")
+    if len({*single.values()}) < len(single):
+        raise ConfigurationError("field_delimiter, quote and escape must differ from each other")
 
 
 def _check_null_values(null_values: Sequence[str]) -> None:

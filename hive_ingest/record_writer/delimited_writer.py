@@ -45,6 +45,8 @@ class StrictDelimitedInputWriter(TextRecordWriter):
             of a struct. Values nested in these have `map_key_delimiter`, then the characters 4 to 8, as in Hive.
         map_key_delimiter: The ASCII character between the key of a map and its value.
         line_delimiter: The ASCII character between records.
+        line_delimiter_pattern: Instead, a regular expression that matches what is between records, such as
+            `\\r?\\n(?=\\d{4}-)` for records that begin with a date and have several lines.
         null_format: The text of a field that is null (`serialization.null.format`).
         escape: The character before a delimiter that is data (`escape.delim`), or None.
         columns: The columns in the order of the fields. Data columns that are not named are null. Default: the
@@ -74,6 +76,7 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         collection_delimiter: str = "\x02",
         map_key_delimiter: str = "\x03",
         line_delimiter: str = "\n",
+        line_delimiter_pattern: str | None = None,
         null_format: str = "\\N",
         escape: str | None = None,
         columns: Sequence[str] | None = None,
@@ -86,7 +89,12 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         block_bytes: int = DEFAULT_BLOCK_BYTES,
         max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
     ) -> None:
-        super().__init__(line_delimiter=line_delimiter, block_bytes=block_bytes, max_record_bytes=max_record_bytes)
+        super().__init__(
+            line_delimiter=line_delimiter,
+            line_delimiter_pattern=line_delimiter_pattern,
+            block_bytes=block_bytes,
+            max_record_bytes=max_record_bytes,
+        )
         check_choice("missing_fields", missing_fields, ("fail", "null"))
         check_choice("empty_partition_values", empty_partition_values, ("null", "fail"))
         check_choice("coerce", coerce, COERCIONS)

@@ -65,6 +65,8 @@ class StrictJsonWriter(TextRecordWriter):
         timezone: The zone whose wall clock a timestamp with an offset, or a number since 1970, becomes, such as
             "Europe/Berlin". Default: UTC.
         line_delimiter: The ASCII character between records.
+        line_delimiter_pattern: Instead, a regular expression that matches what is between records, such as
+            `\\r?\\n(?=\\d{4}-)` for records that begin with a date and have several lines.
         block_bytes: Size of the text that is parsed in one call.
         max_record_bytes: Size of the longest record. A longer one fails the transaction, also with on_error="skip".
 
@@ -87,10 +89,16 @@ class StrictJsonWriter(TextRecordWriter):
         timestamp_formats: Sequence[str] | None = None,
         timezone: str | None = None,
         line_delimiter: str = "\n",
+        line_delimiter_pattern: str | None = None,
         block_bytes: int = DEFAULT_BLOCK_BYTES,
         max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
     ) -> None:
-        super().__init__(line_delimiter=line_delimiter, block_bytes=block_bytes, max_record_bytes=max_record_bytes)
+        super().__init__(
+            line_delimiter=line_delimiter,
+            line_delimiter_pattern=line_delimiter_pattern,
+            block_bytes=block_bytes,
+            max_record_bytes=max_record_bytes,
+        )
         check_choice("unknown_fields", unknown_fields, ("ignore", "fail"))
         check_choice("missing_partition_keys", missing_partition_keys, ("fail", "null"))
         check_choice("binary_format", binary_format, ("base64", "rawstring"))

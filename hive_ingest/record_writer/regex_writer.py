@@ -48,6 +48,8 @@ class StrictRegexWriter(TextRecordWriter):
         timezone: The zone whose wall clock a timestamp with an offset, or a number since 1970, becomes, such as
             "Europe/Berlin". Default: UTC.
         line_delimiter: The ASCII character between records.
+        line_delimiter_pattern: Instead, a regular expression that matches what is between records, such as
+            `\r?\n(?=\d{4}-)` for records that begin with a date and have several lines.
         on_error: "fail" (a bad record fails the transaction) or "skip" (it is skipped and counted).
         block_bytes: Size of the text that is parsed in one call.
         max_record_bytes: Size of the longest record. A longer one fails the transaction, also with on_error="skip".
@@ -68,11 +70,17 @@ class StrictRegexWriter(TextRecordWriter):
         timestamp_formats: Sequence[str] | None = None,
         timezone: str | None = None,
         line_delimiter: str = "\n",
+        line_delimiter_pattern: str | None = None,
         on_error: OnError = "fail",
         block_bytes: int = DEFAULT_BLOCK_BYTES,
         max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
     ) -> None:
-        super().__init__(line_delimiter=line_delimiter, block_bytes=block_bytes, max_record_bytes=max_record_bytes)
+        super().__init__(
+            line_delimiter=line_delimiter,
+            line_delimiter_pattern=line_delimiter_pattern,
+            block_bytes=block_bytes,
+            max_record_bytes=max_record_bytes,
+        )
         check_choice("empty_partition_values", empty_partition_values, ("null", "fail"))
         check_choice("coerce", coerce, COERCIONS)
         if isinstance(null_values, str):

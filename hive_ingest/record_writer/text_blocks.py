@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from hive_ingest.errors import ConfigurationError, SerializationError
+from hive_ingest.record_writer.line_patterns import LOOKAHEAD_BYTES, LinePattern
 from hive_ingest.record_writer.options import check_positive
 from hive_ingest.record_writer.text_sources import as_bytes, opened, pieces_of
 
@@ -81,9 +82,14 @@ def split_text(text: bytes) -> list[bytes]:
 
 
 def count_lines(lines: bytes) -> int:
-    """The number of newlines in a text (several times faster than `bytes.count`)."""
-    codes = np.frombuffer(lines, np.uint8)
-    return sum(int(np.count_nonzero(codes[at : at + SCAN_BYTES] == NEWLINE)) for at in range(0, len(codes), SCAN_BYTES))
+    """The number of newlines in a text."""
+    return count_byte(lines, NEWLINE)
+
+
+def count_byte(text: Any, byte: int) -> int:
+    """How often a byte is in a text, which supports the buffer protocol (several times faster than `bytes.count`)."""
+    codes = np.frombuffer(text, np.uint8)
+    return sum(int(np.count_nonzero(codes[at : at + SCAN_BYTES] == byte)) for at in range(0, len(codes), SCAN_BYTES))
 
 
 class TextRecordWriter:
@@ -95,19 +101,32 @@ class TextRecordWriter:
 
     newline_replacement: bytes | None = None
 
-    def __init__(self, *, line_delimiter: str, block_bytes: int, max_record_bytes: int) -> None:
+    def __init__(
+        self, *, line_delimiter: str, line_delimiter_pattern: str | None, block_bytes: int, max_record_bytes: int
+    ) -> None:
+        if line_delimiter_pattern is not None and line_delimiter != "\n":
+            raise ConfigurationError(
+                f"line_delimiter={line_delimiter!r} and line_delimiter_pattern={line_delimiter_pattern!r}: give one"
+            )
         if len(line_delimiter) != 1 or not line_delimiter.isascii():
             raise ConfigurationError(
                 f"line_delimiter={line_delimiter!r} is not one ASCII character "
-                "(for '\\r\\n' leave the default: a carriage return before a newline is removed)"
+                "(for '\\r\\n' leave the default: a carriage return before a newline is removed; for others, give "
+                "line_delimiter_pattern)"
             )
         check_positive("block_bytes", block_bytes)
         check_positive("max_record_bytes", max_record_bytes)
         self._delimiter = line_delimiter.encode()
-        self._is_plain = line_delimiter == "\n"
+        self._line_pattern = None if line_delimiter_pattern is None else LinePattern(line_delimiter_pattern)
+        self._is_plain = line_delimiter == "\n" and self._line_pattern is None
         self._block_bytes = block_bytes
         self._max_record_bytes = max_record_bytes
         self.discard()
+
+    @property
+    def splits_at_newlines(self) -> bool:
+        """Whether the records of a text are lines."""
+        return self._is_plain
 
     @property
     def max_record_bytes(self) -> int:
@@ -188,11 +207,12 @@ class TextRecordWriter:
                 self._keep_items(part)
                 part, part_bytes = [], 0
                 yield from self._drain_if_ready()
-        if part:
-            self._keep_items(part)
-            yield from self._drain_if_ready()
+        self._keep_items(part)
+        yield from self._drain_if_ready()
 
     def _keep_items(self, items: list[bytes]) -> None:
+        if not items:
+            return
         lines = b"\n".join([*items, b""])
         has_returns = self.newline_replacement is None and b"\r" in lines
         if count_lines(lines) == len(items) and not has_returns:
@@ -218,6 +238,9 @@ class TextRecordWriter:
             yield from self._write_file(file)
 
     def _write_file(self, file: Any) -> Iterator[TextBlock]:
+        if self._line_pattern is not None:
+            yield from self._write_file_by_pattern(file, self._line_pattern)
+            return
         pieces: list[bytes] = []  # of the incomplete record
         pieces_bytes = 0
         for piece in pieces_of(file, self._block_bytes):
@@ -236,8 +259,22 @@ class TextRecordWriter:
             self._keep_text(b"".join(pieces))
             yield from self._drain_if_ready()
 
+    def _write_file_by_pattern(self, file: Any, pattern: LinePattern) -> Iterator[TextBlock]:
+        rest = b""
+        for piece in pieces_of(file, self._block_bytes):
+            records, rest = pattern.split(rest + self._bytes_of_item(piece), is_last=False)
+            self._keep_items(records)
+            yield from self._drain_if_ready()
+            if len(rest) > self._max_record_bytes + LOOKAHEAD_BYTES:
+                yield from self.drain()  # numbers all records before it
+                raise self._too_long(self._next_record, self._next_offset)
+        self._keep_items(pattern.split(rest, is_last=True)[0])
+        yield from self._drain_if_ready()
+
     def _keep_text(self, text: bytes) -> None:
-        if not self._is_plain:
+        if self._line_pattern is not None:
+            self._keep_items(self._line_pattern.split(text, is_last=True)[0])
+        elif not self._is_plain:
             self._keep_delimited_text(text)
         else:
             self._keep(text)

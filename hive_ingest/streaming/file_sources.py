@@ -36,10 +36,16 @@ def sources_of(
     """The files by their keys, and the paths of those that are too short to have one.
 
     Raises:
-        ConfigurationError: Two files have one key, there are none or too many, or the choice is unknown.
+        ConfigurationError: Two files have one key, there are none or too many, the choice is unknown, or the writer
+            divides text by another delimiter.
         StreamingIOFailure: A file cannot be opened.
     """
     check_choice("source_key", source_key, get_args(SourceKey))
+    if not getattr(record_writer, "splits_at_newlines", True):
+        raise ConfigurationError(
+            "a file is divided into records at newlines: give the record writer neither line_delimiter nor "
+            "line_delimiter_pattern, or write the file through a StreamingConnection"
+        )
     csv = record_writer if isinstance(record_writer, CsvWriter) else None
     max_line_bytes = getattr(record_writer, "max_record_bytes", MAX_LINE_BYTES)
     files: dict[str, LineFile] = {}

@@ -13,13 +13,17 @@ from hypothesis import strategies as st
 
 from hive_ingest.acid.bucketing import bucket_hash_codes, bucket_ids
 from hive_ingest.errors import ConfigurationError, UnsupportedFeature
-from hive_ingest.schema import arrow_type
+from hive_ingest.schema import arrow_type, parse_type
 from tests.support.hive_tables import DATA
 
 VECTORS = json.loads((DATA / "bucket_hashes.json").read_text())["rows"]
 
 
 def column(type_, texts):
+    if parse_type(type_).children:  # a value of a JSON record
+        return pa.array(
+            [record and plain_value(parse_type(type_), json.loads(record)) for record in texts], arrow_type(type_)
+        )
     return pa.array([None if text is None else value_of(type_, text) for text in texts], arrow_type(type_))
 
 
@@ -36,6 +40,17 @@ def value_of(type_: str, text: str) -> Any:
     if kind == "timestamp":
         return pa.scalar(text).cast(pa.timestamp("ns")).value
     return text if kind in ("string", "char", "varchar") else int(text)
+
+
+def plain_value(type_, value):
+    """What a JSON record has, as Arrow accepts it."""
+    if value is None:
+        return None
+    if type_.kind == "array":
+        return [plain_value(type_.children[0][1], item) for item in value]
+    if type_.kind == "struct":
+        return {name: plain_value(child, value.get(name)) for name, child in type_.children}
+    return value_of(str(type_), value if isinstance(value, str) else json.dumps(value))
 
 
 def vectors_by_types():
@@ -104,10 +119,27 @@ def test_no_rows_and_only_nulls(type_):
     assert bucket_ids([pa.nulls(3, arrow_type(type_))], [type_], 4).tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize("type_", ["binary", "array<int>", "map<string,int>", "struct<a:int>"])
+@pytest.mark.parametrize("type_", ["binary", "array<binary>", "map<string,int>", "struct<a:int,b:map<int,int>>"])
 def test_a_type_without_a_bucket_hash_is_refused(type_):
     with pytest.raises(UnsupportedFeature, match=type_):
         bucket_ids([pa.nulls(1, arrow_type(type_))], [type_], 4)
+
+
+@pytest.mark.parametrize("type_", ["array<struct<a:int,b:string>>", "struct<a:int,b:array<string>>"])
+def test_nested_values_hash_in_slices_and_chunks_as_in_the_whole(type_):
+    items = [None, {"a": 1, "b": "x"}, {"a": None, "b": None}, {"a": 7, "b": "yy"}]
+    values: list[Any] = [None if k % 7 == 0 else items[: k % 5] for k in range(40)]
+    if type_.startswith("struct"):
+        values = [
+            None if value is None else {"a": k, "b": None if k % 3 == 0 else ["z"] * (k % 6)}
+            for k, value in enumerate(values)
+        ]
+    whole = pa.array(values, arrow_type(type_))
+    hashes = bucket_hash_codes([whole], [type_]).tolist()
+    assert hashes == [bucket_hash_codes([pa.array([value], whole.type)], [type_])[0] for value in values]
+    assert bucket_hash_codes([whole.slice(5, 20)], [type_]).tolist() == hashes[5:25]
+    assert bucket_hash_codes([pa.chunked_array([whole[:9], whole[9:]])], [type_]).tolist() == hashes
+    assert [code for code, value in zip(hashes, values, strict=True) if value is None] == [0] * 6
 
 
 def test_every_nan_has_one_hash():

@@ -41,6 +41,19 @@ def test_mappings_and_dataclasses_are_rows():
     assert rows_of(ArrowWriter(), schema, *records) == expected
 
 
+def test_dataclasses_inside_of_values_are_structs_however_deep_they_are():
+    place = {"street": "x", "number": 2}
+    schema = schema_of(id="int", places="array<struct<street:string,number:int>>", by="map<string,struct<number:int>>")
+    records = [
+        {"id": 1, "places": [Place("x", 2), place], "by": {"a": Place("x", 2)}},
+        {"id": 2, "places": (Place("x", 2),), "by": [("a", Place("x", 2))]},
+    ]
+    assert rows_of(ArrowWriter(), schema, records) == [
+        {"id": 1, "places": [place, place], "by": [("a", {"number": 2})]},
+        {"id": 2, "places": [place], "by": [("a", {"number": 2})]},
+    ]
+
+
 def test_values_of_rows_follow_the_rules_of_arrow_data():
     schema = schema_of(d="decimal(5,2)", t="timestamp", day="date", b="binary", m="map<string,int>", a="array<int>")
     record = {

@@ -313,3 +313,62 @@ def test_large_items_of_a_generator_are_not_collected():
     blocks = iter(StrictDelimitedInputWriter(block_bytes=1000).write(items()))
     next(blocks)
     assert len(alive) < 10
+
+
+# -- patterns --------------------------------------------------------------------------------------
+
+PATTERNS = [
+    (r"\r?\n", b"a\r\nb\n\nc\r", [b"a", b"b", b"", b"c\r"]),
+    (r"\n(?=\d{4}-)", b"2024-01 x\n  at y\n2024-02 z\n", [b"2024-01 x\n  at y", b"2024-02 z\n"]),
+    (r"\s*;\s*", b"a ;\n b;c", [b"a", b"b", b"c"]),
+    (r";+", b"a;;b;", [b"a", b"b"]),
+    (r"(;)|(,)", b";a,b", [b"", b"a", b"b"]),
+    (r"(?=b)|;", b"ab;c", [b"ab", b"c"]),
+]
+
+
+@pytest.mark.parametrize(("pattern", "text", "wanted"), PATTERNS)
+def test_what_a_pattern_matches_separates_records(pattern, text, wanted):
+    assert records(text, line_delimiter_pattern=pattern) == wanted
+    assert records(io.BytesIO(text), line_delimiter_pattern=pattern) == wanted
+    assert records([b"a;\r\nb", b""], line_delimiter_pattern=pattern) == [b"a;\r\nb", b""]
+    assert records(b"", line_delimiter_pattern=pattern) == [b""]
+
+
+@pytest.mark.parametrize("block_bytes", [1, 7, 5000])
+@pytest.mark.parametrize(("pattern", "text", "wanted"), PATTERNS)
+def test_a_stream_is_divided_as_its_whole_text_is(pattern, text, wanted, block_bytes):
+    """Wherever the stream is cut, and however much of it is read at once."""
+    text = text.removesuffix(b"\n") * 900
+    options = {"line_delimiter_pattern": pattern, "block_bytes": block_bytes}
+    found = records(io.BytesIO(text), **options)
+    assert found == records(text, **options)
+    assert len(found) > 900
+
+
+def test_a_record_of_a_stream_that_no_pattern_ends_is_too_long():
+    stream = io.BytesIO(b"ok;" + b"x" * 100_000)
+    with pytest.raises(SerializationError, match=r"record 1 \(at byte 3\): it is longer"):
+        records(stream, line_delimiter_pattern=";", max_record_bytes=10_000, block_bytes=5_000)
+    assert 0 < stream.tell() < 50_000
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"line_delimiter_pattern": "("}, "not a regular expression"),
+        ({"line_delimiter_pattern": "é"}, "in ASCII"),
+        ({"line_delimiter_pattern": ";*"}, "matches the empty text"),
+        ({"line_delimiter_pattern": ";", "line_delimiter": "|"}, "give one"),
+    ],
+)
+@pytest.mark.parametrize("new_writer", [StrictJsonWriter, StrictDelimitedInputWriter])
+def test_invalid_patterns_are_refused(new_writer, options, why):
+    with pytest.raises(ConfigurationError, match=why):
+        new_writer(**options)
+
+
+def test_json_of_several_lines_is_divided_by_a_pattern():
+    text = b'{"v":\n "a"\n}\n---\n{"v": "b"}\n--- \n'
+    (parsed,) = parse_all(StrictJsonWriter(line_delimiter_pattern=r"\n--- *\n"), schema_of(v="string"), text)
+    assert parsed.batch.to_pylist() == [{"v": "a"}, {"v": "b"}]
