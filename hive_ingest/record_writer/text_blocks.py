@@ -112,8 +112,8 @@ class TextRecordWriter:
         check_positive("block_bytes", block_bytes)
         check_positive("max_record_bytes", max_record_bytes)
         self._delimiter = line_delimiter.encode()
-        self._pattern = None if line_delimiter_pattern is None else LinePattern(line_delimiter_pattern)
-        self._is_plain = line_delimiter == "\n" and self._pattern is None
+        self._line_pattern = None if line_delimiter_pattern is None else LinePattern(line_delimiter_pattern)
+        self._is_plain = line_delimiter == "\n" and self._line_pattern is None
         self._block_bytes = block_bytes
         self._max_record_bytes = max_record_bytes
         self.discard()
@@ -233,8 +233,8 @@ class TextRecordWriter:
             yield from self._write_file(file)
 
     def _write_file(self, file: Any) -> Iterator[TextBlock]:
-        if self._pattern is not None:
-            yield from self._write_file_by_pattern(file, self._pattern)
+        if self._line_pattern is not None:
+            yield from self._write_file_by_pattern(file, self._line_pattern)
             return
         pieces: list[bytes] = []  # of the incomplete record
         pieces_bytes = 0
@@ -267,8 +267,8 @@ class TextRecordWriter:
         yield from self._drain_if_ready()
 
     def _keep_text(self, text: bytes) -> None:
-        if self._pattern is not None:
-            self._keep_items(self._pattern.split(text, is_last=True)[0])
+        if self._line_pattern is not None:
+            self._keep_items(self._line_pattern.split(text, is_last=True)[0])
         elif not self._is_plain:
             self._keep_delimited_text(text)
         else:

@@ -128,7 +128,7 @@ def test_a_type_without_a_bucket_hash_is_refused(type_):
 @pytest.mark.parametrize("type_", ["array<struct<a:int,b:string>>", "struct<a:int,b:array<string>>"])
 def test_nested_values_hash_in_slices_and_chunks_as_in_the_whole(type_):
     items = [None, {"a": 1, "b": "x"}, {"a": None, "b": None}, {"a": 7, "b": "yy"}]
-    values = [None if k % 7 == 0 else items[: k % 5] for k in range(40)]
+    values: list[Any] = [None if k % 7 == 0 else items[: k % 5] for k in range(40)]
     if type_.startswith("struct"):
         values = [
             None if value is None else {"a": k, "b": None if k % 3 == 0 else ["z"] * (k % 6)}
