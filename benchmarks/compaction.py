@@ -10,8 +10,8 @@ the same compression; it finds no deletes and writes no metadata of Hive's. Neit
 one process, after one turn that does not count; medians are reported.
 
 `spark` compares `SparkCompactor`'s merge with that of `hive-ingest compactor`, which has two threads: of one bucket,
-which Spark's tasks merge in four ranges of row ids, and of four buckets, a task each. A stripe of which a row is
-deleted is decoded and encoded again, so nothing is copied but the ranges of the one bucket into their file.
+which Spark's tasks merge in four ranges of row ids, and of four buckets, a task each. Stripes of which rows are deleted
+are decoded and encoded again, so nothing is copied but the ranges of the one bucket into their file.
 """
 
 from __future__ import annotations

@@ -8,6 +8,9 @@ Small transactions of 1,000 rows with a sink's progress, synced, into 1, 20 and 
 1,000,000 rows. The metastore is SQLite on the local disk each time. HDFS is a NameNode and a DataNode in one JVM
 on this machine, S3 is moto in a process that answers one request at a time: their processor time is not in the
 figures, but on two cores they take their share of the wall time.
+
+The last column is what the file system takes at least: the seconds to write and sync as many bytes as such a
+transaction stores, in one file each.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +35,8 @@ import hive_ingest as hi
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from hive_ingest.model import Table
+from hive_ingest.storage import Location
 from tests.support.warehouses import STORES, warehouse_in, warehouses_on
 
 SMALL_ROWS = 1_000
@@ -57,7 +63,9 @@ def main() -> None:
     print(
         f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, pyarrow {pa.__version__}"
     )
-    print("store   partitions   rows/txn   seconds/commit (least to most)   ms of processor time   rows/s")
+    print(
+        "store   partitions   rows/txn   seconds/commit (least to most)   ms of processor time     rows/s   files alone"
+    )
     for store in arguments.stores:
         with tempfile.TemporaryDirectory(prefix="hive-ingest-bench-") as folder, _running(store, Path(folder)):
             _measure(store, Path(folder), arguments)
@@ -85,13 +93,15 @@ def _measure(store: str, folder: Path, arguments: argparse.Namespace) -> None:
 
 
 def _cases(store: str, client: hi.MetastoreClient, partitions: int, rows: int, warm_up: int, commits: int) -> None:
-    timings = _commits(client, f"bench.t{partitions}_{rows}", _rows(rows, partitions), warm_up + commits)[warm_up:]
+    table = f"bench.t{partitions}_{rows}"
+    timings = _commits(client, table, _rows(rows, partitions), warm_up + commits)[warm_up:]
+    alone = _files_alone(client.get_table(table), partitions, warm_up + commits)
     wall = [timing.wall_seconds for timing in timings]
     median = statistics.median(wall)
     cpu = statistics.median(timing.cpu_seconds for timing in timings)
     print(
         f"{store:7} {partitions:10,} {rows:10,}   {median:14.3f} ({min(wall):.3f} to {max(wall):.3f})"
-        f"   {cpu * 1000:20.0f}   {rows / median:10,.0f}",
+        f"   {cpu * 1000:20.0f}   {rows / median:10,.0f}   {alone:11.3f}",
         flush=True,
     )
 
@@ -123,6 +133,23 @@ def _commit(connection: hi.StreamingConnection, rows: pa.Table, number: int) -> 
     connection.begin_transaction()
     connection.write(rows)
     connection.commit_transaction(positions={"bench": number})
+
+
+def _files_alone(table: Table, partitions: int, commits: int) -> float:
+    """The seconds to write the files of one transaction, one for each partition, on as many threads as a commit has."""
+    folder = Location.of(table.location)
+    stored = sum(entry.size_bytes for entry in folder.list(recursive=True) if entry.name.startswith("bucket_"))
+    content = os.urandom(stored // commits // partitions)
+
+    def write(file: Location) -> None:
+        with file.create(sync=True) as out:
+            out.write(content)
+
+    def write_all(attempt: int) -> None:
+        list(pool.map(write, [folder / f".alone_{attempt}_{number}" for number in range(partitions)]))
+
+    with ThreadPoolExecutor(max(1, min(partitions, folder.store.parallel_files))) as pool:
+        return statistics.median(_timed(partial(write_all, attempt)).wall_seconds for attempt in range(3))
 
 
 def _timed(call: Callable[[], None]) -> Timing:

@@ -23,6 +23,7 @@ from hive_ingest.record_writer import (
     UnknownFields,
     ZonedTimestamps,
     schema_of_rows,
+    stream_of,
 )
 from hive_ingest.schema import columns_of_schema, schema_of
 
@@ -134,7 +135,8 @@ def append(
         create: Create the table if it does not exist, with the columns of the data and no partition keys. For another
             layout, call `create_table(…, schema=data, if_not_exists=True)` first.
         merge_schema: Add columns that the data has and the table lacks to the table, before the first row is written,
-            under a lock of their own. They stay if the append then fails. Fields inside of structs are not added.
+            under a lock of their own. They stay if the append then fails. Fields inside of structs are not added, nor
+            columns without any value.
         settings: As in `StreamingConnection.connect`.
         on_commit: Called after the commit.
         maintenance: What to do about compaction after the commit. `"request"`: request it where the policy says so;
@@ -165,7 +167,10 @@ def append(
         maintained(client, maintenance, compaction_policy) as keeper,
     ):
         if create or merge_schema:
-            data = _fit_table(client, TableName.of(table), data, create=create, merge_schema=merge_schema)
+            data, schema = _with_schema(data)
+            if zoned_timestamps == "local":
+                schema = pa.schema([field.with_type(_without_zones(field.type)) for field in schema])
+            _fit_table(client, TableName.of(table), schema, create=create, merge_schema=merge_schema)
         with StreamingConnection.connect(
             client,
             table=table,
@@ -189,19 +194,32 @@ def append(
             return connection.commit_transaction(positions=key)
 
 
-def _fit_table(client: MetastoreClient, name: TableName, data: Any, *, create: bool, merge_schema: bool) -> Any:
-    """Create the table or add columns, as the data needs it. Returns the data, of which nothing was consumed."""
-    data, schema = _with_schema(data)
+def _fit_table(
+    client: MetastoreClient, name: TableName, schema: pa.Schema, *, create: bool, merge_schema: bool
+) -> None:
+    """Create the table or add columns, as data of the schema needs it."""
     if create:
         _create_if_missing(client, name, schema)
     if merge_schema:
         found = client.get_table(name)
         known = {column.name for column in (*found.columns, *found.partition_keys)}
-        new = columns_of_schema(pa.schema([field for field in schema if field.name.lower() not in known]))
+        # A column of nulls alone has no type yet, and loses nothing when it is left out.
+        missing = [field for field in schema if field.name.lower() not in known and field.type != pa.null()]
+        new = columns_of_schema(pa.schema(missing))
         if new:
             _log.info("adding the columns %s to %s", ", ".join(f"{each.name} {each.type}" for each in new), name)
             client.add_columns(name, new, if_not_exists=True)
-    return data
+
+
+def _without_zones(type_: pa.DataType) -> pa.DataType:
+    """The type that holds local times instead of those of a time zone."""
+    if pa.types.is_timestamp(type_):
+        return pa.timestamp(type_.unit)
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return pa.list_(_without_zones(type_.value_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_without_zones(field.type)) for field in type_])
+    return type_
 
 
 def _create_if_missing(client: MetastoreClient, name: TableName, schema: pa.Schema) -> None:
@@ -215,16 +233,24 @@ def _create_if_missing(client: MetastoreClient, name: TableName, schema: pa.Sche
 
 
 def _with_schema(data: Any) -> tuple[Any, pa.Schema]:
-    """The data, and its schema. A stream that can be read only once is read through a reader from now on."""
+    """The data, of which nothing was consumed, and its schema.
+
+    A stream that can be read only once is read through a reader from now on.
+    """
     if (schema := schema_of_rows(data)) is not None:
         return data, schema
     if not isinstance(getattr(data, "schema", None), pa.Schema) and hasattr(data, "__arrow_c_stream__"):
-        data = pa.RecordBatchReader.from_stream(data)
+        data = stream_of(data)
     elif isinstance(data, Iterable) and not hasattr(data, "schema"):
         batches = iter(data)
         first = next(batches, None)
         if first is None:
             raise ConfigurationError("the data has no batch, and so no columns: give a table or a reader")
+        if schema_of_rows(first) is not None:
+            raise ConfigurationError(
+                "create and merge_schema infer the columns from all rows, which an iterator gives only once: give a "
+                "list"
+            )
         return itertools.chain([first], batches), schema_of(first)
     return data, schema_of(data)
 

@@ -231,8 +231,13 @@ def hive_type(type_: pa.DataType) -> str:
 
 # -- columns of data -----------------------------------------------------------------------------------
 
-#: pandas' names of the columns of an index without a name, which is no data.
+#: The beginning of pandas' names for indexes without a name.
 _INDEX_COLUMN = "__index_level_"
+
+
+def is_unnamed_index(name: str) -> bool:
+    """Whether a column is an index of pandas without a name, which is no data."""
+    return name.startswith(_INDEX_COLUMN)
 
 
 def schema_of(data: object) -> pa.Schema:
@@ -248,7 +253,7 @@ def schema_of(data: object) -> pa.Schema:
     found = data if isinstance(data, pa.Schema) else getattr(data, "schema", None)
     if not isinstance(found, pa.Schema):
         found = _exported_schema(data)
-    return pa.schema([field for field in found if not field.name.startswith(_INDEX_COLUMN)])
+    return pa.schema([field for field in found if not is_unnamed_index(field.name)])
 
 
 def _exported_schema(data: Any) -> pa.Schema:
@@ -290,7 +295,9 @@ def columns_of_schema(schema: pa.Schema, types: Mapping[str, str] | None = None)
         except UnsupportedFeature as error:
             problems.append(f"column {field.name!r}: {error}")
     if problems:
-        raise UnsupportedFeature(f"{'; '.join(problems)}. Or give the types of these columns (columns=…)")
+        raise UnsupportedFeature(
+            f"{'; '.join(problems)}. Or give the types of these columns (columns=… of create_table)"
+        )
     return tuple(found)
 
 

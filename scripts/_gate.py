@@ -15,6 +15,7 @@ begins with the name of its stage then. What the gate leaves to the stages that 
     tests/kafka/test_kill.py: most of the steps          metastores   kafka kills at random steps too
     the suites with their warehouse on S3, and most of   warehouses   storage has the stores' own tests and a sample on
     them with it on HDFS                                              HDFS
+    tests/interop/test_on_s3.py                          warehouses   interop has the same on HDFS
 
 Every stage runs with a PATH that leads to Python, git, bash and coreutils alone and without JAVA_HOME: what it
 needs beyond these it has to bring, or the gate fails on every machine and not only on a bare one. (Bash is what
@@ -97,7 +98,7 @@ def _python(*arguments: str) -> tuple[str, ...]:
 _TWO_AT_A_TIME = ("-n", "2")
 _THREE_AT_A_TIME = ("-n", "3")
 
-_NO_BENCHMARK = ("--ignore=tests/interop/test_versus_java.py",)
+_IN_OTHER_STAGES = tuple(f"--ignore=tests/interop/test_{name}.py" for name in ("versus_java", "on_s3"))
 
 #: A kill while a lock is waited for, and on either side of the commit; tests/crash has all points.
 _CRASHES_ON_REAL_METASTORES = (
@@ -147,6 +148,12 @@ def _modules(folder: str, *, first: Sequence[str], without: Sequence[str]) -> li
 def _for_each_hive(*arguments: str) -> tuple[tuple[str, ...], ...]:
     """A run for each version: a process that has both starts, and keeps in memory, every server twice."""
     return tuple((*arguments, f"--hive={version}") for version in ("3.1.3", "4.0.1"))
+
+
+_ON_ANY_WAREHOUSE = (
+    *(f"tests/acceptance/{name}" for name in ("api", "compaction", "connection", "reader", "streaming")),
+    *("tests/crash", "tests/spark", "tests/kafka"),
+)
 
 
 STAGES = (
@@ -206,7 +213,7 @@ STAGES = (
             (*_ON_THE_LOWEST_SPARK, "--spark=lowest", f"--deselect={_CONNECT_OF_TODAY}"),
         ),
     ),
-    Stage("interop", (_python("-m", "tests.services.fetch"),), runs=_for_each_hive("tests/interop", *_NO_BENCHMARK)),
+    Stage("interop", (_python("-m", "tests.services.fetch"),), runs=_for_each_hive("tests/interop", *_IN_OTHER_STAGES)),
     # Real metastores: tests of their own, and of the suites that take any metastore what fits into the time.
     Stage(
         "thrift",
@@ -246,14 +253,20 @@ STAGES = (
             _python("-m", "tests.services.spark_versions"),
             _python("-m", "tests.spark.class_archive"),
         ),
-        runs=tuple(
-            (
-                *(*_TWO_AT_A_TIME, "--dist=loadfile"),
-                *(f"tests/acceptance/{name}" for name in ("api", "compaction", "connection", "reader", "streaming")),
-                *("tests/crash", "tests/spark", "tests/kafka"),
-                f"--warehouse={store}",
-            )
-            for store in ("hdfs", "s3")
+        runs=(
+            *(
+                (
+                    *(*_TWO_AT_A_TIME, "--dist=loadfile"),
+                    *(
+                        f"tests/acceptance/{name}"
+                        for name in ("api", "compaction", "connection", "reader", "streaming")
+                    ),
+                    *("tests/crash", "tests/spark", "tests/kafka"),
+                    f"--warehouse={store}",
+                )
+                for store in ("hdfs", "s3")
+            ),
+            ("tests/interop/test_on_s3.py",),
         ),
         gates=False,
         on_disk=True,

@@ -237,11 +237,12 @@ class _Cover:
 def _hive_order(delta: DeltaName) -> tuple[int, int, int, int, str]:
     """The order of `ParsedDeltaLight.compareTo`: wider before narrower, without a statement id first, then by path.
 
-    Of two compactions of the same range, the later one comes first (HIVE-29210).
+    Of two compactions of the same range, the later one comes first (HIVE-29210). The paths of two folders with the
+    same ids differ in the prefix only.
     """
     statement_id = -1 if delta.statement_id is None else delta.statement_id
     later_first = -(delta.visibility_txn_id or 0)
-    return delta.min_write_id, -delta.max_write_id, statement_id, later_first, str(delta)
+    return delta.min_write_id, -delta.max_write_id, statement_id, later_first, delta.PREFIX
 
 
 def _is_same_compaction(one: DeltaName, other: DeltaName) -> bool:

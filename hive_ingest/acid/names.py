@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, Self
 
 from hive_ingest.errors import ConfigurationError, CorruptFile
@@ -178,6 +179,7 @@ FolderName = DeltaName | DeleteDeltaName | BaseName
 _FOLDERS: tuple[type[FolderName], ...] = (DeleteDeltaName, DeltaName, BaseName)
 
 
+@lru_cache(maxsize=8192)  # the same folders are listed for each snapshot of a table
 def parse_folder_name(name: str) -> FolderName | None:
     """Parse by prefix. None for a folder that is not an ACID folder. Raises CorruptFile if only the prefix fits."""
     for kind in _FOLDERS:

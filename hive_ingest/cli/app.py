@@ -46,10 +46,9 @@ def run() -> None:
 
 def _replace_closed_streams() -> None:
     """Where a caller has closed stdout or stderr (`>&-`), Python has None, and what is written goes nowhere."""
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (until the process ends)
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (until the process ends)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (until the process ends)
 
 
 @contextmanager

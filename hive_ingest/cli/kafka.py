@@ -7,7 +7,7 @@ import enum
 import signal
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,8 +23,6 @@ from hive_ingest.cli.metrics_server import MaxCommitAgeOption, MetricsHostOption
 from hive_ingest.cli.options import WarehouseOption, connected, pairs
 from hive_ingest.cli.record_options import (
     BadRecordsOption,
-    BlankLines,
-    BlankLinesOption,
     CaseInsensitiveOption,
     Coerce,
     CoerceOption,
@@ -221,7 +219,6 @@ def kafka(
     missing_fields: MissingFieldsOption = MissingFields.FAIL,
     quote: QuoteOption = '"',
     null_values: NullValuesOption = None,
-    blank_lines: BlankLinesOption = BlankLines.FAIL,
     regex: RegexOption = None,
     case_insensitive: CaseInsensitiveOption = False,
     coerce: CoerceOption = Coerce.STRICT,
@@ -377,8 +374,9 @@ def _stopped_by_signals(running: KafkaIngest) -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         for each, handler in before.items():
             signal.signal(each, handler)
-        say(f"{signal.Signals(number).name}: committing what was read")
-        running.stop()
+        running.stop()  # first: writing fails if the signal has interrupted the thread while it was writing too
+        with suppress(RuntimeError):
+            say(f"{signal.Signals(number).name}: committing what was read")
 
     for number in before:
         signal.signal(number, stop)

@@ -238,10 +238,9 @@ def writer_options(format: str) -> tuple[str, ...]:
 
 
 def message_options(format: str) -> tuple[str, ...]:
-    """The names of the options that a format has for messages, which have no header."""
-    return tuple(
-        name for name in writer_options(format) if name not in ("header", "missing_columns") or format == "avro"
-    )
+    """The names of the options that a format has for messages, which have neither a header nor lines."""
+    others = ("header", "missing_columns", "blank_lines")
+    return tuple(name for name in writer_options(format) if name not in others or format == "avro")
 
 
 def refuse_options_of_other_formats(context: typer.Context, format: str) -> None:

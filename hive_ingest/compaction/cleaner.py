@@ -198,8 +198,7 @@ class Cleaner:
         gone = leftovers.gone_with((), components)
         if not gone and not removed:
             return None  # their rows lie in files with rows of others: a compaction has to leave them out
-        if removed:
-            _sync_before_forgetting(target, gone)
+        _sync_before_forgetting(target, gone)
         self._client.mark_cleaned(info, removed_txn_ids=gone)
         reach("after_mark_cleaned")
         return CleanResult(info, CompactionState.SUCCEEDED, removed)
@@ -285,7 +284,10 @@ def _attempts(info: CompactionInfo) -> int:
 
 
 def _sync_before_forgetting(target: Target | None, gone: Collection[TxnId]) -> None:
-    """A folder that a power failure brings back would be read as committed once its transaction is forgotten."""
+    """A folder that a power failure brings back would be read as committed once its transaction is forgotten.
+
+    Also where this cleaner has removed nothing: one that was killed may have.
+    """
     if target is not None and gone:
         target.location.store.sync_folders([target.location.path])
 

@@ -131,8 +131,11 @@ class _Look:
         if copies:
             left += [f"{STAGING_FOLDER}/{name}" for name in dict.fromkeys(copies)]
             reasons.append("compactions that run, or were killed and have not timed out, hold copies of rows")
-        if not left:  # a power failure must not bring back what is reported as removed
-            target.location.store.sync_folders([target.location.path])
+        if not left:
+            try:  # a power failure must not bring back what is reported as removed
+                target.location.store.sync_folders([target.location.path])
+            except StreamingError as error:
+                left, reasons = ["(not known)"], [str(error)]
         return PurgeOutcome(outcome.table, outcome.partition_name, tuple(left), tuple(reasons))
 
     def _why_left(self, outcome: CompactionOutcome, target: Target, *, is_aborted: bool) -> Iterator[str]:

@@ -13,13 +13,15 @@ import datetime as dt
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from hive_ingest.acid import ValidWriteIdList
+from hive_ingest.arrow_arrays import number_array, text_array
 from hive_ingest.config import StreamingSettings
 from hive_ingest.delta import DeltaTarget, DeltaWriter, GroupKey
 from hive_ingest.errors import (
@@ -336,7 +338,7 @@ class SinkProgress:
         self, write_id: WriteId, staging: Location, rows: Mapping[str, SourceProgress]
     ) -> tuple[StagedFile, DeltaWriter]:
         """Write the rows to a hidden file, to be published with the data."""
-        batch = pa.RecordBatch.from_pylist([_to_dict(row) for row in rows.values()], arrow_schema(self.table.columns))
+        batch = _to_batch([*rows.values()], arrow_schema(self.table.columns))
         delta = DeltaWriter(DeltaTarget(self.table, write_id, staging), self._settings)
         return delta.finish(GroupKey((), 0), [], [batch]), delta
 
@@ -347,9 +349,22 @@ class SinkProgress:
             self._remembered = _Remembered(write_id, self._exceptions, rows)
 
 
-def _to_dict(row: SourceProgress) -> dict[str, Any]:
-    position = _to_json(row.source, row.position)
-    return dataclasses.asdict(row) | {"position": position, "version": PROGRESS_VERSION}
+def _to_batch(rows: Sequence[SourceProgress], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows of the progress table."""
+    times = np.array([row.written_at for row in rows], "datetime64[ns]")
+    numbers = {
+        "sequence": [row.sequence for row in rows],
+        "epoch": [row.epoch for row in rows],
+        "table_id": [row.table_id for row in rows],
+        "txn_id": [row.txn_id for row in rows],
+        "version": [PROGRESS_VERSION for _ in rows],
+    }
+    arrays = {name: number_array(np.array(values, np.int64)) for name, values in numbers.items()} | {
+        "source": text_array(row.source for row in rows),
+        "position": text_array(_to_json(row.source, row.position) for row in rows),
+        "written_at": number_array(times.view(np.int64)),
+    }
+    return pa.RecordBatch.from_arrays([arrays[field.name].cast(field.type) for field in schema], schema=schema)
 
 
 def _to_json(source: str, position: Any) -> str:

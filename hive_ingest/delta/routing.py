@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hive_ingest.acid import EXACT_KINDS, bucket_ids, escape_path_name, text_of_value
+from hive_ingest.arrow_arrays import number_array, numbers_of
 from hive_ingest.errors import SerializationError, UnsupportedFeature
 from hive_ingest.model import DEFAULT_PARTITION_NAME, Table
 from hive_ingest.schema import HiveType, parse_type
@@ -91,18 +92,16 @@ class Router:
             return RoutedBatch(data, (key_of(0),), (0, batch.num_rows))
         order, starts = _group(codes, cardinality)
         keys = tuple(key_of(int(order[start])) for start in starts)
-        # `pa.array` would import pandas, if it is installed, which takes 0.6 s and 30 MiB.
-        places = pa.Array.from_buffers(pa.int64(), len(order), [None, pa.py_buffer(order)])
-        return RoutedBatch(data.take(places), keys, (*map(int, starts), batch.num_rows))
+        return RoutedBatch(data.take(number_array(order)), keys, (*map(int, starts), batch.num_rows))
 
     def group_hashes(self, batch: pa.RecordBatch) -> pa.Array:
         """A 64-bit hash for each row, the same for all rows of a group and in every process."""
         if batch.num_rows == 0:
-            return pa.array([], pa.int64())
+            return number_array(np.empty(0, np.int64))
         codes, _, key_of = self._codes(batch)
         _, first_rows, group = np.unique(codes, return_index=True, return_inverse=True)
         hashes = np.array([_stable_hash(key_of(int(row))) for row in first_rows], np.int64)
-        return pa.array(hashes[group])
+        return number_array(hashes[group])
 
     def _codes(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], int, Callable[[int], GroupKey]]:
         """A code of each row's group, a bound on the codes, and the key of a row."""
@@ -156,19 +155,13 @@ def _group(codes: npt.NDArray[np.int64], cardinality: int) -> tuple[npt.NDArray[
 def _encode(column: pa.Array, name: str, type_: HiveType) -> tuple[npt.NDArray[np.int64], list[str | None]]:
     """The codes of a partition column and the distinct texts of the codes; null and "" have the same."""
     encoded = column.dictionary_encode()
-    indices = _int32_values(encoded.indices)
     found = [_folder_value(text_of_value(value, type_), name) for value in encoded.dictionary.to_pylist()]
+    indices = numbers_of(encoded.indices, np.int32, null=len(found))
     if encoded.indices.null_count:
-        indices = _int32_values(encoded.indices.fill_null(len(found)))
         found.append(None)
     distinct: dict[str | None, int] = {}
     mapping = np.array([distinct.setdefault(text, len(distinct)) for text in found] or [0], np.int64)
     return mapping[indices], list(distinct) or [None]
-
-
-def _int32_values(array: pa.Array) -> npt.NDArray[np.int32]:
-    """The values, for which `to_numpy` would import pandas as `pa.array` does. Those that are null are anything."""
-    return np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array)]
 
 
 def _folder_value(text: str, name: str) -> str | None:

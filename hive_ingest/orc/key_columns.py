@@ -97,16 +97,22 @@ def _column(first: int, step: int, rows: int, stride: int, codec: Codec, block_s
 
 def _runs(first: int, step: int, rows: int) -> list[bytes]:
     whole, rest = divmod(rows, _RUN_VALUES)
+    end = first + step * whole * _RUN_VALUES
     if step:
-        found = [_run(first + step * start, step, _RUN_VALUES) for start in range(0, whole * _RUN_VALUES, _RUN_VALUES)]
+        head, tail = _run_header(_RUN_VALUES), _signed(step)
+        found = [head + _signed(value) + tail for value in range(first, end, step * _RUN_VALUES)]
     else:
         found = [_run(first, step, _RUN_VALUES)] * whole
-    return [*found, _run(first + step * whole * _RUN_VALUES, step, rest)] if rest else found
+    return [*found, _run(end, step, rest)] if rest else found
 
 
 def _run(first: int, step: int, values: int) -> bytes:
+    return _run_header(values) + _signed(first) + _signed(step)
+
+
+def _run_header(values: int) -> bytes:
     length = values - 1
-    return bytes((_DELTA | length >> 8, length & 0xFF)) + _signed(first) + _signed(step)
+    return bytes((_DELTA | length >> 8, length & 0xFF))
 
 
 def _signed(value: int) -> bytes:

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from hive_ingest.arrow_arrays import numbers_of
 from hive_ingest.errors import SerializationError, UnsupportedFeature
 
 BoolArray = npt.NDArray[np.bool_]
@@ -231,11 +232,11 @@ def _null_mask(array: pa.Array) -> pa.Array | None:
 def _unwritable(array: pa.Array) -> BoolArray:
     type_ = array.type
     if pat.is_timestamp(type_):
-        ticks = np.asarray(array.cast(pa.int64()).fill_null(0))
+        ticks = numbers_of(array, np.int64)
         old: BoolArray = ticks < 0
         return old & (ticks % _UNITS_PER_SECOND[type_.unit] != 0) if old.any() else old
     if pat.is_date32(type_):
-        days = np.asarray(array.cast(pa.int32()).fill_null(0))
+        days = numbers_of(array, np.int32)
         return np.asarray((days < _FIRST_DAY) | (days > _LAST_DAY))
     mask: BoolArray = np.zeros(len(array), np.bool_)
     if not _holds(type_, _is_limited):

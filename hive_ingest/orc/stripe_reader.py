@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.orc as orc
 
+from hive_ingest.arrow_arrays import numbers_of
 from hive_ingest.errors import CorruptFile, UnsupportedFeature
 from hive_ingest.orc.acid_schema import ACID_COLUMNS, BUCKET, ORIGINAL_WRITE_ID, ROW, ROW_ID
 from hive_ingest.orc.columns import OrcColumn, OrcKind, check_columns, column_tree, column_types
@@ -203,7 +204,7 @@ class StripeRows:
     def numbers(self, name: str) -> npt.NDArray[Any]:
         """One of the ACID columns, with -1 for a null, which no writer writes."""
         column = self.batch.column(name)
-        return np.asarray((column.fill_null(-1) if column.null_count else column).to_numpy(zero_copy_only=False))
+        return numbers_of(column, np.dtype(f"int{column.type.bit_width}"), null=-1)
 
     def row_ids(self) -> RowIds:
         return RowIds(self.numbers(ORIGINAL_WRITE_ID), self.numbers(BUCKET), self.numbers(ROW_ID))

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hive_ingest.acid import ValidTxnList, ValidWriteIdList
+from hive_ingest.arrow_arrays import boolean_array, number_array
 from hive_ingest.errors import CorruptFile, StreamingError, UnsupportedFeature
 from hive_ingest.model import Table
 from hive_ingest.orc import (
@@ -268,7 +269,7 @@ class _PartitionReading:
         self, rows: StripeRows, sources: dict[str, ColumnSource], keep: npt.NDArray[np.bool_], count: int
     ) -> dict[str, Any]:
         """Every needed column, by the table's name, for the rows to keep."""
-        mask = None if count == len(rows) else pa.array(keep)
+        mask = None if count == len(rows) else boolean_array(keep)
         read = rows.columns()
         arrays = {}
         for name, source in sources.items():
@@ -297,7 +298,7 @@ def _batch_of(columns: Sequence[Any], schema: pa.Schema, count: int) -> pa.Recor
 
 
 def _row_id_array(rows: RowIds) -> pa.StructArray:
-    columns = [pa.array(rows.write_ids), pa.array(rows.buckets), pa.array(rows.row_ids)]
+    columns = [number_array(values) for values in (rows.write_ids, rows.buckets, rows.row_ids)]
     return pa.StructArray.from_arrays(columns, fields=list(ROW_ID_TYPE))
 
 

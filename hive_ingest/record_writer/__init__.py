@@ -1,6 +1,6 @@
 """Record writers, which convert records to Arrow rows, and the protocol for custom ones."""
 
-from hive_ingest.record_writer.arrow_rows import schema_of_rows
+from hive_ingest.record_writer.arrow_rows import schema_of_rows, stream_of
 from hive_ingest.record_writer.arrow_writer import ArrowWriter, MissingColumns, ZonedTimestamps
 from hive_ingest.record_writer.avro_writer import AvroSchemas, AvroWriter
 from hive_ingest.record_writer.bad_records import BadRecord, BadRecords, BadValue, OnError, named_records
@@ -49,5 +49,6 @@ __all__ = [
     "divided_blocks",
     "named_records",
     "schema_of_rows",
+    "stream_of",
     "typed_columns",
 ]

@@ -41,6 +41,20 @@ def schema_of_rows(data: Any) -> pa.Schema | None:
         raise SerializationError(f"the columns of the rows cannot be inferred: {error}") from error
 
 
+def stream_of(data: Any) -> pa.RecordBatchReader:
+    """The batches of data with the Arrow interface.
+
+    Raises:
+        SerializationError: A column cannot be converted, such as one of pandas with values of different types.
+    """
+    try:
+        return pa.RecordBatchReader.from_stream(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise SerializationError(
+            f"{type(data).__name__} data cannot be converted to Arrow's: {'; '.join(map(str, error.args))}"
+        ) from error
+
+
 class RowBatches:
     """Makes batches of rows. Rows without a field become batches without its column.
 

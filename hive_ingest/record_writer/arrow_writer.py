@@ -12,7 +12,7 @@ import pyarrow as pa
 from hive_ingest.errors import SerializationError
 from hive_ingest.record_writer.arrow_casts import Casts, FieldCast, cast_fields
 from hive_ingest.record_writer.arrow_copies import Copy, copy_of, owned_type
-from hive_ingest.record_writer.arrow_rows import ROWS_AT_ONCE, RowBatches, is_row
+from hive_ingest.record_writer.arrow_rows import ROWS_AT_ONCE, RowBatches, is_row, stream_of
 from hive_ingest.record_writer.bad_records import BadRecord, BadRecords, BadValue, OnError
 from hive_ingest.record_writer.json_records import UnknownFields
 from hive_ingest.record_writer.options import MissingPartitionKeys, check_choice, check_positive
@@ -21,6 +21,7 @@ from hive_ingest.record_writer.record_by_record import to_batch
 from hive_ingest.record_writer.static_keys import StaticKeys
 from hive_ingest.record_writer.typed_columns import TypedColumn, not_bound, typed_columns
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
+from hive_ingest.schema import is_unnamed_index
 
 DEFAULT_BLOCK_BYTES: Final = 8 << 20
 
@@ -215,9 +216,14 @@ class ArrowWriter:
 
     def _make_plan(self, schema: pa.Schema, columns: list[TypedColumn]) -> ArrowPlan:
         unknown: set[str] = set()
+
+        def note_unknown(name: str) -> None:
+            if not is_unnamed_index(name):
+                unknown.add(name)
+
         casts = Casts(
             missing=self._column_missing,
-            unknown=unknown.add,
+            unknown=note_unknown,
             local_instants=self._local_instants,
             lossless=self._is_lossless,
         )
@@ -329,7 +335,7 @@ def _parts(records: Any) -> Iterator[pa.RecordBatch | list[Any]]:
     elif isinstance(records, pa.RecordBatchReader):
         yield from records
     elif hasattr(records, "__arrow_c_stream__"):
-        yield from pa.RecordBatchReader.from_stream(records)
+        yield from stream_of(records)
     elif hasattr(records, "__arrow_c_array__"):
         yield pa.record_batch(records)
     elif is_row(records):

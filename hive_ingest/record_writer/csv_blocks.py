@@ -1,8 +1,8 @@
 """A block of CSV records parsed in one call, with proof that each became the row that the rules require.
 
 `pyarrow.csv` divides regular text into records and fields as `csv_framing` does. What it accepts beyond the rules is
-checked here: numbers with blanks or in hexadecimal, a lone carriage return as the end of a record, an empty line as a
-row of empty fields, a byte order mark.
+checked here and in `text_columns`: numbers with blanks or in hexadecimal, a lone carriage return as the end of a
+record, an empty line as a row of empty fields, a byte order mark.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hive_ingest.record_writer.bad_records import Doubt
 from hive_ingest.record_writer.csv_fields import CsvFields, CsvFormat
 from hive_ingest.record_writer.csv_framing import CsvFraming, CsvText
 from hive_ingest.record_writer.csv_layout import CsvLayout
-from hive_ingest.record_writer.text_columns import FALSE_WORDS, TRUE_WORDS, TextColumns, has_loose_numbers
+from hive_ingest.record_writer.text_columns import FALSE_WORDS, TRUE_WORDS, TextColumns
 from hive_ingest.record_writer.typed_columns import TypedColumn
 
 #: Below this many records, a call of the reader costs more than reading them one by one.
@@ -117,9 +117,21 @@ class CsvBlocks:
         width = self._width(block)
         if width > 1 and _has_empty_record(block.text):
             raise Doubt("an empty line")
-        numbers_as_text = self._columns.has_numbers and (has_escapes or has_loose_numbers(text, edges))
-        names = [name for name in self._layout.fields[:width] if name is not None]
-        table = self._read(text, width, numbers_as_text, as_text=as_text, has_escapes=has_escapes)
+        # The reader knows the fields by their places, because ignored ones may share a name.
+        places = {str(place): name for place, name in enumerate(self._layout.fields[:width]) if name is not None}
+        if not places:
+            raise Doubt("no field is read")
+        names = [*places.values()]
+        if as_text:
+            table = self._read(text, width, dict.fromkeys(places, pa.string()), has_escapes=has_escapes)
+        else:
+            table, numbers_as_text = self._columns.read(
+                text,
+                edges,
+                names,
+                lambda types: self._read(text, width, dict(zip(places, types, strict=True)), has_escapes=has_escapes),
+                numbers_as_text=has_escapes,
+            )
         if table.num_rows != block.records:
             raise Doubt("rows and records differ")
         if as_text:
@@ -132,11 +144,8 @@ class CsvBlocks:
             return len(self._layout.fields)
         return len(self._fields.split(block.text.part(0, 1).text.removesuffix(b"\n").removesuffix(b"\r")))
 
-    def _read(self, text: bytes, width: int, numbers_as_text: bool, *, as_text: bool, has_escapes: bool) -> pa.Table:
-        # Names that no other field has, in the order of the fields.
-        places = {str(place): name for place, name in enumerate(self._layout.fields[:width]) if name is not None}
-        if not places:
-            raise Doubt("no field is read")
+    def _read(self, text: bytes, width: int, types: dict[str, pa.DataType], *, has_escapes: bool) -> pa.Table:
+        """With the types of the places that are read."""
         try:
             return pa_csv.read_csv(
                 pa.BufferReader(text),
@@ -154,11 +163,8 @@ class CsvBlocks:
                 ),
                 convert_options=pa_csv.ConvertOptions(
                     check_utf8=True,
-                    column_types={
-                        place: pa.string() if as_text else self._columns.wire_type(name, numbers_as_text)
-                        for place, name in places.items()
-                    },
-                    include_columns=list(places),
+                    column_types=types,
+                    include_columns=[*types],
                     null_values=[text.decode() for text in self._format.null_values],
                     strings_can_be_null=True,
                     quoted_strings_can_be_null=False,

@@ -127,7 +127,8 @@ class CsvWriter(CsvInput):
             max_record_bytes=max_record_bytes,
         )
         self._order = None if columns is None else [name.lower() for name in columns]
-        self._skips_blank_lines = blank_lines == "skip"
+        #: Whether an empty line is no record.
+        self.skips_blank_lines = blank_lines == "skip"
         self._choices = (missing_columns, missing_partition_keys, unknown_fields)
         self._bad_records = BadRecords(on_error)
         self._named: set[str] = set()
@@ -181,7 +182,7 @@ class CsvWriter(CsvInput):
         self._name_unknown(layout.unknown)
 
         def at_once(part: CsvBlock) -> Parsed | None:
-            if self._skips_blank_lines:
+            if self.skips_blank_lines:
                 part = part.without_blank_lines()
             found = blocks.parse(part)
             batch = None if found is None else self._without_static_keys(found)
@@ -191,12 +192,12 @@ class CsvWriter(CsvInput):
 
         def one_by_one(part: CsvBlock) -> Parsed:
             def row(record: bytes) -> tuple[Any, ...] | None:
-                if self._skips_blank_lines and not record:
+                if self.skips_blank_lines and not record:
                     return None
                 return self._keys.checked_row(self._static.checked_row(rows.row(record)))
 
             batch, skipped = parse_records(part, row, self._arrow_schema, self._bad_records)
-            records = part.records - (part.text.blank_lines if self._skips_blank_lines else 0)
+            records = part.records - (part.text.blank_lines if self.skips_blank_lines else 0)
             return Parsed(batch, records, len(skipped), layout.unknown, matched, is_checked=True, bad_records=skipped)
 
         return parse_halving(block, at_once, one_by_one)
@@ -209,8 +210,13 @@ class CsvWriter(CsvInput):
         """
         try:
             return tuple(text.decode() for text, _ in CsvFields(self._format).split(record))
-        except (BadValue, UnicodeDecodeError) as error:
+        except BadValue as error:
             raise SerializationError(f"the header cannot be read: {error}") from error
+        except UnicodeDecodeError as error:
+            raise SerializationError(
+                f"the header is not UTF-8: {error.reason} at byte {error.start}. Convert the file, for example by "
+                "`iconv -f WINDOWS-1252 -t UTF-8` or `iconv -f UTF-16 -t UTF-8`"
+            ) from error
 
     def _without_static_keys(self, batch: Any) -> Any:
         """The rows in the table's schema, or None if the partition keys of a record may be wrong."""

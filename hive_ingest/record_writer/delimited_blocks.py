@@ -1,8 +1,9 @@
 """A block of delimited lines parsed in one call, with proof that each line became the row that the rules require.
 
 Without quotes, escapes and lone carriage returns, `pyarrow.csv` makes one row of each line, and rejects a wrong
-number of fields and invalid values. It accepts more than the rules in some cases, which are checked here: blanks
-around numbers, hexadecimal numbers, names of infinities, an empty line as a row of empty fields, a byte order mark.
+number of fields and invalid values. It accepts more than the rules in some cases, which are checked here and in
+`text_columns`: blanks around numbers, hexadecimal numbers, names of infinities, an empty line as a row of empty fields,
+a byte order mark.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pyarrow.csv as pa_csv
 from hive_ingest.record_writer.bad_records import Doubt
 from hive_ingest.record_writer.delimited_records import DelimitedFormat
 from hive_ingest.record_writer.text_blocks import TextBlock, has_empty_line
-from hive_ingest.record_writer.text_columns import FALSE_WORDS, TRUE_WORDS, TextColumns, has_loose_numbers
+from hive_ingest.record_writer.text_columns import FALSE_WORDS, TRUE_WORDS, TextColumns
 from hive_ingest.record_writer.typed_columns import TypedColumn
 
 #: Below this many records, a call of the reader costs more than reading them one by one.
@@ -56,16 +57,28 @@ class DelimitedBlocks:
         """With `as_text`, all columns are read as text, and have the values that `coerce` accepts."""
         text = _plain_lines(block.lines)
         width = self._width(text)
-        if width > 1 and has_empty_line(text):
+        names = self._order[:width]
+        if width > 1 and (as_text or self._may_read_empty_lines(names)) and has_empty_line(text):
             raise Doubt("an empty line")
-        numbers_as_text = self._columns.has_numbers and has_loose_numbers(text, self._format.field_delimiter)
-        table = self._read(text, width, numbers_as_text, as_text=as_text)
+        if as_text:
+            table = self._read(text, width, dict.fromkeys(names, pa.string()))
+        else:
+            table, numbers_as_text = self._columns.read(
+                text,
+                self._format.field_delimiter,
+                names,
+                lambda types: self._read(text, width, dict(zip(names, types, strict=True))),
+            )
         if table.num_rows != block.records:
             raise Doubt("rows and records differ")
         self._check_escapes(text, table)
         if as_text:
-            return self._columns.coerced_batch(table, self._order[:width])
-        return self._columns.batch(table, self._order[:width], numbers_as_text)
+            return self._columns.coerced_batch(table, names)
+        return self._columns.batch(table, names, numbers_as_text)
+
+    def _may_read_empty_lines(self, names: list[str]) -> bool:
+        """Whether the reader may accept an empty line: it reads all fields of that row as empty ones."""
+        return not self._format.null_format or not self._columns.refuse_empty_fields(names)
 
     def _width(self, text: bytes) -> int:
         """The number of fields in the first line; the reader fails if another line has a different one."""
@@ -74,10 +87,12 @@ class DelimitedBlocks:
             width = text.count(self._format.field_delimiter, 0, text.index(b"\n")) + 1
         return width
 
-    def _read(self, text: bytes, width: int, numbers_as_text: bool, *, as_text: bool) -> pa.Table:
-        names = self._order[:width]
+    def _read(self, text: bytes, width: int, types: dict[str, pa.DataType]) -> pa.Table:
+        names = [*types]
         further = [f"further field {place}" for place in range(len(names), width)]
-        types = {name: pa.string() if as_text else self._columns.wire_type(name, numbers_as_text) for name in names}
+        null = self._format.null_format
+        # Without nulls in the text, which is quickly seen, the reader need not compare each field with them.
+        nulls = [null.decode()] if all(byte in text for byte in null) else []
         try:
             return pa_csv.read_csv(
                 pa.BufferReader(text),
@@ -97,8 +112,8 @@ class DelimitedBlocks:
                     check_utf8=True,
                     column_types=types,
                     include_columns=names,
-                    null_values=[self._format.null_format.decode()],
-                    strings_can_be_null=True,
+                    null_values=nulls,
+                    strings_can_be_null=bool(nulls),
                     true_values=TRUE_WORDS,
                     false_values=FALSE_WORDS,
                 ),

@@ -73,11 +73,7 @@ def numbers_from_text(array: pa.Array, type_: HiveType) -> pa.Array:
 
 def _has_only(is_allowed: Any, array: pa.StringArray) -> bool:
     """Whether the strings consist of some bytes."""
-    _, offsets, data = array.buffers()
-    if offsets is None or data is None:
-        return False
-    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
-    return bool(is_allowed[np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]].all())
+    return bool(len(array)) and bool(is_allowed[text_bytes(array)].all())
 
 
 def _match(array: pa.Array, pattern: str) -> None:
@@ -114,6 +110,15 @@ def valid(array: pa.Array) -> pa.Array:
     except pa.ArrowInvalid as error:
         raise Doubt(str(error)) from error
     return array
+
+
+def text_bytes(array: pa.StringArray) -> Any:
+    """The bytes of all strings of an array whose offsets are in order, as numbers. It must not be empty."""
+    _, offsets, data = array.buffers()
+    if data is None:
+        return np.empty(0, np.uint8)
+    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    return np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
 
 
 def _is_ascii(array: pa.StringArray) -> bool:

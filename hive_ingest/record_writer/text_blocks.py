@@ -82,9 +82,14 @@ def split_text(text: bytes) -> list[bytes]:
 
 
 def count_lines(lines: bytes) -> int:
-    """The number of newlines in a text (several times faster than `bytes.count`)."""
-    codes = np.frombuffer(lines, np.uint8)
-    return sum(int(np.count_nonzero(codes[at : at + SCAN_BYTES] == NEWLINE)) for at in range(0, len(codes), SCAN_BYTES))
+    """The number of newlines in a text."""
+    return count_byte(lines, NEWLINE)
+
+
+def count_byte(text: Any, byte: int) -> int:
+    """How often a byte is in a text, which supports the buffer protocol (several times faster than `bytes.count`)."""
+    codes = np.frombuffer(text, np.uint8)
+    return sum(int(np.count_nonzero(codes[at : at + SCAN_BYTES] == byte)) for at in range(0, len(codes), SCAN_BYTES))
 
 
 class TextRecordWriter:

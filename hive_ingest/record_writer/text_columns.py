@@ -1,13 +1,15 @@
 """Columns that Arrow's CSV reader has read, as those of a table.
 
-The reader accepts more numbers than the rules: with blanks around them, and hexadecimal ones. Where such a number may
-be, numbers are read as text and checked (`has_loose_numbers`).
+The reader accepts more numbers than the rules: with blanks around them, and hexadecimal ones. No number is such a one
+if the columns of text have every blank and every x of the input, which is quickly counted. Where another field may be
+such a number (`has_loose_numbers`), numbers are read as text and checked.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +18,7 @@ import pyarrow as pa
 from hive_ingest.record_writer import strict_arrays
 from hive_ingest.record_writer.bad_records import BadValue, Doubt
 from hive_ingest.record_writer.coercion import Coerce, text_converter
-from hive_ingest.record_writer.text_blocks import NEWLINE, SCAN_BYTES
+from hive_ingest.record_writer.text_blocks import NEWLINE, SCAN_BYTES, count_byte
 from hive_ingest.record_writer.timestamp_formats import TimestampFormats
 from hive_ingest.record_writer.typed_columns import TypedColumn
 from hive_ingest.record_writer.values import Converter
@@ -26,6 +28,8 @@ from hive_ingest.schema import HiveType
 TRUE_WORDS: Final = ["true", "TRUE", "True"]
 FALSE_WORDS: Final = ["false", "FALSE", "False"]
 _NUMBERS: Final = (*strict_arrays.INTEGERS, "float", "double", "decimal")
+_BLANKS: Final = b" \t"
+_HEXADECIMAL: Final = b"xX"
 
 
 class TextColumns:
@@ -45,16 +49,48 @@ class TextColumns:
         }
         #: Whether there are values that the strict rules do not accept.
         self.are_coerced = coerce != "strict"
-        self.has_numbers = any(type_.kind in _NUMBERS for _, type_ in columns)
+        self._has_numbers = any(type_.kind in _NUMBERS for _, type_ in columns)
 
-    def wire_type(self, name: str, numbers_as_text: bool) -> pa.DataType:
-        """What the reader reads a column as."""
-        type_ = self._types[name]
-        if type_.kind == "boolean":
-            return pa.bool_()
-        if type_.kind not in _NUMBERS or numbers_as_text:
-            return pa.string()
-        return pa.float64() if type_.kind == "float" else type_.arrow
+    def refuse_empty_fields(self, names: list[str]) -> bool:
+        """Whether one of the columns cannot be read from an empty field, unless that stands for null."""
+        return any(self._types[name].kind in (*_NUMBERS, "boolean") for name in names)
+
+    def read(
+        self,
+        text: bytes,
+        delimiters: bytes,
+        names: list[str],
+        read: Callable[[list[pa.DataType]], pa.Table],
+        *,
+        numbers_as_text: bool = False,
+    ) -> tuple[pa.Table, bool]:
+        """What the reader reads from the lines of a text, and whether it has read numbers as text.
+
+        Args:
+            text: The lines.
+            delimiters: As for `has_loose_numbers`.
+            names: The columns to read.
+            read: Reads them as these types.
+            numbers_as_text: Read numbers as text in any case, because an edge of a field may be escaped.
+
+        Raises:
+            Doubt: The lines cannot be read.
+        """
+        if numbers_as_text and self._has_numbers:
+            return read(self._wire_types(names, numbers_as_text=True)), True
+        table = None
+        with contextlib.suppress(Doubt):
+            table = read(self._wire_types(names, numbers_as_text=False))
+            if not self._has_numbers or _are_in_texts(_BLANKS + _HEXADECIMAL, text, delimiters, table):
+                return table, False
+        if has_loose_numbers(text, delimiters):
+            return read(self._wire_types(names, numbers_as_text=True)), True
+        if table is None:
+            raise Doubt("a field cannot be read")
+        return table, False
+
+    def _wire_types(self, names: list[str], *, numbers_as_text: bool) -> list[pa.DataType]:
+        return [_wire_type(self._types[name], numbers_as_text) for name in names]
 
     def batch(self, table: pa.Table, names: list[str], numbers_as_text: bool) -> pa.RecordBatch:
         """The rows.
@@ -105,6 +141,15 @@ class TextColumns:
         return strict_arrays.numbers(array, type_)
 
 
+def _wire_type(type_: HiveType, numbers_as_text: bool) -> pa.DataType:
+    """What the reader reads a column as."""
+    if type_.kind == "boolean":
+        return pa.bool_()
+    if type_.kind not in _NUMBERS or numbers_as_text:
+        return pa.string()
+    return pa.float64() if type_.kind == "float" else type_.arrow
+
+
 def converted(array: pa.Array, convert: Converter, type_: HiveType) -> pa.Array:
     """The values of an array of texts, of which each distinct one is converted once. Raises Doubt for a bad one."""
     encoded = array.dictionary_encode()
@@ -115,6 +160,16 @@ def converted(array: pa.Array, convert: Converter, type_: HiveType) -> pa.Array:
     return pa.array(values, type_.arrow).take(encoded.indices)
 
 
+def _are_in_texts(characters: bytes, text: bytes, delimiters: bytes, table: pa.Table) -> bool:
+    """Whether none of these characters, except delimiters, is in a field that is not text."""
+    arrays = [chunk for column in table.columns if column.type == pa.string() for chunk in column.chunks if len(chunk)]
+    return all(
+        count_byte(text, character) == sum(count_byte(strict_arrays.text_bytes(array), character) for array in arrays)
+        for character in characters
+        if character not in delimiters and character in text
+    )
+
+
 def has_loose_numbers(text: bytes, delimiters: bytes) -> bool:
     """Whether a field starts or ends with a blank, or starts with 0x; it may be a number.
 
@@ -123,8 +178,8 @@ def has_loose_numbers(text: bytes, delimiters: bytes) -> bool:
         delimiters: The characters besides a newline that may be before or after a field.
     """
     # Looking for a byte that does not occur takes a tenth of comparing all bytes with it.
-    blanks = bytes(blank for blank in b" \t" if blank not in delimiters and blank in text)
-    letters = bytes(letter for letter in b"xX" if letter in text)
+    blanks = bytes(blank for blank in _BLANKS if blank not in delimiters and blank in text)
+    letters = bytes(letter for letter in _HEXADECIMAL if letter in text)
     if not blanks and not letters:
         return False
     data = np.frombuffer(text, np.uint8)

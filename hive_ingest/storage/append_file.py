@@ -13,7 +13,8 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 class AppendFile:
     """A local file, created if it is missing. Several threads and processes may append to it at once.
 
-    Each append is one system call, so a process that is killed leaves no partial line.
+    Each append is one system call, so a process that is killed leaves no partial line. What a full disk has cut off
+    ends with a newline before the next append, so that no other line is affected.
 
     Raises:
         StreamingIOFailure: The file cannot be opened.
@@ -25,13 +26,15 @@ class AppendFile:
             self._fd = os.open(path, _FLAGS, 0o666)
             self._close = weakref.finalize(self, os.close, self._fd)
             _sync_folder(path)
+            self._has_partial_line = _ends_within_a_line(path)
 
     def append(self, data: bytes) -> None:
         """Append all of `data`. Raises StreamingIOFailure."""
         with io_errors("write", self.path):
-            rest = memoryview(data)
+            rest = memoryview(b"\n" + data if self._has_partial_line else data)
             while rest:
                 rest = rest[os.write(self._fd, rest) :]
+                self._has_partial_line = bool(rest)
 
     def sync(self) -> None:
         """Wait until what was appended is on the disk. Raises StreamingIOFailure."""
@@ -41,6 +44,15 @@ class AppendFile:
     def close(self) -> None:
         """Close the file. Idempotent."""
         self._close()
+
+
+def _ends_within_a_line(path: str) -> bool:
+    """Whether the last line has no end; False for what is not a file, or may not be read."""
+    if not os.path.isfile(path) or not os.path.getsize(path) or not os.access(path, os.R_OK):
+        return False
+    with open(path, "rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
 
 
 def _sync_folder(path: str) -> None:

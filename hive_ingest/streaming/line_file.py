@@ -176,11 +176,9 @@ class LineFile:
 
     def _beginning(self, header_lines: int) -> Beginning:
         offset = self._offset_of_line(header_lines)
-        if self._csv is None:
-            return Beginning(offset, header_lines)
-        if not offset and next(self._text.blocks(0, len(_BYTE_ORDER_MARK)), b"").startswith(_BYTE_ORDER_MARK):
+        if not offset and self._text.starts_with(_BYTE_ORDER_MARK):
             offset = len(_BYTE_ORDER_MARK)
-        if not self._csv.has_header:
+        if self._csv is None or not self._csv.has_header:
             return Beginning(offset, header_lines)
         text = next((found.text for found in self.records(offset, 1)), b"")
         if not text:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Final, Literal, get_args
 
@@ -14,10 +16,13 @@ import pyarrow.csv as pacsv
 import pyarrow.json as pajson
 
 from hive_ingest.errors import ConfigurationError
+from hive_ingest.orc import unwritable_values
 from hive_ingest.record_writer import CsvWriter
-from hive_ingest.schema import columns_of_schema
+from hive_ingest.schema import columns_of_schema, schema_of
 from hive_ingest.storage import Location, io_errors
 from hive_ingest.streaming.line_file import LineFile
+
+_log = logging.getLogger(__name__)
 
 DEFAULT_SAMPLE_RECORDS: Final = 10_000
 
@@ -37,8 +42,11 @@ _COMPRESSED: Final = (".gz", ".zst", ".zstd", ".bz2")
 _TEXT_TYPES: Final[Sequence[tuple[str, pa.DataType]]] = (
     (r"\A-?(0|[1-9][0-9]{0,18})\z", pa.int64()),
     (r"\A-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?([eE][-+]?[0-9]+)?\z", pa.float64()),
-    (r"\A(true|false|TRUE|FALSE)\z", pa.bool_()),
+    (r"\A(true|false|True|False|TRUE|FALSE)\z", pa.bool_()),
 )
+#: Whole numbers that no bigint holds.
+_HUGE: Final = pa.decimal128(38, 0)
+_FIRST_HUGE: Final = 2.0**63
 _TIME_TYPES: Final[Sequence[tuple[str, pa.DataType]]] = (
     (r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z", pa.date32()),
     (r"\A[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?\z", pa.timestamp("ns")),
@@ -59,8 +67,9 @@ def infer_columns(
     """The columns that hold the first records of a file, as `create_table(columns=…)` takes them.
 
     Parquet and ORC files have types. In JSON and CSV, numbers become bigint or double, and texts become date or
-    timestamp if all of them are written as `2026-11-23` or `2026-11-23 08:30:00`; a column that is always null, or has
-    values of different kinds, is a string. Values after the sample may not fit.
+    timestamp if all of them are written as `2026-11-23` or `2026-11-23 08:30:00`. Whole numbers beyond bigint become
+    decimal(38,0) in JSON, and string in CSV. A column that is always null is a string, and so is one of CSV whose
+    values are of different kinds. Values after the sample may not fit.
 
     Args:
         path: A file on any file system that tables can be on. JSON and CSV may be compressed by gzip, zstd or bzip2.
@@ -74,7 +83,8 @@ def infer_columns(
         Hive types by column name, in the order of the file.
 
     Raises:
-        ConfigurationError: The format is not known, or the records cannot be read in it; `types` has another column.
+        ConfigurationError: The format is not known, or the records cannot be read in it; two columns have one name
+            (ignoring case); `types` has another column.
         StreamingIOFailure: The file cannot be read.
         UnsupportedFeature: A column whose values no Hive type holds.
     """
@@ -93,9 +103,9 @@ def infer_columns(
                 escape_char=escape or False,
                 newlines_in_values=True,
             )
-            schema = _csv_schema(*_csv_sample(location, csv, sample_records), parsing, null_values)
+            schema = _csv_schema(*_csv_sample(location, csv, field_delimiter, sample_records), parsing, null_values)
         elif kind == "json":
-            schema = _json_schema(_json_sample(location, sample_records))
+            schema = _json_schema(location, _json_sample(location, sample_records))
         else:
             schema = _stored_schema(location, kind)
     except pa.ArrowException as error:
@@ -103,7 +113,17 @@ def infer_columns(
             f"{location!r}: no columns can be inferred from the first records as {kind}: {error}. Correct the file, or "
             "give the columns with their types (columns=…)"
         ) from error
+    _check_names(location, schema.names)
     return {column.name: column.type for column in columns_of_schema(schema, types)}
+
+
+def _check_names(path: str, names: Iterable[str]) -> None:
+    for name, count in Counter(name.lower() for name in names).items():
+        if count > 1:
+            raise ConfigurationError(
+                f"{path!r} has {count} columns named {name!r} (ignoring case): rename them, because a table cannot "
+                "have both"
+            )
 
 
 def _format_of(path: str) -> SampleFormat:
@@ -113,7 +133,8 @@ def _format_of(path: str) -> SampleFormat:
     found = _SUFFIXES.get(os.path.splitext(name)[1])
     if found is None:
         raise ConfigurationError(
-            f"{path!r}: the end of its name does not say what it is: give its format ({', '.join(_SUFFIXES.values())})"
+            f"{path!r}: the end of its name does not say what it is: give its format "
+            f"({', '.join(get_args(SampleFormat))})"
         )
     return found
 
@@ -123,20 +144,30 @@ def _stored_schema(path: str, kind: SampleFormat) -> pa.Schema:
     import pyarrow.parquet
 
     with io_errors("read", path), Location.of(path).open_input() as file:
-        return pyarrow.parquet.read_schema(file) if kind == "parquet" else pyarrow.orc.ORCFile(file).schema
+        schema = pyarrow.parquet.read_schema(file) if kind == "parquet" else pyarrow.orc.ORCFile(file).schema
+    return schema_of(pa.schema([(each.name, pa.string() if each.type == pa.null() else each.type) for each in schema]))
 
 
 # -- JSON and CSV --------------------------------------------------------------------------------------
 
 
-def _csv_sample(path: str, csv: CsvWriter, most: int) -> tuple[bytes, tuple[str, ...]]:
+def _csv_sample(path: str, csv: CsvWriter, delimiter: str, most: int) -> tuple[bytes, tuple[str, ...]]:
     """The first records, and the header."""
     with closing(LineFile(path, csv=csv)) as file:
         beginning = file.beginning(0)
         if beginning.header is None:
             raise ConfigurationError(f"{path!r} is empty: a CSV file begins with a header, which names the columns")
-        blocks = [block.text for block in file.records(beginning.offset, most, beginning.header)]
-    return b"".join(blocks), beginning.header
+        text = b"".join(block.text for block in file.records(beginning.offset, most, beginning.header))
+    if not text:
+        raise ConfigurationError(f"{path!r} has a header, but no records, from which types could be inferred")
+    # The writer matches names without regard to blanks around them, too.
+    header = tuple(name.strip() for name in beginning.header)
+    _check_names(path, header)
+    if len(header) == 1 and (delimiters := [each for each in ";\t|" if each in header[0]]):
+        _log.warning(
+            "%r has one column, %r: is %r its field_delimiter, not %r?", path, header[0], delimiters[0], delimiter
+        )
+    return text, header
 
 
 def _json_sample(path: str, most: int) -> bytes:
@@ -164,15 +195,41 @@ def _csv_schema(
     return pa.schema([(name, _type_of_texts(found[name], (*_TEXT_TYPES, *_TIME_TYPES))) for name in header])
 
 
-def _json_schema(text: bytes) -> pa.Schema:
-    """Arrow's own, but timestamps only where the writer accepts their texts."""
-    read = pajson.ReadOptions(block_size=len(text) + 1, use_threads=False)
-    inferred = pajson.read_json(io.BytesIO(text), read).schema
+def _json_schema(path: str, text: bytes) -> pa.Schema:
+    """Arrow's own, but timestamps only where the writer accepts their texts, and no double for huge whole numbers."""
+    inferred = _read_json(text).schema
     plain = pa.schema([field.with_type(_without_times(field.type)) for field in inferred])
-    found = pajson.read_json(io.BytesIO(text), read, pajson.ParseOptions(explicit_schema=plain))
-    texts = {field.name for field in plain if pa.types.is_string(field.type)}
-    times = {name: _type_of_texts(found[name], _TIME_TYPES) for name in texts}
-    return pa.schema([(field.name, times.get(field.name, field.type)) for field in plain])
+    found = _read_json(text, plain)
+    lines = sum(1 for line in text.split(b"\n") if line.strip())
+    if found.num_rows != lines or not plain.names:
+        raise ConfigurationError(
+            f"{path!r}: {lines} lines have {found.num_rows} objects with {len(plain.names)} keys: write one object "
+            "with its keys on each line, as `jq -c .` does"
+        )
+    return pa.schema([(field.name, _type_of_json(text, found, plain, field)) for field in plain])
+
+
+def _read_json(text: bytes, schema: pa.Schema | None = None) -> pa.Table:
+    options = pajson.ReadOptions(block_size=len(text) + 1, use_threads=False)
+    return pajson.read_json(io.BytesIO(text), options, pajson.ParseOptions(explicit_schema=schema))
+
+
+def _type_of_json(text: bytes, found: pa.Table, schema: pa.Schema, field: pa.Field) -> pa.DataType:
+    """The type of one column, by its values as Arrow has read them."""
+    if pa.types.is_string(field.type):
+        return _type_of_texts(found[field.name], _TIME_TYPES)
+    if not pa.types.is_floating(field.type) or not _may_be_huge(found[field.name]):
+        return field.type
+    place = schema.get_field_index(field.name)
+    try:
+        _read_json(text, schema.set(place, field.with_type(_HUGE)))
+    except pa.ArrowException:  # one of them has a fraction, or more digits
+        return field.type
+    return _HUGE
+
+
+def _may_be_huge(numbers: pa.ChunkedArray) -> bool:
+    return bool(pc.any(pc.greater_equal(pc.abs(numbers), _FIRST_HUGE)).as_py())
 
 
 def _without_times(type_: pa.DataType) -> pa.DataType:
@@ -194,8 +251,11 @@ def _type_of_texts(texts: pa.ChunkedArray, candidates: Sequence[tuple[str, pa.Da
 
 
 def _is_castable(texts: pa.ChunkedArray, type_: pa.DataType) -> bool:
+    """Whether a column of the type holds the values of all texts."""
     try:
-        texts.cast(type_)
+        values = texts.cast(type_).combine_chunks()
     except pa.ArrowInvalid:
         return False
-    return True
+    if pa.types.is_floating(type_):
+        return bool(pc.all(pc.is_finite(values)).as_py())
+    return unwritable_values(values) is None

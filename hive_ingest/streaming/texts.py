@@ -44,6 +44,10 @@ class Text(Protocol):
         """About how much of the stored file comes before an offset."""
         ...
 
+    def starts_with(self, prefix: bytes) -> bool:
+        """Whether the text begins so."""
+        ...
+
     def blocks(self, offset: int, block_bytes: int) -> Iterator[bytes]:
         """The text from an offset on, in blocks."""
         ...
@@ -166,6 +170,10 @@ class PlainText:
         """The offset."""
         return offset
 
+    def starts_with(self, prefix: bytes) -> bool:
+        """Whether the file began so when it was opened first."""
+        return self._file.head.startswith(prefix)
+
     def blocks(self, offset: int, block_bytes: int) -> Iterator[bytes]:
         """The text from an offset on, in blocks."""
         with self._open() as file:
@@ -221,6 +229,10 @@ class _StreamedText(ABC):
     @abstractmethod
     def _open(self) -> Any:
         """A stream at the start of the text."""
+
+    def starts_with(self, prefix: bytes) -> bool:
+        """Whether the text begins so."""
+        return next(self.blocks(0, len(prefix)), b"").startswith(prefix)
 
     def blocks(self, offset: int, block_bytes: int) -> Iterator[bytes]:
         """The text from an offset on, in blocks."""

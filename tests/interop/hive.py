@@ -6,7 +6,7 @@ import base64
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -50,11 +50,14 @@ class RealHive(Judge):
     A cell arrives as Python's value: int, float, str, bool, None, bytes, `Decimal`, `date`, `datetime` (a
     timestamp finer than a microsecond stays Hive's text), an array as list, a map and a struct as dict.
 
-    Statements run in row mode until `vectorized` says otherwise. Not to be shared between threads.
+    Statements run in row mode until `vectorized` says otherwise. `classes` come before Hive's own in its class path.
+    Not to be shared between threads.
     """
 
-    def __init__(self, metastore: RealMetastore, home: Path, *, timezone: str = "UTC") -> None:
-        super().__init__(metastore.version, home, metastore.client_settings(), timezone=timezone)
+    def __init__(
+        self, metastore: RealMetastore, home: Path, *, timezone: str = "UTC", classes: Sequence[Path] = ()
+    ) -> None:
+        super().__init__(metastore.version, home, metastore.client_settings(), timezone=timezone, classes=classes)
         self.metastore = metastore
 
     def sql(self, statement: str) -> list[list[Any]]:

@@ -35,12 +35,13 @@ class Judge:
         *,
         timezone: str = "UTC",
         jvm: Sequence[str] = YOUNG_JVM,
+        classes: Sequence[Path] = (),
     ) -> None:
         self.version = version
         self.home = home
         self._log = (home / "judge.log").open("wb")
         self._process = subprocess.Popen(
-            runner(version).command(home, settings, timezone=timezone, jvm=jvm),
+            runner(version, classes).command(home, settings, timezone=timezone, jvm=jvm),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

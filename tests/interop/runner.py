@@ -50,10 +50,16 @@ class Runner:
         ]
 
 
-def runner(version: str) -> Runner:
-    """The runner of Hive `version`, fetched and built if this machine has not got it. Raises `PartUnavailable`."""
+def runner(version: str, more_classes: Sequence[Path] = ()) -> Runner:
+    """The runner of Hive `version`, fetched and built if this machine has not got it.
+
+    `more_classes` come before Hive's own in the class path. Raises `PartUnavailable`.
+    """
     jars = fetch(f"hive-{version}")
     sources = [path for part in ("common", f"hive-{version}") for path in java_files(_SOURCES / part)]
     classes = compiled(f"judge-{version}", sources, jars)
-    paths = [str(additions(version)), str(classes), class_path(jars), class_path(fetch("metastore"))]
+    paths = [
+        *map(str, (*more_classes, additions(version), classes)),
+        *(class_path(jars), class_path(fetch("metastore"))),
+    ]
     return Runner(version, ":".join(paths))

@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
 import hive_ingest as hi
 from hive_ingest.connection import CommitInfo
+from hive_ingest.errors import KafkaFailure
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.streaming.kafka import KafkaIngest, KafkaRoute
 from hive_ingest.streaming.sinks import latest_progress
 from tests.kafka.topics import message, produce_ids
 from tests.services.kafka import KafkaBroker
 from tests.support.rows import ids
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.one_embedded
 
@@ -74,6 +76,50 @@ def test_uncommitted_messages_are_read_on_request(kafka_broker: KafkaBroker, ms:
     ingest(ms, kafka_broker, topic, isolation_level="read_uncommitted").run(until_end=True)
 
     assert ids(ms, "web.events") == [1]
+
+
+def test_messages_after_an_open_transaction_are_left_out_with_a_warning(
+    kafka_broker: KafkaBroker, ms: MetastoreClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = kafka_broker.new_topic()
+    produce_ids(kafka_broker, topic, range(5))
+    ingest(ms, kafka_broker, topic).run(until_end=True)
+    assert not caplog.messages
+    with contextlib.closing(transactional(kafka_broker, topic)) as producer:
+        producer.begin_transaction()
+        producer.send(topic, message(5), partition=0)
+        producer.flush()
+        produce_ids(kafka_broker, topic, range(6, 9))
+        ingest(ms, kafka_broker, topic).run(until_end=True)
+        assert ids(ms, "web.events") == [*range(5)]
+        assert any("whose first offset is 5. The messages from there to 8 cannot" in each for each in caplog.messages)
+        producer.commit_transaction()
+    ingest(ms, kafka_broker, topic).run(until_end=True)
+    assert ids(ms, "web.events") == [*range(9)]
+
+
+def test_an_offset_of_another_program_in_the_group_is_pointed_out_and_not_used(
+    kafka_broker: KafkaBroker, ms: MetastoreClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = kafka_broker.new_topic()
+    produce_ids(kafka_broker, topic, range(5))
+    group = {"bootstrap_servers": kafka_broker.bootstrap_servers, "group_id": f"group-{topic}"}
+    with contextlib.closing(KafkaConsumer(**group, enable_auto_commit=False)) as consumer:
+        consumer.commit({TopicPartition(topic, 0): OffsetAndMetadata(3, "", -1)})
+    ingest(ms, kafka_broker, topic).run(until_end=True)
+    assert ids(ms, "web.events") == [*range(5)]
+    assert sum("the group has committed offset 3, but not by an ingest" in each for each in caplog.messages) == 1
+
+
+def test_an_application_with_another_strategy_in_the_group_is_named(
+    kafka_broker: KafkaBroker, ms: MetastoreClient
+) -> None:
+    topic = kafka_broker.new_topic()
+    group = {"bootstrap_servers": kafka_broker.bootstrap_servers, "group_id": f"group-{topic}"}
+    with contextlib.closing(KafkaConsumer(topic, **group)) as consumer:
+        wait_until(lambda: consumer.poll(100) is not None and bool(consumer.assignment()))
+        with pytest.raises(KafkaFailure, match=r"another application is in this group.*a group_id of its own"):
+            ingest(ms, kafka_broker, topic).run(until_end=True)
 
 
 def test_a_change_of_the_isolation_level_is_not_a_loss(kafka_broker: KafkaBroker, ms: MetastoreClient) -> None:

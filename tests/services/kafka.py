@@ -50,6 +50,8 @@ group.initial.rebalance.delay.ms=0
 # Tests wait for members that were killed.
 group.min.session.timeout.ms=500
 log.cleaner.dedupe.buffer.size=2097152
+# Messages of tests may have any timestamp. Retention would remove old ones half a minute after the start.
+log.retention.ms=-1
 """
 
 # The second compiler would cost more time than it saves.

@@ -30,7 +30,7 @@ LAYOUTS: Mapping[str, Mapping[str, Any]] = {
     "both": {"partition_keys": {"part": "string"}, "bucket_columns": ["id"], "num_buckets": 3},
 }
 
-#: What a call raises whose task has failed in Java: Spark 3.5 does not convert these errors, and then a sink does.
+#: What a call raises whose task has failed in Java. Spark does not convert all of these errors, and then a sink does.
 FAILED_IN_JAVA = (PySparkException, Py4JJavaError, TxnAborted)
 
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from hive_ingest.streaming.spark import write_dataframe
+from tests.spark.numbers import FAILED_IN_JAVA
 
 _PARTITIONS = 8
 _MIB = 1 << 20
@@ -54,7 +54,7 @@ def main(job: dict[str, Any]) -> None:
     place = {"metastore": job["metastore"], "warehouse": job["warehouse"]}
     try:
         print("rows", write_dataframe(rows, job["table"], **place, target_file_bytes=_MIB).rows, flush=True)
-    except PySparkException as error:
+    except FAILED_IN_JAVA as error:
         print("failed", str(error).replace("\n", " "), flush=True)
     spark.stop()
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import hive_ingest as hi
+from hive_ingest import identity
 from hive_ingest.identity import this_host, this_user
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.metastore_client.thrift.options import ThriftOptions
@@ -18,7 +20,7 @@ PACKAGE = Path(hi.__file__).parent
 
 
 @pytest.fixture
-def no_passwd_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_passwd_entry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Simulates a container that runs with `--user 12345`."""
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(name, raising=False)
@@ -27,6 +29,9 @@ def no_passwd_entry(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyError(f"getpwuid(): uid not found: {uid}")
 
     monkeypatch.setattr("pwd.getpwuid", unknown)
+    identity._user.cache_clear()
+    yield
+    identity._user.cache_clear()
 
 
 @pytest.mark.usefixtures("no_passwd_entry")

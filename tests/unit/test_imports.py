@@ -61,3 +61,24 @@ print("pandas" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_the_progress_of_a_sink_is_written_and_read_without_pandas(tmp_path: Path) -> None:
+    code = f"""
+import sys
+import hive_ingest as hi
+ms = hi.connect_metastore("sqlite:///{tmp_path}/m.db", warehouse="{tmp_path}/w", create=True)
+ms.create_table("default.a", columns={{"id": "int"}})
+for position in (1, 2):
+    writer = hi.StrictJsonWriter()
+    with hi.StreamingConnection.connect(
+        ms, database="default", table="a", record_writer=writer, sink="s", sources=["x"]
+    ) as conn:
+        conn.begin_transaction()
+        assert conn.progress["x"] is None or conn.progress["x"].position == 1
+        conn.write(b'{{"id": 1}}\\n' * 40)
+        conn.commit_transaction(positions={{"x": position}})
+print("pandas" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from hive_ingest.errors import AlreadyExists, NoSuchObject
@@ -335,5 +336,6 @@ def columns_to_json(columns: Sequence[Column]) -> str:
     return json.dumps([[column.name, column.type, column.comment] for column in columns])
 
 
+@lru_cache(maxsize=256)  # the partitions of a table have the same columns, as a rule
 def columns_from_json(text: str) -> tuple[Column, ...]:
     return tuple(Column(*fields) for fields in json.loads(text))

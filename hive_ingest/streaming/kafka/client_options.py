@@ -38,6 +38,7 @@ _NOT_HERE: Mapping[str, str] = MappingProxyType(
         "value_deserializer": "the record writer parses messages",
         "consumer_timeout_ms": "use run(until_end=True) to return at the end of the topics",
         "allow_auto_create_topics": "a topic that is missing is an error",
+        "kafka_client": "the ingest has one of its own",
     }
 )
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -63,6 +64,7 @@ class KafkaClientOptions(Mapping[str, Any]):
         """
         self._options = dict(options or {})
         _check_names(self._options)
+        _check_types(self._options)
         _check_security(self._options)
 
     def __getitem__(self, name: str) -> Any:
@@ -129,6 +131,23 @@ def _check_names(options: Mapping[str, Any]) -> None:
                 f"{name!r} in kafka_options is not an option of kafka-python's consumer"
                 + f"; did you mean {near[0]!r}?" * len(near)
             )
+
+
+def _check_types(options: Mapping[str, Any]) -> None:
+    """kafka-python does not check them: it would fail at some later comparison, with a TypeError."""
+    defaults = option_defaults()
+    for name, value in options.items():
+        default = defaults[name]
+        if isinstance(default, bool):
+            is_valid, kind = isinstance(value, bool), "true or false"
+        elif isinstance(default, int | float):
+            is_valid, kind = isinstance(value, int | float) and not isinstance(value, bool), "a number"
+        else:
+            continue
+        if not is_valid:
+            raise ConfigurationError(f"{name}={value!r} in kafka_options: give {kind}")
+    if options.get("max_poll_records", 1) < 1:
+        raise ConfigurationError(f"max_poll_records={options['max_poll_records']} in kafka_options: give at least 1")
 
 
 def _check_security(options: Mapping[str, Any]) -> None:

@@ -72,7 +72,7 @@ class MessageConsumer:
         self._options = options
         self._until_end = until_end
         sinks = {topic: route.route.sink_name for topic, route in routes.items()}
-        self._lookup = PartitionLookup(consumer, sinks, high_watermarks)
+        self._lookup = PartitionLookup(consumer, sinks, high_watermarks, until_end=until_end)
         #: Since when the brokers do not have a topic any more.
         self._missing_since: dict[str, float] = {}
         self._rebalances = Rebalances(consumer, {topic: route.inbox for topic, route in routes.items()})

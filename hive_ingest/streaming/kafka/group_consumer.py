@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from hive_ingest.streaming.kafka.client_options import KafkaClientOptions, kafka_module
@@ -134,7 +135,18 @@ def committed_offsets(consumer: Any, partitions: Sequence[Any], timeout_ms: int)
     return found  # the public method asks for one partition at a time
 
 
+#: What to do about errors whose text does not say it, by their names.
+_HINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "InconsistentGroupProtocolError": "another application is in this group, with another "
+        "partition_assignment_strategy: give the ingest a group_id of its own",
+        "UnsupportedCodecError": "the extra installs them: pip install 'hive-ingest[kafka]'",
+    }
+)
+
+
 def describe(error: BaseException) -> str:
     """An error of the Kafka client in one line, with its name."""
     text, name = str(error), type(error).__name__
-    return text if name in text else f"{name}: {text}"
+    described = text if name in text else f"{name}: {text}"
+    return f"{described}: {_HINTS[name]}" if name in _HINTS else described

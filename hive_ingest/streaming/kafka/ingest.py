@@ -82,6 +82,7 @@ class KafkaIngest:
         self._client_options = KafkaClientOptions(kafka_options)
         self._settings = settings if isinstance(settings, StreamingSettings) else StreamingSettings.load(settings)
         self._options = options_from(KafkaOptions, ("the arguments", options))
+        _check_lock_wait(self._settings, self._options)
         self._on_commit = on_commit
         self._maintenance = maintenance
         self._policy = compaction_policy
@@ -174,3 +175,13 @@ class KafkaIngest:
             writer.inbox.finish()
         for writer in self._routes.values():
             writer.join()
+
+
+def _check_lock_wait(settings: StreamingSettings, options: KafkaOptions) -> None:
+    wait = settings.lock_wait_seconds
+    if wait is not None and wait <= options.takeover_grace_seconds:
+        raise ConfigurationError(
+            f"lock_wait_seconds={wait:g} is not longer than takeover_grace_seconds="
+            f"{options.takeover_grace_seconds:g}: an instance that takes over a partition would give up before it may "
+            "abort the transaction of the former owner. Raise the first, or lower the second"
+        )

@@ -15,6 +15,7 @@ from hive_ingest.record_writer import (
     BadRecords,
     BadValue,
     Block,
+    CsvWriter,
     OnError,
     Parsed,
     RecordSchema,
@@ -44,6 +45,7 @@ class MessageBlock:
         first_record: Number of the first message in the transaction.
         first_value: Number of the first value, as the record writer counts.
         nbytes: The memory used.
+        too_long: Places of the messages that are longer than the record writer accepts.
     """
 
     messages: list[Message]
@@ -51,12 +53,26 @@ class MessageBlock:
     first_record: int
     first_value: int
     nbytes: int
+    too_long: frozenset[int] = frozenset()
 
     @property
     def with_values(self) -> Sequence[int]:
-        """Places of the messages that have a value."""
-        places = [place for place, message in enumerate(self.messages) if message.value is not None]
+        """Places of the messages whose value is parsed."""
+        places = [
+            place
+            for place, message in enumerate(self.messages)
+            if message.value is not None and place not in self.too_long
+        ]
         return range(len(self.messages)) if len(places) == len(self.messages) else places
+
+
+def check_record_writer(record_writer: RecordWriter) -> None:
+    """Raises ConfigurationError for a writer that would leave messages out: each of them is a record."""
+    if isinstance(record_writer, CsvWriter) and record_writer.skips_blank_lines:
+        raise ConfigurationError(
+            "CsvWriter(blank_lines='skip') reads lines, and an empty message is a record: leave blank_lines out, and "
+            "set on_error='skip' to skip empty messages"
+        )
 
 
 class MessageWriter:
@@ -80,9 +96,12 @@ class MessageWriter:
     ) -> None:
         if tombstones not in ("fail", "skip", "record"):
             raise ConfigurationError(f"tombstones={tombstones!r} is not valid: use 'fail', 'skip' or 'record'")
+        check_record_writer(record_writer)
         self._record_writer = record_writer
         self._columns = columns or MessageColumns()
         self._tombstones = tombstones
+        #: In a file, a record that is too long may be all the rest of the file; a message ends where it ends.
+        self._max_value_bytes: int | None = getattr(record_writer, "max_record_bytes", None)
         self._policy = BadRecords(self.on_error)
         self._metadata: MessageMetadata | None = None
         self.discard()
@@ -144,13 +163,22 @@ class MessageWriter:
     def _block(self, messages: list[Message]) -> MessageBlock:
         first_record, first_value = self._next_record, self._next_value
         values = [message.value for message in messages if message.value is not None]
+        too_long = self._too_long(messages, values)
+        if too_long:
+            values = [value for value in values if len(value) <= (self._max_value_bytes or 0)]
         self._next_record += len(messages)
         self._next_value += len(values)
         blocks: list[Block] = []
-        block = MessageBlock(messages, blocks, first_record, first_value, 0)
+        block = MessageBlock(messages, blocks, first_record, first_value, 0, too_long)
         with _naming_messages(block):
             blocks += [*self._record_writer.write(values), *self._record_writer.drain()]
         return replace(block, nbytes=sum(each.nbytes for each in blocks) + _size_of(messages))
+
+    def _too_long(self, messages: list[Message], values: list[bytes]) -> frozenset[int]:
+        most = self._max_value_bytes
+        if most is None or max(map(len, values), default=0) <= most:
+            return frozenset()
+        return frozenset(place for place, message in enumerate(messages) if len(message.value or b"") > most)
 
     def parse(self, block: Any) -> Parsed:
         """Parse a block of this writer.
@@ -163,6 +191,10 @@ class MessageWriter:
         with _naming_messages(block):
             parsed = [self._record_writer.parse(values) for values in block.values]
         bad = _BadMessages(block, self._policy)
+        self._check_rows(block, parsed)
+        for place in sorted(block.too_long):
+            size = len(block.messages[place].value or b"")
+            bad.add(place, BadValue(f"it is longer than max_record_bytes={self._max_value_bytes}: it has {size} bytes"))
         self._add_bad_values(bad, parsed)
         places, values = self._rows(block, self._joined(parsed), bad)
         places, values, metadata = _with_metadata(self._metadata, block, places, values, bad)
@@ -190,6 +222,16 @@ class MessageWriter:
             )
         for record in (record for each in parsed for record in each.bad_records):
             bad.add_value(record)
+
+    def _check_rows(self, block: MessageBlock, parsed: Sequence[Parsed]) -> None:
+        """A row must be that of one message, or it would get the metadata of another one."""
+        count = len(block.with_values)
+        found = sum(each.batch.num_rows + each.skipped for each in parsed)
+        if found != count:
+            raise SerializationError(
+                f"{type(self._record_writer).__name__} returned {found} rows and skipped records for {count} messages: "
+                "it must return one row for each message, or skip it"
+            )
 
     def _joined(self, parsed: Sequence[Parsed]) -> pa.RecordBatch:
         if len(parsed) == 1:

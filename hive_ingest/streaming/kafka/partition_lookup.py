@@ -23,8 +23,16 @@ HighWatermarks: TypeAlias = Callable[[Collection[Any]], Mapping[Any, int]]
 class PartitionLookup:
     """Used by the thread of the consumer."""
 
-    def __init__(self, consumer: Any, sinks: Mapping[str, str], high_watermarks: HighWatermarks) -> None:
-        """`sinks`: the name of the sink of each topic."""
+    def __init__(
+        self, consumer: Any, sinks: Mapping[str, str], high_watermarks: HighWatermarks, *, until_end: bool = False
+    ) -> None:
+        """Args:
+        consumer: Of the group.
+        sinks: The name of the sink of each topic.
+        high_watermarks: Asks for the ends of partitions with the messages of open transactions.
+        until_end: Whether messages that cannot be read yet will be left out, so that a warning is due.
+        """
+        self._until_end = until_end
         self._consumer = consumer
         self._sinks = sinks
         self._high_watermarks = high_watermarks
@@ -32,6 +40,8 @@ class PartitionLookup:
         self._truncated: dict[Any, int | None] = {}
         #: Of each partition, the offset that its leader has refused.
         self._refused: dict[Any, int] = {}
+        #: Partitions of which it was logged that they have an open transaction.
+        self._open: set[Any] = set()
         #: Topics of which it was logged that the group has written them to another table.
         self._warned: set[str] = set()
 
@@ -56,9 +66,12 @@ class PartitionLookup:
 
     def look_up(self, request: StartRequest, partitions: Mapping[Any, int]) -> dict[int, PartitionNow]:
         """The partitions of a request as they are now, by number. Raises KafkaError."""
+        # Before the ends: messages that arrive meanwhile are not those of open transactions.
+        former = self._high_watermarks(partitions) if self._until_end else {}
         starts = self._consumer.beginning_offsets(list(partitions), timeout_ms=CALL_MS)
         ends = self._consumer.end_offsets(list(partitions), timeout_ms=CALL_MS)
-        watermarks = self._watermarks_beyond(ends, request, partitions)
+        self._warn_of_open_transactions(ends, former)
+        watermarks = {**former, **self._watermarks_beyond(ends, request, partitions)}
         committed = committed_offsets(self._consumer, list(partitions), CALL_MS)
         count = len(self._consumer.partitions_for_topic(request.topic) or ())
         return {
@@ -89,6 +102,18 @@ class PartitionLookup:
         ]
         return self._high_watermarks(beyond) if beyond else {}
 
+    def _warn_of_open_transactions(self, ends: Mapping[Any, int], watermarks: Mapping[Any, int]) -> None:
+        for partition, watermark in watermarks.items():
+            if watermark > ends[partition] and partition not in self._open:
+                self._open.add(partition)
+                _log.warning(
+                    "%s: a producer's transaction is open, whose first offset is %d. The messages from there to %d "
+                    "cannot be read before it ends, and this run does not wait for that",
+                    source_name(partition.topic, partition.partition),
+                    ends[partition],
+                    watermark - 1,
+                )
+
     def _truncation(self, partition: Any, log_start: int) -> int | None:
         if partition not in self._truncated:
             return None
@@ -99,11 +124,27 @@ class PartitionLookup:
         """What was committed after a commit to the same table; None for anything else."""
         metadata = OffsetMetadata.parse(found.metadata) if found is not None else None
         if metadata is None:
+            # Offset 0 may be our own question whether the group still has this member.
+            if found is not None and found.offset > 0 and request.known[partition.partition] is None:
+                self._warn_of_another_program(partition, found.offset)
             return None
         if (metadata.sink, metadata.table_id) != (self._sinks[request.topic], request.table_id):
             self._warn_of_another_table(partition, metadata)
             return None
         return CommittedOffset(found.offset, metadata)
+
+    def _warn_of_another_program(self, partition: Any, offset: int) -> None:
+        if partition.topic in self._warned:
+            return
+        self._warned.add(partition.topic)
+        _log.warning(
+            "%s: the group has committed offset %d, but not by an ingest. It is not used: this table has no position "
+            "yet, and begins where auto_offset_reset says. To continue at the group's offset, set it with "
+            "'hive-ingest sinks seek'. If another application still reads the topic in this group, the table gets only "
+            "some of the partitions: give each a group of its own",
+            source_name(partition.topic, partition.partition),
+            offset,
+        )
 
     def _warn_of_another_table(self, partition: Any, metadata: OffsetMetadata) -> None:
         if partition.topic in self._warned:

@@ -196,7 +196,8 @@ def _headers(buffer: bytes, at: int) -> tuple[tuple[tuple[str, bytes | None], ..
         value, at = _bytes(buffer, at)
         if name is None:
             raise ValueError("a header has no name")
-        headers.append((name.decode(), value))
+        # As Java's client does: kafka-python would take the batch for damaged, and the ingest could never pass it.
+        headers.append((name.decode(errors="replace"), value))
     return tuple(headers), at
 
 

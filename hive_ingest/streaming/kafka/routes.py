@@ -11,7 +11,7 @@ from hive_ingest.connection import BadRecordTarget
 from hive_ingest.errors import ConfigurationError, StreamingError
 from hive_ingest.model import TableName
 from hive_ingest.record_writer import RecordWriter
-from hive_ingest.streaming.kafka.message_writer import Tombstones
+from hive_ingest.streaming.kafka.message_writer import Tombstones, check_record_writer
 from hive_ingest.streaming.kafka.messages import MessageColumns
 
 #: Record writers of ingests that run in this process, by their identity.
@@ -63,7 +63,7 @@ class KafkaRoute:
 
 
 def check_routes(routes: Sequence[KafkaRoute]) -> None:
-    """Raises ConfigurationError for none at all, a topic that occurs twice, or a record writer that two share."""
+    """Raises ConfigurationError for none at all, a topic that occurs twice, or an unsuitable record writer."""
     if not routes:
         raise ConfigurationError("routes=[] is empty: give at least one KafkaRoute(topic=…, table=…, record_writer=…)")
     topics = [route.topic for route in routes]
@@ -72,6 +72,8 @@ def check_routes(routes: Sequence[KafkaRoute]) -> None:
         raise ConfigurationError(f"topic {twice[0]!r} has two routes: a topic can be written to one table only")
     if len({id(route.record_writer) for route in routes}) < len(routes):
         raise ConfigurationError("two routes share a record writer: give each one of its own")
+    for route in routes:
+        check_record_writer(route.record_writer)
 
 
 def check_record_writers(routes: Sequence[KafkaRoute]) -> None:

@@ -48,7 +48,7 @@ def write_dataframe(
         StreamingConnectionError: Columns do not fit; all of them are named.
         ConfigurationError: An option.
         LockTimeout, TxnAborted, CommitOutcomeUnknown: As a connection raises them.
-        PySparkException: A task has failed for good. In Spark 3.5 it is a Py4JJavaError where Java failed.
+        PySparkException, Py4JJavaError: A task has failed for good.
         StreamingIOFailure: Executors were lost again and again.
     """
     if mode not in ("append", "overwrite"):

@@ -7,6 +7,7 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -216,3 +217,40 @@ def test_rows_of_python_objects_make_a_table_and_add_columns(ms: MetastoreClient
     ]
     with pytest.raises(errors.SerializationError, match="the columns of the rows cannot be inferred"):
         hi.append(ms, "web.mixed", [{"a": 1}, {"a": "x"}], create=True)
+
+
+def test_local_times_make_a_column_of_timestamps(ms: MetastoreClient) -> None:
+    at = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
+    data = pa.table({"at": pa.array([at], pa.timestamp("us", "Europe/Berlin")), "all": [[at]], "s": [{"t": at}]})
+    for _ in range(2):
+        hi.append(ms, "web.new", data, create=True, merge_schema=True, zoned_timestamps="local")
+    assert [column.type for column in ms.get_table("web.new").columns] == [
+        *("timestamp", "array<timestamp>", "struct<t:timestamp>")
+    ]
+    row, same = hi.read_table(ms, "web.new").to_pylist()
+    noon = at.replace(tzinfo=None)
+    assert row == same == {"at": noon + dt.timedelta(hours=1), "all": [noon], "s": {"t": noon}}
+
+
+def test_a_frame_that_was_filtered_is_appended_without_its_index(ms: MetastoreClient) -> None:
+    frame = pd.DataFrame({"id": [1, 2]})
+    hi.append(ms, "web.t", frame[frame["id"] > 1], missing_columns="null", unknown_fields="fail")
+    assert ids(ms) == [2]
+
+
+def test_a_frame_with_values_of_several_types_is_an_error_of_ours(ms: MetastoreClient) -> None:
+    frame = pd.DataFrame({"id": [1, "x"]})
+    for create in (False, True):
+        with pytest.raises(errors.SerializationError, match=r"DataFrame data .* failed for column id"):
+            hi.append(ms, "web.t", frame, create=create)
+
+
+def test_a_new_column_without_values_waits_for_its_type(ms: MetastoreClient) -> None:
+    hi.append(ms, "web.t", [{"id": 1, "at": None, "note": None}], merge_schema=True)
+    hi.append(ms, "web.t", [{"id": 2, "at": None, "note": "n"}], merge_schema=True)
+    assert [column.name for column in ms.get_table("web.t").columns] == ["id", "at", "note"]
+
+
+def test_columns_are_not_inferred_from_rows_that_come_once(ms: MetastoreClient) -> None:
+    with pytest.raises(errors.ConfigurationError, match="give a list"):
+        hi.append(ms, "web.new", ({"id": number} for number in range(3)), create=True)

@@ -15,7 +15,8 @@ import pytest
 from hive_ingest.connection import CommitInfo
 from hive_ingest.errors import ConfigurationError, NoSuchObject, SerializationError, SinkConflict, StreamingIOFailure
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
+from hive_ingest.reader import read_table
+from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter, StrictRegexWriter
 from hive_ingest.streaming import IngestProgress, IngestResult, file_sources, ingest_files
 from tests.support.rows import ids
 
@@ -67,6 +68,32 @@ def test_a_last_line_without_a_newline_counts(ms: MetastoreClient, tmp_path: Pat
     path.write_text((line(0) + line(1)).removesuffix("\n"))
     ingest(ms, path)
     assert ids(ms, TABLE) == [0, 1]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("writer", "text"),
+    [
+        (StrictJsonWriter, '{"msg": "a", "id": 1, "part": "p"}\n{"msg": "b", "id": 2, "part": "p"}\n'),
+        (lambda: StrictDelimitedInputWriter(field_delimiter=",", columns=["msg", "id", "part"]), "a,1,p\nb,2,p\n"),
+        (lambda: StrictRegexWriter(regex=r"(?P<msg>\S+) (?P<id>\d+) (?P<part>p)"), "a 1 p\nb 2 p\n"),
+    ],
+)
+def test_a_byte_order_mark_belongs_to_no_record(
+    ms: MetastoreClient, tmp_path: Path, writer: Any, text: str, packed: bool
+) -> None:
+    content = b"\xef\xbb\xbf" + text.encode()
+    path = tmp_path / ("a.txt.gz" if packed else "a.txt")
+    path.write_bytes(gzip.compress(content) if packed else content)
+
+    def interrupt(info: CommitInfo) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ingest(ms, path, record_writer=writer(), rows_per_transaction=1, on_commit=interrupt)
+    for expected in (1, 0):
+        assert ingest(ms, path, record_writer=writer()).stats.rows_committed == expected
+    assert read_table(ms, TABLE).sort_by("id")["msg"].to_pylist() == ["a", "b"]
 
 
 def test_an_empty_file_is_finished_at_once(ms: MetastoreClient, tmp_path: Path) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from hive_ingest.cli import kafka
 from hive_ingest.cli.app import make_app
 from hive_ingest.cli.kafka_config import read_config
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.record_writer import AvroWriter, CsvWriter, StrictDelimitedInputWriter, StrictJsonWriter
 from hive_ingest.streaming.kafka import KafkaRoute, MessageColumns
+from tests.support.waiting import wait_until
 
 WHOLE = """
 metastore = "env:TEST_METASTORE"
@@ -174,3 +178,22 @@ def test_csv_messages_have_no_header(tmp_path: Path) -> None:
     assert not writer.has_header
     with pytest.raises(ConfigurationError, match="header"):
         read_config(config(tmp_path, text.replace('format = "csv"', 'format = "csv", header = true')))
+
+
+def test_a_signal_while_stderr_is_written_still_stops_the_ingest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python refuses to write to a stream whose write the signal has interrupted."""
+
+    class Running:
+        is_stopped = False
+
+        def stop(self) -> None:
+            self.is_stopped = True
+
+    def interrupted(text: str) -> None:
+        raise RuntimeError("reentrant call inside <_io.BufferedWriter name='<stderr>'>")
+
+    monkeypatch.setattr(kafka, "say", interrupted)
+    running = Running()
+    with kafka._stopped_by_signals(running):  # type: ignore[arg-type]
+        os.kill(os.getpid(), signal.SIGTERM)
+        wait_until(lambda: running.is_stopped)

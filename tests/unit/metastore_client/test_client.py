@@ -135,6 +135,7 @@ def test_a_user_without_a_name_is_shown_by_uid(ms: EmbeddedMetastoreClient, monk
         raise KeyError("getpwuid(): uid not found")
 
     monkeypatch.setattr("getpass.getuser", nobody)
+    monkeypatch.setenv("LNAME", "another")  # the name is remembered as long as the variables that give it are the same
     ms.open_txns()
     assert ms.get_open_txns_info().transactions[0].user == str(os.getuid())
 

@@ -55,6 +55,10 @@ def test_columns_of_csv_are_those_of_its_header(tmp_path: Path) -> None:
         (["t"], "string"),
         (["1", ""], "bigint"),
         (["nan"], "string"),
+        (["1e400"], "string"),
+        (["True", "false"], "boolean"),
+        (["0000-01-01"], "string"),
+        (["1", "1.5"], "double"),
     ],
 )
 def test_a_type_is_inferred_only_if_every_text_is_one_of_it(tmp_path: Path, values: list[str], type_: str) -> None:
@@ -90,6 +94,40 @@ def test_columns_of_json_are_the_keys_of_its_objects(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        (["12345678901234567890", "-1"], "decimal(38,0)"),
+        (["12345678901234567890", "1.5"], "double"),
+        (["1e40"], "double"),
+        (["9223372036854775807"], "bigint"),
+    ],
+)
+def test_whole_numbers_of_json_keep_their_digits(tmp_path: Path, values: list[str], type_: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("".join(f'{{"x": 1.5, "id": {value}, "s": "a"}}\n' for value in values))
+    assert infer_columns(path) == {"x": "double", "id": type_, "s": "string"}
+
+
+def test_names_in_a_header_match_without_the_blanks_around_them(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id, name ,last name\n1,a,b\n")
+    assert list(infer_columns(path)) == ["id", "name", "last name"]
+
+
+def test_another_delimiter_is_suspected(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id;name\n1;a\n")
+    assert infer_columns(path) == {"id;name": "string"}
+    assert "is ';' its field_delimiter, not ','?" in caplog.text
+
+
+def test_an_index_of_pandas_without_a_name_is_no_column_and_nulls_alone_are_strings(tmp_path: Path) -> None:
+    table = pa.table({"a": [1], "n": pa.nulls(1), "__index_level_0__": [7]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    assert infer_columns(tmp_path / "a.parquet") == {"a": "bigint", "n": "string"}
+
+
 def test_only_the_sample_is_looked_at(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("a\n1\n2\nx\n")
@@ -119,6 +157,12 @@ def test_types_can_be_chosen(tmp_path: Path) -> None:
         ("a.txt", "a\n", {}, ConfigurationError, "does not say what it is"),
         ("a.csv", "", {}, ConfigurationError, "is empty"),
         ("a.csv", "a,b\n1\n", {}, ConfigurationError, "as csv"),
+        ("a.csv", "a,b\n", {}, ConfigurationError, "a header, but no records"),
+        ("a.csv", "a,b,a\n1,2,3\n", {}, ConfigurationError, "2 columns named 'a'"),
+        ("a.csv", "a,b, A\n1,2,3\n", {}, ConfigurationError, "2 columns named 'a'"),
+        ("a.json", '{"a": 1}\n{"A": "x"}\n', {}, ConfigurationError, "2 columns named 'a'"),
+        ("a.json", '{\n"a": 1}\n', {}, ConfigurationError, "one object with its keys on each line"),
+        ("a.json", "{}\n", {}, ConfigurationError, "one object with its keys on each line"),
         ("a.json", "", {}, ConfigurationError, "no records"),
         ("a.json", '{"a": 1}\n{"a": "x"}\n', {}, ConfigurationError, "as json: .*changed from"),
         ("a.json", "[1]\n", {}, ConfigurationError, "as json"),

@@ -190,7 +190,34 @@ def test_invalid_options_are_refused(options):
         StrictDelimitedInputWriter(**options)
 
 
-@pytest.mark.parametrize("loose", [b"5 ,u,0.5", b" 5,u,0.5", b"0x5,u,0.5", b"-0X5,u,0.5", b"5,u,\t0.5", b""])
+LOOSE_NUMBERS = [b"5 ,u,0.5", b" 5,u,0.5", b"0x5,u,0.5", b"-0X5,u,0.5", b"5,u,\t0.5"]
+
+
+@pytest.mark.parametrize("loose", LOOSE_NUMBERS)
+def test_a_number_with_blanks_or_in_hexadecimal_is_bad_beside_texts_that_are_alike(loose):
+    with pytest.raises(SerializationError, match="record 49 "):
+        rows_of(StrictDelimitedInputWriter(), SCHEMA, b"1, 0x1\t,0.5\n" * 49 + loose + b"\n")
+
+
+def test_texts_that_are_like_numbers_with_blanks_need_no_second_look(no_slow_path, monkeypatch):
+    monkeypatch.setattr(text_columns, "has_loose_numbers", no_slow_path)
+    rows = rows_of(StrictDelimitedInputWriter(), SCHEMA, b"1, 0x1\t,0.5\n" * 50)
+    assert rows[49] == {"id": 1, "user": " 0x1\t", "value": 0.5}
+
+
+@pytest.mark.parametrize("null_format", ["\\N", "", "u"])
+@pytest.mark.parametrize(
+    ("type_", "text"),
+    [("string", "u"), ("boolean", "true"), ("int", "5"), ("double", "0.5"), ("decimal(5,2)", "1.25")],
+)
+def test_an_empty_line_is_a_record_with_too_few_fields(null_format, type_, text):
+    good = f"{text},u".encode()
+    writer = StrictDelimitedInputWriter(null_format=null_format)
+    with pytest.raises(SerializationError, match="record 40 "):
+        rows_of(writer, schema_of(a=type_, b="string"), b"\n".join([good] * 40 + [b""] + [good] * 9) + b"\n")
+
+
+@pytest.mark.parametrize("loose", [*LOOSE_NUMBERS, b""])
 def test_a_loose_record_is_found_wherever_the_scan_of_a_block_is_divided(loose, monkeypatch):
     monkeypatch.setattr(text_columns, "SCAN_BYTES", 16)
     monkeypatch.setattr(text_blocks, "SCAN_BYTES", 16)

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
+from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.record_writer import BadRecord
 from hive_ingest.streaming.kafka import DeadLetterFile, KafkaMessage
 
@@ -32,3 +38,31 @@ def test_a_line_has_the_whole_message_and_the_reason(tmp_path: Path) -> None:
         ],
     }
     assert (second["key"], second["value"], second["timestamp"], second["headers"]) == (None, None, None, [])
+
+
+@contextmanager
+def largest_file(nbytes: int) -> Iterator[None]:
+    """For the system, a file that is too large fails as one on a full disk does: after a part of the data."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("is_restarted", [True, False])
+def test_a_line_that_a_full_disk_has_cut_off_spoils_no_other(tmp_path: Path, is_restarted: bool) -> None:
+    path, message = tmp_path / "dead.jsonl", KafkaMessage("t", 1, 2, value=b"x" * 1_000_000)
+    with DeadLetterFile(path) as file:
+        file.handle([BadRecord(0, "first", message)])
+        with largest_file(path.stat().st_size + 100), pytest.raises(StreamingIOFailure):
+            file.handle([BadRecord(1, "second", message)])
+        if not is_restarted:
+            file.handle([BadRecord(1, "again", message)])
+    if is_restarted:
+        with DeadLetterFile(path) as file:
+            file.handle([BadRecord(1, "again", message)])
+    first, cut_off, again = path.read_text().splitlines()
+    assert len(cut_off) == 100
+    assert [json.loads(line)["reason"] for line in (first, again)] == ["first", "again"]

@@ -13,6 +13,7 @@ from hive_ingest.errors import ConfigurationError, SerializationError, Streaming
 from hive_ingest.model import Column
 from hive_ingest.record_writer import (
     BadRecord,
+    CsvWriter,
     Parsed,
     RecordListWriter,
     RecordSchema,
@@ -20,7 +21,8 @@ from hive_ingest.record_writer import (
     StrictDelimitedInputWriter,
     StrictJsonWriter,
 )
-from hive_ingest.streaming.kafka import KafkaMessage, MessageColumns, MessageWriter
+from hive_ingest.streaming.kafka import KafkaMessage, KafkaRoute, MessageColumns, MessageWriter
+from hive_ingest.streaming.kafka.routes import check_routes
 
 ALL = MessageColumns(
     topic="Topic", partition="part", offset="pos", timestamp="at", timestamp_type="how", key="k", headers="h"
@@ -190,12 +192,6 @@ def test_a_bad_message_is_named_by_topic_partition_and_offset():
     assert caught.value.byte_offset is None
 
 
-def test_a_value_that_is_too_long_is_named_by_its_offset_too():
-    writer = MessageWriter(StrictJsonWriter(max_record_bytes=10, on_error="skip"))
-    with pytest.raises(SerializationError, match=r"^the message at offset 12 of events-3: it is longer"):
-        parse(writer, schema_of(n="int"), [message(11, {"n": 1}), message(12, {"n": 1_000_000})])
-
-
 # -- tombstones ----------------------------------------------------------------------------------------
 
 
@@ -265,6 +261,20 @@ def test_a_message_whose_metadata_does_not_fit_is_bad(part, type_, fields):
         parse(MessageWriter(StrictJsonWriter(), columns), schema, messages[:2])
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_message_that_is_too_long_is_bad_and_ends_where_it_ends(place):
+    messages = [message(offset, {"n": offset}) for offset in range(3)]
+    messages[place] = message(place, {"n": place, "s": "x" * 100})
+    writer = MessageWriter(StrictJsonWriter(on_error="skip", max_record_bytes=50), MessageColumns(offset="pos"))
+    schema = schema_of(n="int", pos="bigint")
+    parsed = parse(writer, schema, messages, [message(3), message(4, {"n": 4}), message(5, b"x")])
+    assert [row["pos"] for row in rows(parsed)] == [n for n in (0, 1, 2, 4) if n != place]
+    assert [(bad.record, bad.data.offset) for bad in skipped(parsed)] == [(n, n) for n in (place, 3, 5)]
+    assert "it is longer than max_record_bytes=50: it has 117 bytes" in skipped(parsed)[0].reason
+    with pytest.raises(SerializationError, match=f"the message at offset {place} of events-3: it is longer"):
+        parse(MessageWriter(StrictJsonWriter(max_record_bytes=50)), schema_of(n="int"), messages)
+
+
 # -- what is refused -------------------------------------------------------------------------------------
 
 
@@ -298,3 +308,27 @@ def test_a_writer_that_hides_what_it_skips_is_refused():
 
     with pytest.raises(SerializationError, match=r"Hiding skipped records .* Parsed\.bad_records"):
         parse(MessageWriter(Hiding(on_error="skip")), schema_of(n="int"), [message(1, b"x")])
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_writer_that_does_not_return_one_row_for_each_message_is_refused(count):
+    """The rows would get the metadata of other messages, or be left out."""
+
+    class Uneven(RecordListWriter):
+        def to_batch(self, records):
+            return pa.RecordBatch.from_pylist([{"n": 1}] * count * len(records), schema=self.schema.arrow)
+
+        def parse(self, block):
+            return Parsed(self.to_batch(block.records), len(block.records))
+
+    messages = [message(1), message(2, b"x"), message(3, b"y")]
+    with pytest.raises(SerializationError, match=rf"Uneven returned {2 * count} rows .* for 2 messages: .* one row"):
+        parse(MessageWriter(Uneven(), tombstones="record"), schema_of(n="int"), messages)
+
+
+def test_a_writer_that_would_leave_out_empty_messages_is_refused():
+    writer = CsvWriter(header=False, blank_lines="skip")
+    with pytest.raises(ConfigurationError, match=r"blank_lines='skip'.*an empty message is a record"):
+        MessageWriter(writer)
+    with pytest.raises(ConfigurationError, match="blank_lines"):
+        check_routes([KafkaRoute("events", "web.events", writer)])

@@ -277,11 +277,21 @@ def test_every_changed_byte_gives_what_kafka_python_gives() -> None:
     given = [Given(0, b"abc", b"k", TIME, (("h", b"v"),)), Given(1, b"x" * 200), Given(2, None, b"key", TIME - 500)]
     intact = batch(given)
     values = range(DefaultRecordBatch.HEADER_STRUCT.size + 210, len(intact))  # not every byte of the long value
-    for at in [*range(DefaultRecordBatch.HEADER_STRUCT.size, DefaultRecordBatch.HEADER_STRUCT.size + 30), *values]:
+    places = [*range(DefaultRecordBatch.HEADER_STRUCT.size, DefaultRecordBatch.HEADER_STRUCT.size + 30), *values]
+    places.remove(intact.index(b"h\x02v"))  # a header's name, see the test below
+    for at in places:
         for change in (0x01, 0x02, 0x40, 0x80, 0xFF):
             data = bytearray(intact)
             data[at] ^= change
             check_equal(signed(data))
+
+
+def test_a_header_name_that_is_not_utf_8_does_not_stop_the_partition() -> None:
+    """Clients in C and Go send any bytes. kafka-python takes the batch for damaged."""
+    data = batch([Given(0), Given(1, headers=(("name", b"v"),)), Given(2)]).replace(b"name", b"na\xefe")
+    first, *_ = decoded(fast(), signed(bytearray(data)), 10)
+    assert isinstance(first, tuple)
+    assert [message.headers for message in first[0]] == [(), (("na\ufffde", b"v"),), ()]
 
 
 def test_a_checksum_is_not_verified_on_request() -> None:

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from hive_ingest.errors import ConfigurationError
 from hive_ingest.model import LockId, LockInfo, LockState, LockType, TableName, TxnId
+from hive_ingest.record_writer import StrictJsonWriter
+from hive_ingest.streaming.kafka import KafkaIngest, KafkaRoute
 from hive_ingest.streaming.kafka.takeover import Membership, Takeover, group_tag
 
 TABLE = TableName("web", "events__progress")
@@ -85,3 +88,17 @@ def test_nobody_else_is_interrupted(other: LockInfo) -> None:
     membership.answer(is_member=True)
     takeover(client, membership).on_blocked([other])
     assert client.aborted == []
+
+
+@pytest.mark.parametrize("seconds", [1.0, 10.0])
+def test_a_wait_that_would_end_before_the_takeover_is_refused(seconds: float) -> None:
+    """The instance would end with SinkInUse although it may abort the transaction soon."""
+    route = KafkaRoute("events", "web.events", StrictJsonWriter())
+    with pytest.raises(ConfigurationError, match=rf"lock_wait_seconds={seconds:g} is not longer than takeover_grace"):
+        KafkaIngest(
+            metastore="sqlite:///none.db",
+            bootstrap_servers="broker:9092",
+            group_id="g",
+            routes=[route],
+            settings={"lock_wait_seconds": seconds},
+        )
