@@ -147,7 +147,7 @@ def test_ingest_takes_csv_with_a_header_and_without(alerts: Shell, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("format", "option"),
-    [("json", "--null-format"), ("delimited", "--quote"), ("csv", "--escape"), ("json", "--no-header")],
+    [("json", "--null-format"), ("delimited", "--quote"), ("csv", "--null-format"), ("json", "--no-header")],
 )
 def test_ingest_refuses_options_that_the_format_does_not_have(
     alerts: Shell, tmp_path: Path, format: str, option: str

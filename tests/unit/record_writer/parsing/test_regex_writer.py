@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from hive_ingest.errors import ConfigurationError, SerializationError, StreamingConnectionError, UnsupportedFeature
@@ -92,3 +94,13 @@ def test_schemas_that_it_cannot_fill_are_refused():
         StrictRegexWriter(regex="(?P<nope>.)").bind(schema_of(a="string"))
     with pytest.raises(UnsupportedFeature, match="column 'a': array<int>"):
         StrictRegexWriter(regex="(.)").bind(schema_of(a="array<int>"))
+
+
+def test_records_of_several_lines_are_divided_by_a_pattern_and_read_by_another():
+    text = "1 a\n  b\n2 c\n"
+    writer = StrictRegexWriter(regex=r"(\d+) (.*?)\n?", line_delimiter_pattern=r"\n(?=\d)")
+    for given in (text, io.StringIO(text)):
+        assert rows_of(writer, schema_of(id="int", msg="string"), given) == [
+            {"id": 1, "msg": "a\n  b"},
+            {"id": 2, "msg": "c"},
+        ]
