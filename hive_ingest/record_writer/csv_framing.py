@@ -122,8 +122,8 @@ class CsvFraming:
         if self._escape and self._escape in text:
             escaped = _after_escapes(_places_of(self._escape[0], data))
             newlines = np.setdiff1d(newlines, escaped, assume_unique=True)
-        # The end of the text must not be taken for what an escape before it says is data.
-        is_whole = not len(escaped) or int(escaped[-1]) < len(text) - 1
+        # The end of the text, or of a line, must not be taken for what an escape before it says is data.
+        is_whole = not len(escaped) or (int(escaped[-1]) < len(text) - 1 and self._escape + b"\r" not in text)
         if not self._quote or self._quote not in text:
             return _framed(text, newlines + 1, is_whole, is_last)
         quotes = np.setdiff1d(_places_of(self._quote[0], data), escaped, assume_unique=True)
@@ -131,7 +131,8 @@ class CsvFraming:
         # An odd number of quotes says that the last one opens a field, which may be one that is not closed.
         if (len(quotes) & 1 == 0 or not is_last) and self._is_regular(data, quotes, escaped):
             return _framed(text, ends, is_whole, is_last)
-        return self._one_by_one(text, is_last=is_last)
+        found = self._one_by_one(text, is_last=is_last)
+        return found if is_whole else replace(found, is_regular=False)
 
     def ends_in_quotes(self, rest: bytes) -> bool:
         """Whether a record that has no end yet has a quote that is not closed."""
