@@ -23,6 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 import hive_ingest as hi
 from hive_ingest.acid.bucket_codec import encode_bucket
 from hive_ingest.compaction import Cleaner, FolderState, Worker
+from hive_ingest.compaction.cleaner_lock import release_locks_of_dead_cleaners
 from hive_ingest.errors import TxnAborted
 from hive_ingest.faults import CLEANER_FAULT_POINTS, WORKER_FAULT_POINTS
 from hive_ingest.model import CompactionState, CompactionType, TxnId, TxnState, TxnType, WriteId
@@ -100,9 +101,11 @@ class CompactionMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self._readers and not self._ms.get_valid_txns().open)
     @rule(part=st.sampled_from(PARTS), count=st.integers(1, 2))
     def overwrite(self, part: str, count: int) -> None:
-        """Takes an exclusive lock, so nobody else may be there."""
-        self._rows[part] = {}
+        """Takes an exclusive lock, so nobody else may be there, not even a cleaner that was killed."""
+        release_locks_of_dead_cleaners(self._ms)
+        replaced = set(self._rows[part])
         self._insert(part, count, overwrite=True)
+        self._rows[part] = {row_id: i for row_id, i in self._rows[part].items() if row_id not in replaced}
 
     def _insert(self, part: str, count: int, *, overwrite: bool = False) -> None:
         numbers = self._next(count)
