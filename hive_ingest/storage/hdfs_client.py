@@ -7,11 +7,13 @@ abandoned on its thread. (Its asynchronous calls could be cancelled, but panic d
 
 from __future__ import annotations
 
+import atexit
 import os
 import queue
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -25,6 +27,8 @@ T = TypeVar("T")
 
 #: The longest wait for one call. Writing or reading a file takes many calls.
 CALL_TIMEOUT_SECONDS = 60.0
+#: How long the end of the process waits for calls that nobody awaits.
+_EXIT_SECONDS = 5.0
 #: The pause between two calls while no NameNode is active.
 _FAIL_OVER_PAUSE_SECONDS = 0.25
 _REMOTE = re.compile(r'RPCError\("(?:[\w.]+\.)?([\w$]+)", "(.*)"\)', re.DOTALL)
@@ -50,6 +54,16 @@ _REMEDIES = {
 
 #: The first process that used HDFS. In a forked child, what hdfs-native shares between its clients hangs.
 _process: int | None = None
+#: Set when a call has ended; with those of calls that ended a moment ago.
+_ends: weakref.WeakSet[threading.Event] = weakref.WeakSet()
+
+
+@atexit.register
+def _await_calls() -> None:
+    """Python ends threads that come back to it after its end, and hdfs-native then aborts the process."""
+    deadline = time.monotonic() + _EXIT_SECONDS
+    for is_done in [*_ends] if _process == os.getpid() else ():
+        is_done.wait(max(deadline - time.monotonic(), 0.0))
 
 
 class HdfsClient:
@@ -85,6 +99,7 @@ class HdfsClient:
             caller = _Caller(self._idle)
         deadline = time.monotonic() + self._timeout
         task = _Task(lambda: _unless_standby(lambda: function(client), deadline))
+        _ends.add(task.is_done)
         caller.tasks.put(task)
         late = (
             f"cannot {action} {path!r}: no answer from {self._url} within {self._timeout:.0f} s. Check that the "
@@ -125,7 +140,8 @@ class HdfsClient:
 
 @dataclass(slots=True)
 class _Task:
-    function: Callable[[], Any]
+    #: None once the call has ended.
+    function: Callable[[], Any] | None
     is_done: threading.Event = field(default_factory=threading.Event)
     result: Any = None
     error: BaseException | None = None
@@ -170,10 +186,13 @@ class _Caller:
     def _run(self) -> None:
         while True:
             task = self.tasks.get()
+            assert task.function is not None
             try:
                 task.result = task.function()
             except BaseException as error:  # noqa: BLE001  # the thread that waits raises it
-                task.error = error
+                task.error = error.with_traceback(None)
+            # Freed before the end of the call is reported: a file that is freed closes itself, which is a call, too.
+            task.function = None
             self._idle.append(self)
             task.is_done.set()
             del task  # otherwise the caller's data would be kept until the next call
