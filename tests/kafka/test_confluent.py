@@ -12,7 +12,7 @@ import pytest
 from kafka import KafkaProducer, TopicPartition
 
 import hive_ingest as hi
-from hive_ingest.errors import ConfigurationError, KafkaFailure, StreamingConnectionError
+from hive_ingest.errors import ConfigurationError, StreamingConnectionError
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.streaming.kafka import KafkaIngest, KafkaRoute, MessageColumns
 from hive_ingest.streaming.sinks import latest_progress
@@ -165,22 +165,3 @@ def test_an_unreachable_broker_is_an_error_that_says_why(ms: MetastoreClient) ->
 def test_an_option_that_only_kafka_python_has_is_refused_by_name(ms: MetastoreClient) -> None:
     with pytest.raises(ConfigurationError, match=r"'socket_options' in kafka_options has no counterpart.*client="):
         ingest(ms, "127.0.0.1:1", "t", kafka_options={"socket_options": []}).run()
-
-
-class _Latin1Name(str):
-    """The name of a header, as a client in C may send it."""
-
-    def encode(self, *_: object) -> bytes:
-        return super().encode("latin-1")
-
-
-def test_a_header_name_that_is_not_utf_8_is_explained(kafka_broker: KafkaBroker, ms: MetastoreClient) -> None:
-    topic = kafka_broker.new_topic()
-    with contextlib.closing(KafkaProducer(bootstrap_servers=kafka_broker.bootstrap_servers)) as producer:
-        for number in range(3):
-            headers = [(_Latin1Name("größe"), b"7")] if number == 1 else []
-            producer.send(topic, b'{"id": %d}' % number, headers=headers, partition=0).get(timeout=60)
-    with pytest.raises(KafkaFailure, match=r"offset 1 of .*-0 has a header .* use client='kafka-python', which can"):
-        ingest(ms, kafka_broker.bootstrap_servers, topic).run(until_end=True)
-    ingest(ms, kafka_broker.bootstrap_servers, topic, client="kafka-python").run(until_end=True)
-    assert ids(ms, "web.events") == [0, 1, 2]

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 
 from kafka import OffsetAndMetadata, TopicPartition
 from kafka.errors import (
-    CorruptRecordError,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
@@ -38,7 +37,6 @@ from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
 from hive_ingest.streaming.kafka.confluent_options import confluent_config, confluent_module
 from hive_ingest.streaming.kafka.confluent_topics import TopicDescriptions
 from hive_ingest.streaming.kafka.messages import UNKNOWN_EPOCH, KafkaMessage
-from hive_ingest.streaming.kafka.positions import source_name
 
 _log = logging.getLogger(__name__)
 
@@ -398,17 +396,6 @@ def _record(message: Any) -> KafkaMessage:
         max(kind - 1, 0),
         message.key(),
         message.value(),
-        _headers(message),
+        tuple(message.headers() or ()),
         UNKNOWN_EPOCH if (epoch := message.leader_epoch()) is None else epoch,
     )
-
-
-def _headers(message: Any) -> tuple[tuple[str, bytes | None], ...]:
-    """Raises CorruptRecordError: confluent-kafka cannot return names that are not UTF-8."""
-    try:
-        return tuple(message.headers() or ())
-    except (SystemError, UnicodeDecodeError) as error:
-        raise CorruptRecordError(
-            f"the message at offset {message.offset()} of {source_name(message.topic(), message.partition())} has a "
-            "header whose name is not UTF-8, which confluent-kafka cannot read: use client='kafka-python', which can"
-        ) from error

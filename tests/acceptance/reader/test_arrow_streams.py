@@ -46,7 +46,7 @@ def client(metastore_uri: str, tmp_path: Path) -> Iterator[MetastoreClient]:
 
 def test_duckdb_queries_a_scan(client: MetastoreClient) -> None:
     with hi.scan(client, "web.t", where="id < 2000", batch_rows=100) as rows:
-        found = duckdb.sql('select count(*), sum(amount), max("user".id), max("at") from rows').fetchall()
+        found = duckdb.execute('select count(*), sum(amount), max("user".id), max("at") from rows').fetchall()
     assert rows.schema.names == DATA.schema.names
     assert found == [(2000, Decimal("499750.00"), 1999, dt.datetime(2024, 1, 1, 0, 0, 0, 1999))]
 
@@ -54,9 +54,9 @@ def test_duckdb_queries_a_scan(client: MetastoreClient) -> None:
 def test_a_second_query_on_a_scan_is_an_error_and_not_empty(client: MetastoreClient) -> None:
     """DuckDB counted 0 rows."""
     with hi.scan(client, "web.t") as rows:
-        assert duckdb.sql("select count(*) from rows").fetchall() == [(ROWS,)]
+        assert duckdb.execute("select count(*) from rows").fetchall() == [(ROWS,)]
         with pytest.raises(Exception, match=r"has been read already.*Scan again, or use read_table"):
-            duckdb.sql("select count(*) from rows").fetchall()
+            duckdb.execute("select count(*) from rows").fetchall()
     with hi.scan(client, "web.t") as rows:
         first, second = pa.RecordBatchReader.from_stream(rows), pa.RecordBatchReader.from_stream(rows)
         assert first.read_next_batch().num_rows > 0
