@@ -59,8 +59,11 @@ _ends: weakref.WeakSet[threading.Event] = weakref.WeakSet()
 
 
 @atexit.register
-def _await_calls() -> None:
-    """Python ends threads that come back to it after its end, and hdfs-native then aborts the process."""
+def await_calls() -> None:
+    """Wait for calls that nobody awaits, at most five seconds; called at the end of the process.
+
+    Python ends threads that come back to it after its end, and hdfs-native then aborts the process.
+    """
     deadline = time.monotonic() + _EXIT_SECONDS
     for is_done in [*_ends] if _process == os.getpid() else ():
         is_done.wait(max(deadline - time.monotonic(), 0.0))

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
+from hive_ingest.storage.hdfs_client import await_calls
 from tests.services.fetch import fetch, java
 from tests.services.java_service import JavaService
 from tests.services.javac import class_path, compiled, java_files
@@ -59,6 +60,11 @@ class Hdfs(JavaService):
             "dfs.client.failover.proxy.provider.warehouse": provider,
             **addresses,
         }
+
+    def stop(self) -> None:
+        """Kill it, once the calls of this process have ended, or will not end soon; idempotent."""
+        await_calls()
+        super().stop()
 
     def enter_safe_mode(self) -> None:
         self._obey("safemode enter")
