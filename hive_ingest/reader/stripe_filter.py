@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -108,7 +109,7 @@ class _Column:
 
 
 @dataclass(frozen=True, slots=True)
-class _Test:
+class _Test(ABC):
     """A condition that is unknown for null, true for some values and false for others."""
 
     column: _Column
@@ -118,8 +119,9 @@ class _Test:
         outcomes = self._of_values(found) if found.may_have_values else frozenset[_Outcome]()
         return outcomes | _NULL if found.may_have_nulls else outcomes
 
+    @abstractmethod
     def _of_values(self, found: ValueRange) -> _Outcomes:
-        raise NotImplementedError
+        """What it may be for the values that are not null."""
 
 
 @dataclass(frozen=True, slots=True)

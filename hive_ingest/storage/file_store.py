@@ -93,6 +93,18 @@ class OutputFile(ABC):
     def discard(self) -> None:
         """Close and remove the file. Does nothing after `close` or `discard`."""
 
+    @contextmanager
+    def _discarded_on_failure(self) -> Iterator[None]:
+        """For a `close` that `discard` can follow: remove the file if it fails, and note where that fails too."""
+        try:
+            yield
+        except StreamingIOFailure as failure:
+            try:
+                self.discard()
+            except StreamingIOFailure as error:
+                failure.add_note(f"and the unfinished file could not be removed: {error}")
+            raise
+
     @property
     @abstractmethod
     def closed(self) -> bool: ...

@@ -84,16 +84,10 @@ class HdfsOutputFile(OutputFile):
         file = self._file
         if file is None:
             return
-        try:
+        with self._discarded_on_failure():
             if self._sync and self._size > self._synced:
                 self._hsync(file)
             self._finish(file)
-        except StreamingIOFailure as failure:
-            try:
-                self.discard()
-            except StreamingIOFailure as error:
-                failure.add_note(f"and the unfinished file could not be removed: {error}")
-            raise
         self._file = None
 
     def _finish(self, file: FileWriter) -> None:

@@ -93,14 +93,8 @@ class S3OutputFile(OutputFile):
     def close(self) -> None:
         if self.closed:
             return
-        try:
+        with self._discarded_on_failure():
             self._finish()
-        except StreamingIOFailure as failure:
-            try:
-                self.discard()
-            except StreamingIOFailure as error:
-                failure.add_note(f"and the unfinished file could not be removed: {error}")
-            raise
         self._is_open = False
 
     def _finish(self) -> None:
