@@ -115,9 +115,17 @@ def test_an_application_with_another_strategy_in_the_group_is_named(
     kafka_broker: KafkaBroker, ms: MetastoreClient
 ) -> None:
     topic = kafka_broker.new_topic()
-    group = {"bootstrap_servers": kafka_broker.bootstrap_servers, "group_id": f"group-{topic}"}
-    with contextlib.closing(KafkaConsumer(topic, **group)) as consumer:
-        wait_until(lambda: consumer.poll(100) is not None and bool(consumer.assignment()))
+    # A subscription during the client's first metadata request is left out of it, until the metadata are that old.
+    other = KafkaConsumer(
+        topic,
+        bootstrap_servers=kafka_broker.bootstrap_servers,
+        group_id=f"group-{topic}",
+        metadata_max_age_ms=1000,
+    )
+    with contextlib.closing(other):
+        wait_until(
+            lambda: other.poll(1000) is not None and bool(other.assignment()), "the other application got no partition"
+        )
         with pytest.raises(KafkaFailure, match=r"another application is in this group.*a group_id of its own"):
             ingest(ms, kafka_broker, topic).run(until_end=True)
 
