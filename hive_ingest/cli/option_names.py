@@ -16,8 +16,8 @@ from typer.core import TyperCommand, TyperOption
 
 from hive_ingest.cli.failures import CommandFailed, error_text
 
-#: `name`, `name=True`, `name='value'`: not inside quotes, a path or a dotted name.
-_ARGUMENT = re.compile(r"(?<![\w'\"`./<>-])([a-z][a-z_]*[a-z])(?:=(True\b)|(=)(?=[^\s=])|(?![\w'\"`/(=-]))")
+#: `name`, `name=True`, `name=False`, `name='value'`: not inside quotes, a path or a dotted name.
+_ARGUMENT = re.compile(r"(?<![\w'\"`./<>-])([a-z][a-z_]*[a-z])(?:=(True|False)\b|(=)(?=[^\s=])|(?![\w'\"`/(=-]))")
 
 #: An option with a value that Python quotes.
 _QUOTED_VALUE = re.compile(r"(?<![\w'\"`./<>-])(--[a-z][a-z-]*)='([\w.-]+)'")
@@ -51,35 +51,39 @@ class Command(TyperCommand):
 
 
 def option_names(command: TyperCommand) -> dict[str, str]:
-    """The command line's name of each argument and setting of the library: an option, else a variable."""
+    """The command line's name of each argument and setting of the library: an option, else a variable.
+
+    `name=False` stands for the option that turns a flag off, where there is one.
+    """
     from hive_ingest.config import StreamingSettings
 
     variables = {
         setting.name: f"HIVE_INGEST_{setting.name.upper()}" for setting in dataclasses.fields(StreamingSettings)
     }
-    options = {
-        parameter.name: parameter.opts[0]
-        for parameter in command.params
-        if parameter.name and isinstance(parameter, TyperOption)
-    }
-    return variables | _ELSEWHERE | options
+    given = [each for each in command.params if each.name and isinstance(each, TyperOption)]
+    options = {each.name: each.opts[0] for each in given}
+    negated = {f"{each.name}=False": each.secondary_opts[0] for each in given if each.secondary_opts}
+    return variables | _ELSEWHERE | options | negated
 
 
 def in_option_names(text: str, names: Mapping[str, str]) -> str:
     """A message with arguments as the command line has them.
 
-    `if_not_exists=True` becomes `--if-not-exists`, and `on_error='skip'` becomes `--on-error skip`.
+    `if_not_exists=True` becomes `--if-not-exists`, `header=False` becomes `--no-header`, and `on_error='skip'` becomes
+    `--on-error skip`.
 
     A single word, such as `columns`, is replaced only where a value follows: it may be an ordinary word.
     """
 
     def replacement(found: re.Match[str]) -> str:
-        name, is_flag, has_value = found.groups()
+        name, flag, has_value = found.groups()
         option = names.get(name)
-        if option is None or not (is_flag or has_value or "_" in name):
+        if option is None or not (flag or has_value or "_" in name):
             return found[0]
-        if is_flag and option.startswith("HIVE_INGEST_"):
-            return f"{option}=true"
+        if flag and option.startswith("HIVE_INGEST_"):
+            return f"{option}={flag.lower()}"
+        if flag == "False":
+            return names.get(f"{name}=False", found[0])
         return f"{option}=" if has_value else option
 
     for phrase, option in _PHRASES.items():

@@ -103,6 +103,7 @@ def test_an_option_has_the_default_of_its_argument(name: str) -> None:
         ("not within lock_wait_seconds=0.5: wait", "not within HIVE_INGEST_LOCK_WAIT_SECONDS=0.5: wait"),
         ("raise begin_retries or fsync", "raise HIVE_INGEST_BEGIN_RETRIES or fsync"),
         ("set fsync=True", "set HIVE_INGEST_FSYNC=true"),
+        ("set fsync=False", "set HIVE_INGEST_FSYNC=false"),
         ("num_buckets=4: give both", "--num-buckets=4: give both"),
         ("set location='x'", "set --location x"),
         ("column 'num_buckets' of columns in the location", "column 'num_buckets' of columns in the location"),
@@ -112,6 +113,15 @@ def test_an_option_has_the_default_of_its_argument(name: str) -> None:
 )
 def test_arguments_in_a_message_become_options_or_variables(message: str, translated: str) -> None:
     assert in_option_names(message, option_names(command("create-table"))) == translated
+
+
+def test_a_flag_that_is_to_be_false_becomes_the_option_that_turns_it_off() -> None:
+    """The error for a file without a header named --header=False, which is no option."""
+    names = option_names(command("ingest"))
+    assert in_option_names("(else set header=False), and field_delimiter", names) == (
+        "(else set --no-header), and --field-delimiter"
+    )
+    assert in_option_names("give follow=False", names) == "give follow=False"
 
 
 def test_what_another_command_does_is_named_with_that_command() -> None:
