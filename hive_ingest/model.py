@@ -46,6 +46,9 @@ class TableName:
         Raises:
             ConfigurationError: It is not a name, or names another database than `database`.
         """
+        given: object = table
+        if not isinstance(given, str | TableName):
+            raise ConfigurationError(f"{given!r} is not the name of one table: write 'database.table'")
         if isinstance(table, str):
             named, dot, name = table.rpartition(".")
             if dot and not named:

@@ -21,6 +21,13 @@ def test_a_text_that_is_not_a_table_name_is_refused(text):
         TableName.of(text)
 
 
+@pytest.mark.parametrize("value", [["web.a", "web.b"], ("web.a",), None, b"web.a"])
+def test_what_is_neither_a_text_nor_a_table_name_is_refused(value):
+    """A list of two tables ended in an AttributeError."""
+    with pytest.raises(ConfigurationError, match="not the name of one table"):
+        TableName.of(value)
+
+
 def test_columns_are_given_as_a_mapping_or_objects_and_kept_in_lower_case():
     wanted = (Column("id", "int"), Column("msg", "string"))
     assert columns_of({"ID": "INT", "msg": " string "}) == wanted
