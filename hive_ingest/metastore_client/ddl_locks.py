@@ -90,10 +90,10 @@ def _wait(locks: LockCalls, lock_id: LockId, what: str, wait_seconds: float) -> 
     while locks.check_lock(lock_id).state is not LockState.ACQUIRED:
         rest = deadline - time.monotonic()
         if rest <= 0:
-            holders = "; ".join(map(describe_lock, _holders(locks, lock_id))) or "a lock that has just been released"
+            holders = "; ".join(map(describe_lock, _holders(locks, lock_id))) or "its holder has just ended"
             raise LockTimeout(
-                f"{what}: no EXCLUSIVE lock within ddl_lock_wait_seconds={wait_seconds:g}, because of {holders}: "
-                "wait until it ends, or end it with `hive-ingest abort`"
+                f"{what}: no EXCLUSIVE lock within ddl_lock_wait_seconds={wait_seconds:g}: {holders}. "
+                "Wait until it ends, or end it with `hive-ingest abort`"
             )
         wait_log.log(functools.partial(_holders, locks, lock_id))
         time.sleep(min(pause, rest))
