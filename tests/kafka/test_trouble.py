@@ -160,7 +160,7 @@ def test_messages_wait_in_bounded_memory_while_a_commit_takes_long_and_the_group
         def on_commit(info: CommitInfo) -> None:
             """Longer than the group waits for a poll."""
             if not queued:
-                ended.wait(4.0)
+                ended.wait(9.0)
             queued.append(running.stats.queue_bytes)
 
         running = in_process(
@@ -170,9 +170,9 @@ def test_messages_wait_in_bounded_memory_while_a_commit_takes_long_and_the_group
             queue_max_bytes=100_000,
             on_commit=on_commit,
             kafka_options={
-                "max_poll_interval_ms": 2_000,
-                "session_timeout_ms": 1_500,
-                "heartbeat_interval_ms": 300,
+                "max_poll_interval_ms": 6_000,
+                "session_timeout_ms": 6_000,
+                "heartbeat_interval_ms": 500,
                 "max_poll_records": 50,
             },
         )

@@ -27,6 +27,7 @@ from hive_ingest.model import (
 from hive_ingest.reader import read_table, scan
 from hive_ingest.transactions import ReadTransaction
 from tests.support.metastores import connect_in
+from tests.support.waiting import wait_until
 from tests.unit.reader.reading import ids, open_readers
 
 pytestmark = pytest.mark.one_embedded
@@ -118,10 +119,7 @@ def test_a_scan_that_was_not_closed_warns_and_ends_its_transaction(metastore, ta
     next(forgotten[0])
     with pytest.warns(ResourceWarning, match="was not read to its end"):
         forgotten.clear()
-    deadline = time.monotonic() + 30
-    while open_readers(metastore) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert open_readers(metastore) == []
+    wait_until(lambda: open_readers(metastore) == [])
 
 
 @pytest.mark.parametrize(
@@ -193,7 +191,7 @@ def test_the_snapshot_is_taken_after_the_lock_was_granted(metastore, table, stru
 
     writer = threading.Thread(target=commit_soon)
     writer.start()
-    assert ids(metastore, lock_wait_seconds=10) == [1, 2, 3, 4, 5, 6]
+    assert ids(metastore, lock_wait_seconds=60) == [1, 2, 3, 4, 5, 6]
     writer.join()
     client.close()
 
@@ -205,13 +203,17 @@ def impatient(metastore_uri, tmp_path):
         yield client
 
 
+def heartbeat_of_the_reader(client):
+    """Seconds between the beginning of the only reader and its last heartbeat."""
+    (reader,) = open_readers(client)
+    return (reader.last_heartbeat_ms - reader.started_ms) / 1000
+
+
 @CLIENTS_TIMEOUT
 def test_a_slow_reader_is_kept_alive(metastore, table, impatient):
     with scan(impatient, "web.t", columns=["id"]) as rows:
         first = next(rows)
-        time.sleep(1.5)
-        (reader,) = open_readers(impatient)
-        assert reader.last_heartbeat_ms > reader.started_ms
+        wait_until(lambda: heartbeat_of_the_reader(impatient) > 2 * impatient.txn_timeout_seconds)
         assert first.num_rows + rows.read_all().num_rows == 5
 
 
@@ -221,10 +223,9 @@ def test_a_reader_whose_transaction_is_gone_stops_instead_of_missing_files(metas
         next(rows)
         (reader,) = open_readers(metastore)
         metastore.abort_txn(reader.id, reason="by an operator")
-        deadline = time.monotonic() + 30
-        assert isinstance(rows._scope, ReadTransaction)
-        while not rows._scope._heartbeater.lost and time.monotonic() < deadline:
-            time.sleep(0.01)
+        scope = rows._scope
+        assert isinstance(scope, ReadTransaction)
+        wait_until(lambda: bool(scope._heartbeater.lost))
         with pytest.raises(TxnAborted, match="read again"):
             next(rows)
 
