@@ -16,7 +16,7 @@ SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 def start() -> tuple[subprocess.Popen[bytes], psutil.Process]:
     """Starts a supervised command that sleeps. Returns the supervisor and the command."""
     supervisor = subprocess.Popen([sys.executable, "-m", "tests.services.supervisor", *SLEEPER], stdin=subprocess.PIPE)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         children = psutil.Process(supervisor.pid).children()
         if children:
@@ -29,7 +29,7 @@ def test_the_end_of_its_input_ends_the_command() -> None:
     supervisor, child = start()
     assert supervisor.stdin is not None
     supervisor.stdin.close()
-    assert supervisor.wait(20) != 0
+    assert supervisor.wait(60) != 0
     assert not child.is_running()
 
 
@@ -37,7 +37,7 @@ def test_a_signal_to_the_supervisor_ends_the_command() -> None:
     supervisor, child = start()
     with supervisor:
         os.kill(supervisor.pid, signal.SIGTERM)
-        supervisor.wait(20)
+        supervisor.wait(60)
     assert not child.is_running()
 
 
@@ -53,4 +53,4 @@ def test_the_command_ends_when_its_owner_is_killed() -> None:
         assert owner.stdout is not None
         supervisor = psutil.Process(int(owner.stdout.readline()))
         owner.kill()
-    assert not psutil.wait_procs([supervisor], timeout=20)[1]
+    assert not psutil.wait_procs([supervisor], timeout=60)[1]

@@ -125,7 +125,7 @@ def test_of_many_renames_to_one_name_one_succeeds(root: Location) -> None:
     barrier = threading.Barrier(len(sources))
 
     def rename(source: Location) -> bool:
-        barrier.wait(30)
+        barrier.wait(60)
         try:
             source.rename(root / "target")
         except PathExists:
@@ -170,7 +170,7 @@ def test_of_many_writers_that_require_a_new_folder_one_gets_it(root: Location) -
     barrier = threading.Barrier(8)
 
     def make(_: int) -> bool:
-        barrier.wait(30)
+        barrier.wait(60)
         try:
             (root / "delta_1_1").make_folder(exist_ok=False, parents=False)
         except PathExists:

@@ -72,10 +72,10 @@ def test_while_none_is_active_calls_wait(pair: Hdfs, root: Location) -> None:
 
     thread = threading.Thread(target=rename)
     thread.start()
-    started.wait(10)
+    started.wait(60)
     assert not done.wait(1), "there is nobody who could have renamed it"
     pair.make_active(1)
-    thread.join(30)
+    thread.join(60)
     assert done.is_set()
     assert [entry.name for entry in root.list()] == ["b"]
     pair.fail_over(0)

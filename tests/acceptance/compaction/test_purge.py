@@ -28,7 +28,7 @@ def test_deleted_and_overwritten_rows_are_gone(parts: Compacted) -> None:
     parts.insert(4, part="b")
     parts.insert(5, part="b", overwrite=True)
     before = parts.rows()
-    outcomes = purge(parts.client, parts.name, timeout_seconds=20)
+    outcomes = purge(parts.client, parts.name, timeout_seconds=60)
     assert [(outcome.partition_name, outcome.left) for outcome in outcomes] == [("part=a", ()), ("part=b", ())]
     assert (parts.short_folders("a"), parts.short_folders("b")) == (["base_4_v"], ["base_6"])
     assert parts.rows() == before
@@ -50,7 +50,7 @@ def test_what_is_reported_as_removed_is_removed_on_the_disk(parts: Compacted, mo
         sync(self, paths)
 
     monkeypatch.setattr(store, "sync_folders", record)
-    outcomes = purge(parts.client, parts.name, timeout_seconds=20)
+    outcomes = purge(parts.client, parts.name, timeout_seconds=60)
     assert [outcome.left for outcome in outcomes] == [(), ()]
     assert [synced[str(parts.place(part))] for part in ("a", "b")] == [["base_3_v"], ["base_6_v"]]
 
@@ -64,7 +64,7 @@ def test_what_a_reader_needs_is_left_and_the_reader_is_named(table: Compacted) -
         assert first.num_rows
     assert "delete_delta_0000004_0000004_0000" in outcome.left
     assert outcome.reasons[0].startswith("open transactions may read them: ")
-    (outcome,) = purge(table.client, table.name, timeout_seconds=20)
+    (outcome,) = purge(table.client, table.name, timeout_seconds=60)
     assert (outcome.left, table.short_folders()) == ((), ["base_4_v"])
 
 
@@ -76,7 +76,7 @@ def test_rows_deleted_above_an_open_write_id_are_reported(table: Compacted) -> N
     assert "delete_delta_0000005_0000005_0000" in outcome.left
     assert any("write id 4 is still open" in reason for reason in outcome.reasons)
     table.client.commit_txn(writer)
-    assert purge(table.client, table.name, timeout_seconds=20)[0].left == ()
+    assert purge(table.client, table.name, timeout_seconds=60)[0].left == ()
     assert table.short_folders() == ["base_5_v"]
 
 
@@ -95,7 +95,7 @@ def test_files_of_a_transaction_that_was_just_aborted_are_reported(table: Compac
     assert outcome.left == ("delta_0000005_0000005_0000",)
     assert "writers of aborted transactions may not know it yet" in outcome.reasons[0]
     table.client.clock_offset_seconds = 2 * table.client.txn_timeout_seconds
-    assert purge(table.client, table.name, timeout_seconds=20)[0].left == ()
+    assert purge(table.client, table.name, timeout_seconds=60)[0].left == ()
 
 
 def test_replaced_files_of_other_tables_keep_their_retention(ms: EmbeddedMetastoreClient) -> None:
@@ -104,7 +104,7 @@ def test_replaced_files_of_other_tables_keep_their_retention(ms: EmbeddedMetasto
     for each in (table, other):
         each.inserts(1, 2)
     other.compact()
-    purge(ms, table.name, timeout_seconds=20)
+    purge(ms, table.name, timeout_seconds=60)
     assert table.short_folders() == ["base_2_v"]
     assert other.short_folders() == ["delta_1_1", "delta_1_2_v", "delta_2_2"]
 
@@ -123,7 +123,7 @@ def test_copies_of_a_compaction_that_was_killed_are_reported(parts: Compacted) -
     assert outcome.left[-1] == f".hive_ingest/{hidden.name}"
     assert "compactions that run, or were killed and have not timed out" in outcome.reasons[-1]
     parts.client.abort_txn(killed)
-    assert purge(parts.client, parts.name, partition="part=a", timeout_seconds=20)[0].left == ()
+    assert purge(parts.client, parts.name, partition="part=a", timeout_seconds=60)[0].left == ()
     assert not hidden.exists()
 
 
@@ -149,5 +149,5 @@ def test_a_partition_that_is_dropped_meanwhile_has_nothing_left(parts: Compacted
             parts.client.drop_partition(parts.name, ["b"], if_exists=True)
 
     with faults(observe=drop):
-        outcomes = purge(parts.client, parts.name, timeout_seconds=20)
+        outcomes = purge(parts.client, parts.name, timeout_seconds=60)
     assert [(outcome.partition_name, outcome.left) for outcome in outcomes] == [("part=a", ()), ("part=b", ())]

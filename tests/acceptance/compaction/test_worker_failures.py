@@ -63,7 +63,7 @@ def test_find_next_compact_throws_t_exception(table: Compacted) -> None:
     compactor = Compactor(front, roles=["worker"], settings=CompactorSettings(worker_seconds=0.01))
     thread = threading.Thread(target=compactor.run)
     thread.start()
-    assert all(called.acquire(timeout=30) for _ in range(3)), "the loop goes on"
+    assert all(called.acquire(timeout=60) for _ in range(3)), "the loop goes on"
     compactor.stop()
     thread.join()
     assert front.calls["mark_failed"] == 0

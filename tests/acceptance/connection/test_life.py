@@ -132,10 +132,10 @@ def stop_there(point):
         threading.Event().wait()
 with faults(observe=stop_there):
     threading.Thread(target=lambda: {work}, name="daemon", daemon=True).start()
-    assert arrived.wait(30)
+    assert arrived.wait(60)
     sys.exit()
 """
-APPEND = "hi.append(ms, 'web.t', rows, settings={'lock_wait_seconds': 50.0})"
+APPEND = "hi.append(ms, 'web.t', rows, settings={'lock_wait_seconds': 60.0})"
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_daemon_thread_opens_no_transaction_once_the_interpreter_is_exiting(
         "def after_the_hook():\n"
         "    reaper._at_exit()\n"
         "    is_exiting.set()\n"
-        "    assert tried.wait(30)\n"
+        "    assert tried.wait(60)\n"
         "atexit.register(after_the_hook)\n"
         "threading.Thread(target=daemon, daemon=True).start()\n"
     )
@@ -196,7 +196,7 @@ def test_the_exit_of_the_interpreter_waits_for_the_call_that_opens_a_transaction
         "    return real_exit(self, seconds)\n"
         "type(ms).open_txns, reaper._Reaper.exit = open_txns, exit\n"
         f"threading.Thread(target=lambda: {APPEND}, daemon=True).start()\n"
-        "assert is_open.wait(30)\n"
+        "assert is_open.wait(60)\n"
     )
     run(script, arguments)
     assert ms.get_valid_txns().open == ()

@@ -289,7 +289,7 @@ def test_an_overwrite_that_holds_the_lock_makes_us_wait_and_begin_again(ms: Meta
         thread = threading.Thread(
             target=overwrite,
             args=(other, "t", [100]),
-            kwargs={"before_commit": lambda: (locked.set(), resume.wait(20))},
+            kwargs={"before_commit": lambda: (locked.set(), resume.wait(60))},
         )
         started: list[int] = []
 
@@ -297,7 +297,7 @@ def test_an_overwrite_that_holds_the_lock_makes_us_wait_and_begin_again(ms: Meta
             if point == "after_write_id" and not started:
                 started.append(1)
                 thread.start()
-                assert locked.wait(20)
+                assert locked.wait(60)
             if point == "lock_waiting":
                 threading.Timer(0.2, resume.set).start()
 

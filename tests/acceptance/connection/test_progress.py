@@ -172,7 +172,7 @@ def test_a_waiting_owner_continues_from_what_the_other_committed(ms: MetastoreCl
         found: list[Any] = []
 
         def wait_and_resume() -> None:
-            with connect(other_client, "a", settings={"lock_wait_seconds": 30.0}) as second:
+            with connect(other_client, "a", settings={"lock_wait_seconds": 60.0}) as second:
                 second.begin_transaction()
                 found.append(positions(second))
                 second.write(b'{"id": 2}')

@@ -72,7 +72,7 @@ def test_a_late_clean_up_of_one_transaction_loses_no_record_of_the_next(
     is_written, is_clean, discard = threading.Event(), threading.Event(), TransactionWriter.discard
 
     def late(writer: TransactionWriter) -> None:
-        assert is_written.wait(30)
+        assert is_written.wait(60)
         discard(writer)
         is_clean.set()
 
@@ -82,7 +82,7 @@ def test_a_late_clean_up_of_one_transaction_loses_no_record_of_the_next(
     with conn.transaction():
         conn.write(record(2))
         is_written.set()
-        assert is_clean.wait(30)
+        assert is_clean.wait(60)
         conn.write(record(3))
 
     assert ids(ms, "web.plain") == [1, 2, 3]

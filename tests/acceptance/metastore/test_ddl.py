@@ -102,13 +102,13 @@ def test_a_change_waits_for_those_who_write_and_names_them(
 
 def test_a_change_continues_when_the_writer_ends(ms: MetastoreClient, table: Table, metastore_uri: str) -> None:
     txn_id = writer(ms)
-    with connect_metastore(metastore_uri, ddl_lock_wait_seconds=30) as patient, ThreadPoolExecutor(1) as pool:
+    with connect_metastore(metastore_uri, ddl_lock_wait_seconds=60) as patient, ThreadPoolExecutor(1) as pool:
         dropping = pool.submit(patient.drop_table, "web.t")
         while len(ms.show_locks("web.t")) < 2:
             time.sleep(0.01)
         assert not dropping.done()
         ms.commit_txn(txn_id)
-        dropping.result(timeout=30)
+        dropping.result(timeout=60)
     assert ms.get_tables("web") == []
 
 
@@ -171,13 +171,13 @@ def test_a_writer_of_another_partition_is_not_aborted(ms: MetastoreClient, table
 def test_a_writer_that_waited_for_the_change_is_aborted(ms: MetastoreClient, table: Table, metastore_uri: str) -> None:
     """Its write id is from before the change."""
     first = writer(ms)
-    with connect_metastore(metastore_uri, ddl_lock_wait_seconds=30) as patient, ThreadPoolExecutor(1) as pool:
+    with connect_metastore(metastore_uri, ddl_lock_wait_seconds=60) as patient, ThreadPoolExecutor(1) as pool:
         dropping = pool.submit(patient.drop_table, "web.t")
         while len(ms.show_locks("web.t")) < 2:
             time.sleep(0.01)
         second = writer(ms)
         ms.commit_txn(first)
-        dropping.result(timeout=30)
+        dropping.result(timeout=60)
     with pytest.raises(TxnAborted, match="was dropped while it was open"):
         ms.commit_txn(second)
 

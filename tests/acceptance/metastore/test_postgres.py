@@ -121,18 +121,18 @@ def test_a_snapshot_never_shows_a_later_id_before_an_earlier_one(ms: EmbeddedMet
         def open_slowly(*arguments: Any) -> object:
             opened = slow_open(*arguments)
             first_has_its_id.set()
-            assert resume.wait(30)
+            assert resume.wait(60)
             return opened
 
         transactions._open = open_slowly  # type: ignore[method-assign,assignment]
         earlier = pool.submit(first.open_txns)
-        assert first_has_its_id.wait(30)
+        assert first_has_its_id.wait(60)
         later = pool.submit(second.open_txns)
         with pytest.raises(TimeoutError):
             later.result(timeout=0.3)
         assert ms.get_valid_txns().high_water_mark == 0
         resume.set()
-        assert (earlier.result(timeout=30), later.result(timeout=30)) == ([1], [2])
+        assert (earlier.result(timeout=60), later.result(timeout=60)) == ([1], [2])
 
 
 # -- making, threads, limits -------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def test_a_process_stopped_inside_a_call_delays_the_others_for_a_bounded_time(
     def stop(session: Session) -> None:
         session.scalar(_TAKE_TXN_IDS, count=1)
         inside.set()
-        assert resume.wait(30)
+        assert resume.wait(60)
         session.scalar(_TAKE_TXN_IDS, count=1)
 
     with (
@@ -182,10 +182,10 @@ def test_a_process_stopped_inside_a_call_delays_the_others_for_a_bounded_time(
         ThreadPoolExecutor(1) as pool,
     ):
         stopping = pool.submit(stopped._context.sessions.run, stop)  # type: ignore[attr-defined]
-        assert inside.wait(30)
+        assert inside.wait(60)
         assert other.open_txns() == [1]
         resume.set()
-        stopping.result(timeout=30)  # its connection was ended, so the call was made again
+        stopping.result(timeout=60)  # its connection was ended, so the call was made again
         assert other.open_txns() == [4]
 
 

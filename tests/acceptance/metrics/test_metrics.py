@@ -149,10 +149,10 @@ def test_a_scrape_during_commits_sees_whole_transactions(ms: MetastoreClient) ->
         for _ in range(5):
             with connection.transaction():
                 connection.write([b'{"id": 1}'] * 10)
-            with urllib.request.urlopen(f"{server.url}/metrics", timeout=30) as answer:
+            with urllib.request.urlopen(f"{server.url}/metrics", timeout=60) as answer:
                 text = answer.read().decode()
         assert 'hive_ingest_rows_total{sink="",table="web.t"} 50.0' in text
-        with urllib.request.urlopen(f"{server.url}/health", timeout=30) as answer:
+        with urllib.request.urlopen(f"{server.url}/health", timeout=60) as answer:
             assert answer.status == 200
 
 

@@ -213,14 +213,14 @@ def test_a_child_forked_while_another_thread_is_inside_a_call_works(ms: Embedded
 
     def wait_inside(session: Session) -> None:
         inside.set()
-        forked.wait(30)
+        forked.wait(60)
 
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(ms._context.sessions.run, wait_inside)
-        assert inside.wait(30)
+        assert inside.wait(60)
         child = in_child(lambda: ms.get_valid_txns().high_water_mark == 0)
         forked.set()
-        waiting.result(timeout=30)
+        waiting.result(timeout=60)
     assert child == 0
 
 
@@ -258,15 +258,15 @@ def test_a_rollback_of_one_thread_leaves_the_transaction_of_another(ms: Embedded
     def slowly(session: Session) -> None:
         session.execute_sql("CREATE TABLE slow (x)")
         opened.set()
-        assert rolled_back.wait(30)
+        assert rolled_back.wait(60)
 
     with ThreadPoolExecutor(1) as pool:
         slow = pool.submit(ms._context.sessions.run, slowly)
-        assert opened.wait(30)
+        assert opened.wait(60)
         with pytest.raises(MetastoreUnavailable):
             ms.open_txns()  # the file is locked by the other thread: it fails, and rolls back its own alone
         rolled_back.set()
-        slow.result(timeout=30)
+        slow.result(timeout=60)
     assert ms._context.sessions.execute_sql("SELECT * FROM slow") == []
 
 

@@ -23,7 +23,7 @@ from tests.support.kafka_stats import Ingest
 
 def get(url: str, method: str = "GET") -> tuple[int, str, Message]:
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=30) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=60) as answer:
             return answer.status, answer.read().decode(), answer.headers
     except urllib.error.HTTPError as error:
         with error:

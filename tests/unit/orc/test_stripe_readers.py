@@ -11,7 +11,7 @@ from typing import Any
 
 from hive_ingest.orc import stripe_threads
 
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 60
 
 
 class Reader:

@@ -55,5 +55,5 @@ def test_what_a_call_held_is_freed_before_its_end_is_reported(client: HdfsClient
 
     call = client.begin("finish", "/a", function)
     del function, held
-    assert call.wait(30.0)
+    assert call.wait(60.0)
     assert is_freed() is None

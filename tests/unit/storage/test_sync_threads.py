@@ -26,7 +26,7 @@ def test_a_file_is_complete_when_its_future_has_a_result(tmp_path: Path) -> None
 
 
 def test_files_are_synced_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    together = threading.Barrier(4, timeout=30)
+    together = threading.Barrier(4, timeout=60)
     monkeypatch.setattr(os, "fsync", lambda _: together.wait())
     files = [LocalStore().create(f"{tmp_path}/{number}", sync=True) for number in range(4)]
     for closing in [file.begin_close() for file in files]:
@@ -76,6 +76,6 @@ def test_a_forked_child_starts_threads_of_its_own() -> None:
     run_for_device(3, lambda: None).result()
     child = os.fork()
     if not child:
-        run_for_device(3, lambda: None).result(timeout=30)
+        run_for_device(3, lambda: None).result(timeout=60)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0

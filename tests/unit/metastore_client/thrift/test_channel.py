@@ -81,7 +81,7 @@ def test_calls_of_one_thread_use_one_connection(wires: type[FakeWire]) -> None:
 def test_calls_of_two_threads_at_once_use_two(wires: type[FakeWire]) -> None:
     """With one connection they mixed up their responses."""
     channel, both = made(), threading.Barrier(2)
-    wires.during = lambda name: None if name == "later" else both.wait(30)
+    wires.during = lambda name: None if name == "later" else both.wait(60)
     with ThreadPoolExecutor(2) as pool:
         assert sorted(pool.map(lambda _: call(channel), range(2))) == [0, 1]
     assert call(channel, "later") in (0, 1)
@@ -97,7 +97,7 @@ def test_a_call_made_inside_another_call_uses_its_own_connection(wires: type[Fak
 
 def test_no_more_connections_are_kept_than_are_useful(wires: type[FakeWire]) -> None:
     channel, all_ = made(), threading.Barrier(8)
-    wires.during = lambda name: all_.wait(30)
+    wires.during = lambda name: all_.wait(60)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: call(channel), range(8)))
     assert sum(not wire.is_closed for wire in wires.opened) == 4
