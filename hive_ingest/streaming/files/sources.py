@@ -11,9 +11,9 @@ from hive_ingest.connection import StreamingConnection
 from hive_ingest.errors import ConfigurationError, SinkConflict
 from hive_ingest.record_writer import CsvWriter, RecordWriter, check_choice
 from hive_ingest.storage import Location
-from hive_ingest.streaming.file_patterns import matching_files
-from hive_ingest.streaming.line_file import MAX_LINE_BYTES, LineFile
-from hive_ingest.streaming.texts import STDIN
+from hive_ingest.streaming.files.line_file import MAX_LINE_BYTES, LineFile
+from hive_ingest.streaming.files.patterns import matching_files
+from hive_ingest.streaming.files.texts import STDIN
 
 _log = logging.getLogger(__name__)
 

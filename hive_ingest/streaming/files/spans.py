@@ -9,7 +9,7 @@ from typing import Any
 
 from hive_ingest.errors import SerializationError
 from hive_ingest.record_writer import named_records
-from hive_ingest.streaming.line_file import Records
+from hive_ingest.streaming.files.line_file import Records
 
 
 @dataclass(frozen=True, slots=True)

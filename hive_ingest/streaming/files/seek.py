@@ -13,8 +13,8 @@ from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client import MetastoreClient, opened_metastore
 from hive_ingest.model import TableName
 from hive_ingest.record_writer import ArrowWriter, RecordWriter
-from hive_ingest.streaming.file_sources import SourceKey, refuse_other_keys, sources_of
-from hive_ingest.streaming.line_file import FilePosition, LineFile
+from hive_ingest.streaming.files.line_file import FilePosition, LineFile
+from hive_ingest.streaming.files.sources import SourceKey, refuse_other_keys, sources_of
 from hive_ingest.streaming.sinks import sink_exists
 
 SeekTarget = int | Literal["start", "end"]

@@ -20,7 +20,7 @@ from hive_ingest.orc import unwritable_values
 from hive_ingest.record_writer import CsvWriter
 from hive_ingest.schema import columns_of_schema, schema_of
 from hive_ingest.storage import Location, io_errors
-from hive_ingest.streaming.line_file import LineFile
+from hive_ingest.streaming.files.line_file import LineFile
 
 _log = logging.getLogger(__name__)
 

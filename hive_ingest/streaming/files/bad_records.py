@@ -10,7 +10,7 @@ from dataclasses import replace
 from hive_ingest.connection import BadRecordHandler, BadRecordTable, BadRecordTarget, bad_record_handler
 from hive_ingest.record_writer import BadRecord
 from hive_ingest.streaming.bad_record_file import BadRecordFile
-from hive_ingest.streaming.file_spans import Spans
+from hive_ingest.streaming.files.spans import Spans
 
 
 @contextmanager

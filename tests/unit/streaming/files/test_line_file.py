@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_ingest.errors import SinkConflict, StreamingIOFailure
-from hive_ingest.streaming import line_file
-from hive_ingest.streaming.line_file import FilePosition, LineFile
+from hive_ingest.streaming.files import line_file
+from hive_ingest.streaming.files.line_file import FilePosition, LineFile
 
 CONTENTS = st.lists(st.sampled_from([b"", b"a", b"\r", b"bcd", b"x" * 40])).map(b"\n".join)
 

@@ -14,9 +14,9 @@ from hive_ingest.connection import CommitInfo
 from hive_ingest.errors import ConfigurationError, StreamingIOFailure, TooManyBadRecords
 from hive_ingest.metastore_client import MetastoreClient, opened_metastore
 from hive_ingest.model import TableName
-from hive_ingest.streaming.file_patterns import matching_files
-from hive_ingest.streaming.files import IngestResult, ingest_files
-from hive_ingest.streaming.texts import STDIN
+from hive_ingest.streaming.files.ingest import IngestResult, ingest_files
+from hive_ingest.streaming.files.patterns import matching_files
+from hive_ingest.streaming.files.texts import STDIN
 
 _log = logging.getLogger(__name__)
 

@@ -27,11 +27,11 @@ from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TableName
 from hive_ingest.plurals import counted
 from hive_ingest.record_writer import RecordWriter, check_choice
-from hive_ingest.streaming.file_bad_records import located_bad_records
-from hive_ingest.streaming.file_sources import SourceKey, UnfinishedLine, refuse_other_keys, sources_of
-from hive_ingest.streaming.file_spans import Spans
-from hive_ingest.streaming.line_file import Beginning, FilePosition, LineFile, Lines
-from hive_ingest.streaming.texts import replaced
+from hive_ingest.streaming.files.bad_records import located_bad_records
+from hive_ingest.streaming.files.line_file import Beginning, FilePosition, LineFile, Lines
+from hive_ingest.streaming.files.sources import SourceKey, UnfinishedLine, refuse_other_keys, sources_of
+from hive_ingest.streaming.files.spans import Spans
+from hive_ingest.streaming.files.texts import replaced
 
 _log = logging.getLogger(__name__)
 

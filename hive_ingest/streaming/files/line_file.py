@@ -13,7 +13,7 @@ from hive_ingest.errors import SerializationError, SinkConflict, StreamingIOFail
 from hive_ingest.plurals import counted
 from hive_ingest.record_writer import CsvFraming, CsvText, CsvWriter
 from hive_ingest.storage import Location
-from hive_ingest.streaming.texts import STDIN, replaced, text_of
+from hive_ingest.streaming.files.texts import STDIN, replaced, text_of
 
 _NEWLINE = 0x0A
 _BLOCK_BYTES = 1 << 20
