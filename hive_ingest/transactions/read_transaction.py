@@ -6,9 +6,10 @@ As long as it is open, no cleaner removes a file that its snapshot needs.
 from __future__ import annotations
 
 import logging
+import os
 
 from hive_ingest.acid import ValidTxnList, ValidWriteIdList
-from hive_ingest.errors import NoSuchTxn, StreamingError, TxnAborted
+from hive_ingest.errors import ConnectionMisuse, NoSuchTxn, StreamingError, TxnAborted
 from hive_ingest.metastore_client import MetastoreClient, check_text
 from hive_ingest.model import (
     DataOperationType,
@@ -28,7 +29,10 @@ _log = logging.getLogger(__name__)
 
 
 class ReadTransaction:
-    """An open read-only transaction with SHARED_READ locks on tables, and the snapshot taken under them."""
+    """An open read-only transaction with SHARED_READ locks on tables, and the snapshot taken under them.
+
+    It belongs to the process that opened it: a forked child can neither use nor end it.
+    """
 
     def __init__(
         self,
@@ -57,6 +61,7 @@ class ReadTransaction:
         self._owns_client = owns_client
         self.tables = tables
         self._names = ", ".join(map(str, tables))
+        self._pid = os.getpid()
         self._heartbeater = Heartbeater(client, name="hive-ingest-reader-heartbeat")
         self.is_open = True
         what = f"a reader of {self._names}"
@@ -102,7 +107,15 @@ class ReadTransaction:
             self._release_client()
 
     def check(self) -> None:
-        """Raises TxnAborted if a heartbeat found the transaction gone, because its files may be removed."""
+        """Raises TxnAborted if a heartbeat found the transaction gone, because its files may be removed.
+
+        In a forked child, whose copy knows of no heartbeat since the fork, it raises ConnectionMisuse.
+        """
+        if self._is_inherited:
+            raise ConnectionMisuse(
+                f"a reader of {self._names} was inherited through a fork: read in the process that began it, or begin "
+                "another read in this one"
+            )
         try:
             self._heartbeater.raise_if_lost(self.txn_id)
         except TxnAborted as error:
@@ -116,7 +129,9 @@ class ReadTransaction:
             raise self._is_lost(error) from error
 
     def commit(self) -> None:
-        """End it. Raises TxnAborted if it had timed out, because files may have been missed."""
+        """End it. Raises as `check` does, because files may have been missed."""
+        if self._is_inherited:
+            self.check()
         if not self._end():
             return
         try:
@@ -163,12 +178,16 @@ class ReadTransaction:
         _log.warning("transaction %d of a reader could not be ended, it will time out: %s", self.txn_id, error)
 
     def _end(self) -> bool:
-        """Returns whether it was still open."""
-        was_open, self.is_open = self.is_open, False
+        """Returns whether it was still open, and is this process's to end."""
+        was_open, self.is_open = self.is_open and not self._is_inherited, False
         if was_open:
             self._guard.release()
             self._heartbeater.stop()
         return was_open
+
+    @property
+    def _is_inherited(self) -> bool:
+        return self._pid != os.getpid()
 
     def _is_lost(self, error: StreamingError) -> TxnAborted:
         return TxnAborted(

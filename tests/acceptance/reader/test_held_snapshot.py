@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -140,6 +142,29 @@ def test_a_snapshot_whose_transaction_is_gone_reads_nothing_more(client: Metasto
         client.abort_txn(txn_id)
         with pytest.raises(hi.TxnAborted, match="files may have been missed"):
             ids(table, snapshot)
+
+
+def test_a_forked_child_neither_uses_nor_ends_what_its_parent_reads(client: MetastoreClient, table: Compacted) -> None:
+    """A child that closed a snapshot, or read a scan to its end, ended its parent's transaction: files could go."""
+    with hi.hold_snapshot(client, table.name) as snapshot, hi.scan(client, table.name) as rows:
+        before = open_transactions(client)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads is what is tested
+            pid = os.fork()
+        if pid == 0:
+            try:
+                for read in (rows.read_all, lambda: ids(table, snapshot)):
+                    with pytest.raises(hi.ConnectionMisuse, match="inherited through a fork"):
+                        read()
+                rows.close()
+                snapshot.close()
+                os._exit(17)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 17
+        assert open_transactions(client) == before
+        assert ids(table, snapshot) == [1, 2, 3, 4]
+        assert rows.read_all().num_rows == 4
 
 
 def test_a_snapshot_of_other_tables_or_another_metastore_is_refused(
