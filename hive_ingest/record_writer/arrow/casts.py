@@ -50,12 +50,13 @@ class Casts:
     Args:
         missing: Called for each field of the table that the data lacks.
         unknown: Called for each field of the data that the table lacks.
-        lossless: Whether further types are accepted, where they hold the same value (`lossless_casts`).
+        lossless: Whether further types are accepted, where they hold the same value (`lossless_casts`). None: the user
+            cannot choose it.
         local_instants: Whether a timestamp with a time zone becomes the local time of that zone; else it is rejected.
     """
 
     def __init__(
-        self, *, missing: FieldRule, unknown: FieldRule, local_instants: bool = False, lossless: bool = False
+        self, *, missing: FieldRule, unknown: FieldRule, local_instants: bool = False, lossless: bool | None = None
     ) -> None:
         self._missing = missing
         self._unknown = unknown
@@ -78,9 +79,11 @@ class Casts:
         if type_.children:
             return self._nested(source, type_, path)
         if not any(accepts(source) for accepts in _ACCEPTED[type_.kind]):
-            further = lossless_cast(source, type_) if self._lossless else None
+            further = lossless_cast(source, type_) if self._lossless is not None else None
             if further is None:
                 raise _refused(source, type_)
+            if not self._lossless:
+                raise _refused(source, type_, ", or set coerce='lossless' to accept values that stay the same")
             return further
         if pat.is_timestamp(source) and source.tz is not None:
             return self._instant_cast(source, type_)
@@ -176,8 +179,8 @@ def _places(fields: list[pa.Field]) -> dict[str, int]:
     return found
 
 
-def _refused(source: pa.DataType, type_: HiveType) -> BadValue:
-    return BadValue(f"Arrow's {source} cannot be converted to {type_} unambiguously: cast it first")
+def _refused(source: pa.DataType, type_: HiveType, choice: str = "") -> BadValue:
+    return BadValue(f"Arrow's {source} cannot be converted to {type_} unambiguously: cast it first{choice}")
 
 
 def _wall_clocks(array: pa.Array, zone: TimeZone) -> pa.Array:

@@ -157,6 +157,21 @@ def test_lossless_casts_keep_the_value(type_, values, expected):
 
 
 @pytest.mark.parametrize(
+    ("type_", "array", "is_possible"),
+    [
+        ("date", pa.array(["2024-02-29"]), True),
+        ("array<int>", pa.array([["1"]]), True),
+        ("date", pa.array([19782]), False),
+        ("string", pa.array([b"x"]), False),
+    ],
+)
+def test_the_error_for_a_type_names_the_option_that_accepts_it_if_there_is_one(type_, array, is_possible):
+    with pytest.raises(SerializationError, match="unambiguously: cast it first") as error:
+        rows_of(ArrowWriter(), schema_of(v=type_), pa.table({"v": array}))
+    assert ("or set coerce='lossless'" in str(error.value)) == is_possible
+
+
+@pytest.mark.parametrize(
     ("type_", "good", "bad"),
     [
         ("int", "7", "7.5"),
