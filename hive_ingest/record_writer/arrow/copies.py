@@ -13,6 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pat
 
+from hive_ingest.record_writer.arrow.offsets import check_offsets, has_offsets
+
 #: Makes a copy that shares no memory with the batch.
 Copy = Callable[[pa.RecordBatch], pa.RecordBatch]
 
@@ -22,16 +24,22 @@ def copy_of(schema: pa.Schema) -> Copy:
 
     Dictionaries and views are resolved (as values and `large_string` or `large_binary`), because a slice of them
     refers to all values of the array, and each copy of a slice would hold them all. Nested ones are copied unchanged.
+
+    The function raises ArrowInvalid for offsets that point elsewhere.
     """
     owned = pa.schema([field.with_type(owned_type(field.type)) for field in schema])
     copy = _through_stream if any(_holds_dictionary(type_) for type_ in owned.types) else _serialized
-    if owned.equals(schema):
-        return copy
+    with_offsets = [place for place, type_ in enumerate(schema.types) if has_offsets(type_)]
+    is_owned = owned.equals(schema)
 
-    def resolve_and_copy(batch: pa.RecordBatch) -> pa.RecordBatch:
+    def check_and_copy(batch: pa.RecordBatch) -> pa.RecordBatch:
+        for place in with_offsets:
+            check_offsets(batch.column(place))
+        if is_owned:
+            return copy(batch)
         return copy(pa.RecordBatch.from_arrays([_resolved(column) for column in batch.columns], schema=owned))
 
-    return resolve_and_copy
+    return check_and_copy
 
 
 def _serialized(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -313,7 +313,7 @@ class ArrowWriter:
             arrays = cast_fields(plan.fields, batch.columns, batch.num_rows)
             width = len(self._arrow_schema)
             self._static.check(arrays[width:])
-            found = pa.RecordBatch.from_arrays(arrays[:width], schema=self._arrow_schema)
+            found = self._validated(arrays[:width])
             self._keys.check(found)
         except BadValue as bad:
             if batch.num_rows == 1:
@@ -324,6 +324,13 @@ class ArrowWriter:
             pieces = list(self._cast(batch.slice(0, half), plan, first_record, skipped))
             return [*pieces, *self._cast(batch.slice(half), plan, first_record + half, skipped)]
         return [found]
+
+    def _validated(self, arrays: list[pa.Array]) -> pa.RecordBatch:
+        """The arrays as a batch. Raises BadValue if their offsets point outside of their data."""
+        try:
+            return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
+        except pa.ArrowException as error:
+            raise BadValue(f"the Arrow data is not valid: {error}") from error
 
 
 def _parts(records: Any) -> Iterator[pa.RecordBatch | list[Any]]:

@@ -103,6 +103,15 @@ def test_arrow_data_with_a_value_that_cannot_be_read_makes_its_record_bad(type_,
     assert parsed.batch.num_rows == 1
 
 
+def test_a_text_that_ends_outside_of_its_data_makes_its_row_bad():
+    """Without the rows around it, Arrow noticed it in another call, whose error nobody expected."""
+    offsets = np.array([0, 50, *[10] * 59], np.int32)
+    broken = pa.Array.from_buffers(pa.string(), 60, [None, pa.py_buffer(offsets), pa.py_buffer(b"a" * 20)])
+    data = pa.table({"n": pa.array(range(60), pa.int32()), "v": broken})
+    with pytest.raises(SerializationError, match=r"^record 0: .*Arrow"):
+        parse_all(ArrowWriter(), schema_of(n="int", v="string"), data)
+
+
 @pytest.mark.parametrize(
     "values",
     [[], [None], [""], ["", ""], ["a"], ["a", None, "é"], ["é"], ["\x00", "\x7f"], ["\x80"], ["𝄞", "", "a"]],
@@ -149,3 +158,43 @@ def test_a_custom_writer_cannot_return_a_value_that_cannot_be_read(type_, array)
     with pytest.raises(SerializationError, match=r"^record 3: .*column 'v'") as caught:
         parse_all(Batches(copy_records=False), schema_of(v=type_), records)
     assert caught.value.record == 3
+
+
+# -- offsets that point elsewhere ----------------------------------------------------------------------
+
+#: The second value would begin at byte or element 50 of 60, and end at 10.
+BACKWARDS = pa.py_buffer(np.array([0, 50, *[10] * 59], np.int32))
+ELEMENTS = pa.array(range(60), pa.int32())
+KEY, VALUE = pa.field("key", pa.string(), nullable=False), pa.field("value", pa.int32())
+PAIRS = pa.StructArray.from_arrays([pa.array(map(str, range(60))), ELEMENTS], fields=[KEY, VALUE])
+#: Each has 100 bytes, in a buffer that is not there.
+FAR_VIEWS = pa.py_buffer(np.tile(np.array([100, 0, 7, 0], np.int32), 60))
+
+
+def _array(type_, *buffers, children=None):
+    return pa.Array.from_buffers(type_, 60, [None, *buffers], children=children)
+
+
+BROKEN = {
+    "binary": _array(pa.binary(), BACKWARDS, pa.py_buffer(b"a" * 60)),
+    "array<int>": _array(pa.list_(pa.int32()), BACKWARDS, children=[ELEMENTS]),
+    "map<string,int>": _array(pa.map_(pa.string(), pa.int32()), BACKWARDS, children=[PAIRS]),
+    "string": _array(pa.string_view(), FAR_VIEWS),
+    "array<bigint>": _array(
+        pa.list_view(pa.int64()),
+        pa.py_buffer(np.full(60, 1000, np.int32)),
+        pa.py_buffer(np.full(60, 5, np.int32)),
+        children=[ELEMENTS.cast(pa.int64())],
+    ),
+}
+
+
+@pytest.mark.parametrize("hive", BROKEN)
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_offsets_that_point_elsewhere_are_an_error_and_do_not_end_the_process(hive, is_nested):
+    """Arrow followed them, and the process ended with SIGSEGV or SIGABRT."""
+    array = BROKEN[hive]
+    if is_nested:
+        array, hive = pa.StructArray.from_arrays([array], ["x"]), f"struct<x:{hive}>"
+    with pytest.raises(SerializationError, match="the Arrow data is not valid"):
+        parse_all(ArrowWriter(), schema_of(v=hive), pa.RecordBatch.from_arrays([array], ["v"]))
