@@ -99,6 +99,18 @@ def test_a_table_whose_folder_is_missing_is_not_read_as_empty_nor_created_again(
     assert ids(ms) == [1]
 
 
+def test_a_warehouse_that_was_moved_is_used_through_a_link_at_its_old_place(ms: MetastoreClient) -> None:
+    write(ms, b'{"id": 1}')
+    warehouse = folder(ms).parents[1]
+    moved = warehouse.rename(warehouse.with_name("moved"))
+    with pytest.raises(PathNotFound):
+        ids(ms)
+    warehouse.symlink_to(moved)
+    write(ms, b'{"id": 2}')
+    assert ids(ms) == [1, 2]
+    assert list(moved.rglob("delta_*/bucket_00000")), "the rows are in the folder that was moved"
+
+
 def test_a_partition_whose_folder_is_missing_is_not_read_as_empty_nor_created_again(ms: MetastoreClient) -> None:
     write(ms, b'{"id": 1, "y": 1, "m": 1}', "p")
     partition = folder(ms, "p") / "y=1" / "m=1"
