@@ -109,7 +109,6 @@ def test_a_restart_does_not_wait_for_the_dead_owners_timeout(
 ) -> None:
     code, _, err = run(address, warehouse, CrashPoint("after_publish", 1, signal.SIGKILL))
     assert code == -signal.SIGKILL, err
-    began = time.monotonic()
     with hi.StreamingConnection.connect(
         ms,
         database="crash",
@@ -117,12 +116,11 @@ def test_a_restart_does_not_wait_for_the_dead_owners_timeout(
         record_writer=hi.StrictJsonWriter(),
         sink="crash",
         sources=["numbers"],
-        settings={"lock_wait_seconds": 2.0},
+        settings={"lock_wait_seconds": TXN_TIMEOUT_SECONDS / 2},
     ) as conn:
         conn.begin_transaction()
         assert conn.progress == {"numbers": None}
         conn.abort_transaction()
-    assert time.monotonic() - began < 2.0
 
 
 def test_a_writer_stopped_between_two_renames_past_its_timeout_publishes_nothing(

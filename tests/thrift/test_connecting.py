@@ -33,7 +33,7 @@ def test_a_server_that_never_answers_is_skipped_for_the_next(real_metastore: Rea
         began = time.monotonic()
         with connect_metastore(f"{silent},{real_metastore.uri}", **QUICK) as client:
             assert client.get_databases() == ["default"]
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 60
 
 
 def test_when_nobody_answers_every_address_is_named() -> None:

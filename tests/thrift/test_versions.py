@@ -73,11 +73,9 @@ def test_a_table_that_was_dropped_and_created_again_has_another_id(client: Metas
 
 
 def test_a_failure_inside_the_server_is_reported_and_not_retried_forever(client: MetastoreClient) -> None:
-    began = time.monotonic()
     with pytest.raises(MetastoreError) as caught:
         client.get_valid_write_ids(["web.t"], _NoSnapshot())  # type: ignore[arg-type]
-    assert not isinstance(caught.value, MetastoreUnavailable)
-    assert time.monotonic() - began < 5
+    assert not isinstance(caught.value, MetastoreUnavailable), "it was retried until retry_seconds were over"
     assert client.get_databases() == ["default"]
 
 

@@ -19,7 +19,6 @@ from hive_ingest.streaming import IngestResult, follow_files
 from tests.acceptance.streaming.log_lines import line, write
 from tests.support.rows import ids
 from tests.support.tables import create_table
-from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.one_embedded
 
