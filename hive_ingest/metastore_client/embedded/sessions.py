@@ -39,6 +39,8 @@ T = TypeVar("T")
 Row = Sequence[Any]
 
 _MAX_ATTEMPTS = 20
+#: What SQLite, and PostgreSQL with the error of its system, say.
+_DISK_IS_FULL = ("disk is full", "No space left on device")
 
 
 class DriverError(Exception):
@@ -277,8 +279,12 @@ def _final_error(kind: Failure, backend: Backend, said: str, *, outcome_unknown:
             f"{where} cannot store a value of this call ({said}): remove NUL characters and halves of surrogate pairs "
             "from its texts, and pass numbers of 64 bits"
         )
+    is_full = any(text in said for text in _DISK_IS_FULL)
     if outcome_unknown:
-        return MetastoreUnavailable(f"{where} broke while it committed, so the outcome is unknown ({said}): call again")
+        advice = "free some space on its disk, and call again" if is_full else "call again"
+        return MetastoreUnavailable(f"{where} broke while it committed, so the outcome is unknown ({said}): {advice}")
+    if is_full:
+        return MetastoreUnavailable(f"{where} cannot be written ({said}): free some space on its disk")
     if kind is Failure.BROKEN:
         return MetastoreUnavailable(f"{where} cannot be reached ({said}): check the address and the server")
     if kind in (Failure.CONFLICT, Failure.TIMED_OUT):

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import event
+from sqlalchemy.pool import Pool
 
 from hive_ingest.errors import ConfigurationError, ConnectionMisuse, MetastoreError, MetastoreUnavailable
 from hive_ingest.metastore_client import MetastoreClient, connect_metastore
@@ -36,6 +38,25 @@ def test_it_is_a_metastore_client(ms: EmbeddedMetastoreClient, tmp_path: Path) -
     assert ms.warehouse == f"file:{tmp_path}/warehouse"
     assert repr(ms) == f"EmbeddedMetastoreClient({ms.uri!r}, warehouse={ms.warehouse!r})"
     assert ms.txn_timeout_seconds == 300
+
+
+def test_a_full_disk_is_named_with_what_to_do(sqlite_uri: str, tmp_path: Path) -> None:
+    """The message said to check the address and the server."""
+    with connect_in(tmp_path, sqlite_uri):
+        pass
+
+    def fill(connection: sqlite3.Connection, _: object) -> None:
+        connection.execute("PRAGMA max_page_count = 1")  # no more than there are now
+
+    event.listen(Pool, "connect", fill)
+    try:
+        with (
+            connect_in(tmp_path, sqlite_uri) as client,
+            pytest.raises(MetastoreUnavailable, match=r"disk is full.*: free some space on its disk"),
+        ):
+            list(map(client.create_database, (f"database_{number}" for number in range(1_000))))
+    finally:
+        event.remove(Pool, "connect", fill)
 
 
 def test_importing_the_package_loads_no_sqlalchemy() -> None:
