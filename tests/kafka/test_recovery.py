@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,11 @@ import pytest
 import hive_ingest as hi
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TxnState
+from hive_ingest.streaming.kafka.client_options import KafkaClientOptions
+from hive_ingest.streaming.kafka.group_consumer import group_consumer
+from hive_ingest.streaming.kafka.inbox import RouteInbox
+from hive_ingest.streaming.kafka.options import KafkaOptions
+from hive_ingest.streaming.kafka.rebalances import Rebalances
 from hive_ingest.streaming.sinks import latest_progress
 from tests.kafka.landing import landing_in
 from tests.kafka.running import LONGEST_SECONDS, Running, ingest, ingest_until_kafka_has_the_offset, route
@@ -78,6 +84,30 @@ def test_a_broker_that_cannot_be_reached_any_more_is_raised(
         assert instance.wait() == 1
         assert "KafkaFailure: Kafka: KafkaTimeoutError" in instance.log
         landing.check()
+
+
+def test_a_join_that_outlasts_its_poll_is_completed_by_later_ones(kafka_broker: KafkaBroker) -> None:
+    """Nobody took its result: the member sent no heartbeats, and Kafka accepted no offset from it."""
+    topic = kafka_broker.new_topic()
+    options = KafkaClientOptions({})
+    consumer = group_consumer(kafka_broker.bootstrap_servers, f"group-{topic}", KafkaOptions(), options)
+    with contextlib.closing(consumer):
+        coordinator = consumer._coordinator
+        consumer.subscribe(topics=[topic], listener=Rebalances(consumer, {topic: RouteInbox()}).listener())
+
+        def is_stable() -> bool:
+            consumer.poll(timeout_ms=100)
+            return coordinator.generation_if_stable() is not None
+
+        def has_begun_to_join() -> bool:
+            consumer.poll(timeout_ms=0)
+            return coordinator._join_task is not None
+
+        wait_until(is_stable)
+        coordinator._assignment_snapshot = {"the metadata": "of before"}
+        wait_until(has_begun_to_join)
+        wait_until(lambda: bool(coordinator._join_task.is_done))
+        wait_until(is_stable, "the member remained in a rebalance")
 
 
 def test_two_ingests_cannot_share_a_record_writer(kafka_broker: KafkaBroker, ms: MetastoreClient) -> None:

@@ -62,7 +62,26 @@ def group_consumer(
         own["partition_assignment_strategy"] = [assignors.CooperativeStickyAssignor]
     consumer = new_consumer(bootstrap_servers, client_options, own | {"auto_offset_reset": "none"})
     use_record_batches(consumer)
+    _keep_joining(consumer)
     return consumer
+
+
+def _keep_joining(consumer: Any) -> None:
+    """Have polls go on with a join of the group until it has succeeded.
+
+    The leader joins again when the metadata has changed. kafka-python finds that out by a comparison with the metadata
+    of the last assignment, which is made in the middle of a join. If the poll that began it has ended by then, as on a
+    busy machine, the next poll sees no difference, and nobody takes the result of the join: the member sends no
+    heartbeats, commits no offsets, and is expelled after the session timeout.
+    """
+    coordinator = consumer._coordinator
+    prepare = coordinator._on_join_prepare_async
+
+    async def prepare_until_joined(*args: Any, **options: Any) -> Any:
+        coordinator.request_rejoin()  # the coordinator takes it back when it has joined
+        return await prepare(*args, **options)
+
+    coordinator._on_join_prepare_async = prepare_until_joined
 
 
 def high_watermarks(
