@@ -195,9 +195,7 @@ class _StripeEncoding:
     def _row_index(self, content: bytes, column: int, streams: dict[int, _NumberStream]) -> bytes:
         """A `RowIndex` whose entries have the positions and bounds of the streams."""
         entries = [field.as_bytes for field in read_fields(self._unpacked(content)) if field.number == _ENTRY]
-        groups = zip(
-            entries, self.values[column], streams[DATA].positions, streams[SECONDARY].positions, strict=True
-        )
+        groups = zip(entries, self.values[column], streams[DATA].positions, streams[SECONDARY].positions, strict=True)
         message = b"".join(bytes_field(_ENTRY, _entry(*group)) for group in groups)
         return self._packed(message)
 

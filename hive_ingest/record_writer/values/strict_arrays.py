@@ -154,7 +154,7 @@ def unique_keys(maps: pa.Array, keys: pa.Array) -> None:
 def readable_by_hive(array: pa.Array) -> pa.Array:
     """Check dates or timestamps: Hive must read them unchanged from an ORC file."""
     if unwritable_values(array) is not None:
-        raise Doubt("a timestamp before 1970 with a fraction of a second, or a date outside the years 1 to 9999")
+        raise Doubt("a timestamp or a date that ORC files cannot hold")
     return array
 
 

@@ -28,7 +28,10 @@ TEXTS = ["", "a", "a\t", "a\tb", "ab", "abc", "b", "b ", "ba\x01", "é", "日本
 DAYS = [dt.date(1, 1, 1), dt.date(1582, 10, 10), dt.date(1969, 12, 31), dt.date(2024, 2, 29), dt.date(9999, 12, 31)]
 TIMES = [
     dt.datetime(1677, 9, 22),
+    dt.datetime(1900, 1, 1, 0, 0, 0, 1),
+    dt.datetime(1969, 12, 31, 23, 59, 58, 999_999),
     dt.datetime(1969, 12, 31, 23, 59, 59),
+    dt.datetime(1969, 12, 31, 23, 59, 59, 999),
     dt.datetime(1970, 1, 1),
     dt.datetime(1970, 1, 1, 0, 0, 0, 1),
     dt.datetime(2024, 2, 29, 12, 0, 0, 999_999),

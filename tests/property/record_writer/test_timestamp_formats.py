@@ -26,8 +26,11 @@ EPOCH = dt.datetime(1970, 1, 1)
 
 FORMATS = ["hive", "iso8601", "date", "rfc1123", "seconds", "d/M/yyyy", "yyyyMMdd"]
 
-#: Since 1970, so that fractions are held; the last days of the range are read text by text.
-times = st.datetimes(dt.datetime(1970, 1, 3), dt.datetime(2262, 4, 6))
+#: Beside 1970, so that fractions are held; the last days of the range are read text by text.
+times = st.one_of(
+    st.datetimes(dt.datetime(1677, 9, 24), dt.datetime(1969, 12, 29)),
+    st.datetimes(dt.datetime(1970, 1, 3), dt.datetime(2262, 4, 6)),
+)
 zones = st.sampled_from(ZONES)
 #: Texts that are nearly timestamps of some form.
 pieces = ["2024", "-", "02", "29", "30", "13", "T", " ", ":", "24", "60", "59", ".", "5", "Z"]

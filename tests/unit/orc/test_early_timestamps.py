@@ -18,7 +18,14 @@ from hive_ingest.orc.columns import OrcColumn, OrcKind, column_types
 from hive_ingest.orc.normalise import has_early_fractions
 from hive_ingest.orc.protobuf import packed_varints, read_fields
 from hive_ingest.orc.stripe_output import stripe_statistics
-from hive_ingest.orc.stripe_streams import DATA, PRESENT, ROW_INDEX, SECONDARY, packed_stripe_footer, parse_stripe_footer
+from hive_ingest.orc.stripe_streams import (
+    DATA,
+    PRESENT,
+    ROW_INDEX,
+    SECONDARY,
+    packed_stripe_footer,
+    parse_stripe_footer,
+)
 from hive_ingest.orc.tail import OrcTail, read_tail
 from hive_ingest.storage import LocalStore
 from tests.unit.orc.integer_streams import read_integers
@@ -44,7 +51,7 @@ def time(random: Random) -> int | None:
         return None
     if kind < 0.3:
         return random.choice(EDGES)
-    return random.randint(-(10**random.randint(10, 18)), -(10**9)) // (unit := 10 ** random.randint(0, 9)) * unit
+    return random.randint(-(10 ** random.randint(10, 18)), -(10**9)) // (unit := 10 ** random.randint(0, 9)) * unit
 
 
 def rows(count: int, seed: int) -> pa.RecordBatch:
@@ -100,9 +107,7 @@ def as_java_reads(seconds: int, nanoseconds: int) -> int:
 
 
 def java_values(streams: dict[int, bytes]) -> list[int]:
-    pairs = zip(
-        read_integers(streams[DATA], signed=True), read_integers(streams[SECONDARY], signed=False), strict=True
-    )
+    pairs = zip(read_integers(streams[DATA], signed=True), read_integers(streams[SECONDARY], signed=False), strict=True)
     return [as_java_reads(*pair) for pair in pairs]
 
 
@@ -140,7 +145,9 @@ def test_every_reader_sees_the_values_that_were_written(compression: str, count:
 
     codec = tail.postscript.codec, tail.postscript.block_size
     (streams,) = streams_of(memoryview((tmp_path / "a").read_bytes()), tail)
-    columns = [number for number, type_ in enumerate(column_types(tail.footer.types)) if type_.kind == OrcKind.TIMESTAMP]
+    columns = [
+        number for number, type_ in enumerate(column_types(tail.footer.types)) if type_.kind == OrcKind.TIMESTAMP
+    ]
     lists, maps = batch.column(1).flatten(), batch.column(2)
     expected = [batch.column(0), lists, maps.keys, maps.items.field(1), batch.column(3)]
     for column, array in zip(columns, expected, strict=True):
@@ -180,7 +187,8 @@ def test_the_statistics_of_each_stripe_are_those_of_its_rows(tmp_path: Path) -> 
     batch = rows(20_000, seed=2)
     tail = write(tmp_path / "a", batch, stripe_size_bytes=200_000)
     messages = stripe_statistics(pa.memory_map(str(tmp_path / "a")), tail, "a")
-    assert messages is not None and len(messages) > 1
+    assert messages is not None
+    assert len(messages) > 1
     at_column, start = 7, 0
     for stripe, message in zip(tail.footer.stripes, messages, strict=True):
         values = batch.column(0).slice(start, stripe.rows).drop_null().cast(pa.int64()).to_pylist()

@@ -32,7 +32,11 @@ SCALARS: dict[pa.DataType, list[Value]] = {
     pa.string(): ["", "a", "日本"],
     pa.binary(): [b"", b"\0x"],
     pa.date32(): [dt.date(1, 1, 1), dt.date(1582, 10, 14), dt.date(2024, 2, 29)],
-    pa.timestamp("ns"): [dt.datetime(1970, 1, 1), dt.datetime(1960, 1, 1, 0, 0, 0, 5), dt.datetime(2262, 1, 1, 2, 3, 4, 5)],
+    pa.timestamp("ns"): [
+        dt.datetime(1970, 1, 1),
+        dt.datetime(1960, 1, 1, 0, 0, 0, 5),
+        dt.datetime(2262, 1, 1, 2, 3, 4, 5),
+    ],
     pa.timestamp("us"): [
         dt.datetime(1960, 1, 1, 0, 0, 0, 1),
         dt.datetime(1969, 12, 31, 23, 59, 59, 1000),
