@@ -51,7 +51,9 @@ def time(random: Random) -> int | None:
         return None
     if kind < 0.3:
         return random.choice(EDGES)
-    return random.randint(-(10 ** random.randint(10, 18)), -(10**9)) // (unit := 10 ** random.randint(0, 9)) * unit
+    longest, unit = 10 ** random.randint(10, 18), 10 ** random.randint(0, 9)
+    found: int = random.randint(-longest, -(10**9)) // unit * unit
+    return found
 
 
 def rows(count: int, seed: int) -> pa.RecordBatch:
