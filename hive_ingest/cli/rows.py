@@ -65,13 +65,13 @@ def _write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 def _console() -> Console:
     from rich.console import Console
 
-    class OfCommand(Console):
+    class CommandConsole(Console):
         def on_broken_pipe(self) -> None:
             """Leave it to the command: rich would exit with a code of its own."""
             if (error := sys.exception()) is not None:
                 raise error
 
-    return OfCommand(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED_WIDTH)
+    return CommandConsole(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED_WIDTH)
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:

@@ -1,7 +1,7 @@
 """ORC's streams of integers: runs of up to 512 numbers in as many bits as the largest needs (RLE version 2, `DIRECT`).
 
-Of the four kinds of runs, this is the one that holds any numbers. A library also looks for repetition and for even
-distances, which makes its streams shorter.
+Of the four kinds of runs, this is the one that holds any numbers. The ORC library also looks for repetitions and
+constant differences, which makes its streams shorter.
 """
 
 from __future__ import annotations

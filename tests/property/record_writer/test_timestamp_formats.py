@@ -74,7 +74,8 @@ def test_an_instant_becomes_the_wall_clock_of_the_zone(time: dt.datetime, offset
 def test_a_number_since_1970_is_exact(time: dt.datetime, zone: str, unit: str) -> None:
     digits = {"seconds": 9, "millis": 6, "micros": 3, "nanos": 0}[unit]
     number = nanos(time)
-    text = str(number) if not digits else f"{number // 10**digits}.{number % 10**digits:0{digits}}"
+    whole, part = divmod(abs(number), 10**digits)
+    text = f"{'-' * (number < 0)}{whole}" + (f".{part:0{digits}}" if digits else "")
     expected = nanos(time.replace(tzinfo=dt.UTC).astimezone(ZoneInfo(zone)).replace(tzinfo=None))
     formats = TimestampFormats(["iso8601", unit], zone)
     check(formats, text, expected)
