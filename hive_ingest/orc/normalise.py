@@ -30,7 +30,8 @@ from hive_ingest.errors import SerializationError, UnsupportedFeature
 
 BoolArray = npt.NDArray[np.bool_]
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_UNWRITABLE = (
+#: What `unwritable_values` finds, for messages.
+UNWRITABLE = (
     "a timestamp before 1677-09-21 00:12:44 or in the last 999 milliseconds before 1970, or a date outside the years 1 "
     "to 9999"
 )
@@ -78,7 +79,7 @@ def why_unreadable(array: pa.Array) -> str | None:
         array.validate(full=True)
     except pa.ArrowInvalid as error:
         return str(error)
-    return None if unwritable_values(array) is None else _UNWRITABLE
+    return None if unwritable_values(array) is None else UNWRITABLE
 
 
 def unreadable_row(batch: pa.RecordBatch) -> tuple[int, str] | None:
@@ -163,7 +164,7 @@ def _writable(array: pa.Array, field: pa.Field) -> pa.Array:
     if bad is not None:
         raise SerializationError(
             f"column {field.name!r} holds a value that Hive could not read, in row {int(bad.argmax())} of the batch: "
-            f"{_UNWRITABLE}. "
+            f"{UNWRITABLE}. "
             "Round it to a whole second, or use a string column"
         )
     return _pushed_down(array) if _holds(array.type, pat.is_struct) else array
