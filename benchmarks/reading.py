@@ -6,8 +6,8 @@ Beside `read_table`, a loop over the files by `pyarrow.orc.ORCFile`, which looks
 checksum. The two take turns in one process, after one turn that does not count; medians are reported: seconds, and
 seconds of processor time of all threads. The last column of a compacted table is how many times faster it is read.
 
-The last two lines read the hundredth of the rows that was written last: `where` as text leaves out files and stripes by
-their statistics, the same condition as an Arrow expression is evaluated for every row.
+The last two lines read the hundredth of the rows that was written last: `where` as text, and the same condition as an
+Arrow expression, leave out files and stripes by their statistics.
 """
 
 from __future__ import annotations

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, TextIO
 
 import typer
 
@@ -30,6 +31,8 @@ from hive_ingest.cli import (
 from hive_ingest.cli.logs import LogFormat, LogLevel, be_quiet, configure, report, say
 from hive_ingest.cli.option_names import Command
 
+#: Exit code of a command whose output nobody reads, that of a shell for SIGPIPE.
+_NO_READER = 128 + signal.SIGPIPE
 _ABOUT = "Stream records into Apache Hive's transactional tables, exactly once."
 
 
@@ -38,10 +41,55 @@ def run() -> None:
     _replace_closed_streams()
     asked = [os.environ.get("HIVE_INGEST_DEBUG", "") not in ("", "0")]
     try:
-        with _exit_on_signals():
+        with _exit_on_signals(), _exit_without_reader(), _say_if_interrupted():
             make_app(lambda: asked.append(True))()
     except Exception as error:  # noqa: BLE001 (the outermost handler: every error is reported, and the exit code is 1)
         sys.exit(report(error, with_traceback=any(asked)))
+
+
+@contextmanager
+def _say_if_interrupted() -> Iterator[None]:
+    """Typer exits silently at Ctrl-C. A command that says more itself raises SystemExit."""
+    try:
+        yield
+    except SystemExit as error:
+        if isinstance(error.__context__, typer.Exit) and isinstance(error.__context__.__cause__, KeyboardInterrupt):
+            say("interrupted: what was committed is kept")
+        raise
+
+
+@contextmanager
+def _exit_without_reader() -> Iterator[None]:
+    """End as other tools do when whoever reads the output has closed it, as `head` does: silently.
+
+    What is still buffered is written here: Python would write it after everything else, and report that it failed.
+    """
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except (BrokenPipeError, SystemExit) as error:
+        cause = error.__context__ if isinstance(error, SystemExit) else error  # typer exits at a broken pipe
+        without = [stream for stream in (sys.stdout, sys.stderr) if _has_no_reader(stream)]
+        if not without or not isinstance(cause, BrokenPipeError):
+            raise
+        raise SystemExit(_NO_READER) from error
+
+
+def _has_no_reader(stream: TextIO) -> bool:
+    """Whether the stream is a pipe that is closed at its other end. What is written to it then goes nowhere."""
+    try:
+        descriptor = stream.fileno()
+    except (OSError, ValueError):
+        return False
+    state = select.poll()
+    state.register(descriptor, 0)
+    if not any(events & select.POLLERR for _, events in state.poll(0)):
+        return False
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), descriptor)
+    return True
 
 
 def _replace_closed_streams() -> None:

@@ -179,7 +179,7 @@ def ingest(
     if bad_records is not None and bad_records_table is not None:
         raise typer.BadParameter("give one of --bad-records and --bad-records-table", param_hint="--bad-records")
     name = TableName.of(table)
-    with connected(metastore, warehouse) as client, _report_interruption(), _progress_bar() as on_progress:
+    with _report_interruption(), connected(metastore, warehouse) as client, _progress_bar() as on_progress:
         options: dict[str, Any] = {
             "sink": sink,
             "record_writer": writer_from_options(context.params),
@@ -222,7 +222,7 @@ def _report_interruption() -> Iterator[None]:
         yield
     except KeyboardInterrupt as error:
         say("interrupted: what was committed is kept; run the same command again to continue")
-        raise typer.Exit(INTERRUPTED) from error
+        raise SystemExit(INTERRUPTED) from error
 
 
 @contextmanager

@@ -51,17 +51,27 @@ def _csv_field(text: str, null_format: str) -> str:
 
 
 def _write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    from rich.console import Console
-
     shown = list(rows)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED_WIDTH)
+    console = _console()
     table = _table(columns, shown)
     if _is_readable(table, console):
         console.print(table)
     else:
         _write_row_by_row(columns, shown, console)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    class CommandConsole(Console):
+        def on_broken_pipe(self) -> None:
+            """Leave it to the command: rich would exit with a code of its own."""
+            if (error := sys.exception()) is not None:
+                raise error
+
+    return CommandConsole(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED_WIDTH)
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:

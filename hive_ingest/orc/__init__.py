@@ -24,7 +24,7 @@ from hive_ingest.orc.merge_events import merge_delete_events, read_delete_events
 from hive_ingest.orc.merge_parts import RowPart, join_rows, split_rows
 from hive_ingest.orc.merge_rows import RowConversion
 from hive_ingest.orc.merge_runs import StripeSizes
-from hive_ingest.orc.normalise import unreadable_row, unwritable_values
+from hive_ingest.orc.normalise import UNWRITABLE, unreadable_row, unwritable_values
 from hive_ingest.orc.open_ahead import open_ahead
 from hive_ingest.orc.original_rows import OriginalRows, count_rows
 from hive_ingest.orc.stripe_bounds import Bound, StripeBounds, ValueRange
@@ -44,6 +44,7 @@ __all__ = [
     "OPERATION",
     "ORIGINAL_WRITE_ID",
     "ROW_ID",
+    "UNWRITABLE",
     "WRITE_ID",
     "AcidFile",
     "AcidFileReader",

@@ -28,7 +28,7 @@ from hive_ingest.orc.protobuf import (
 from hive_ingest.schema import MAX_DECIMAL_PRECISION
 
 _Message = dict[int, Field]
-_NUMBER_OF_VALUES, _HAS_NULL, _BYTES_ON_DISK = 1, 10, 11
+_NUMBER_OF_VALUES, _TIMESTAMP, _HAS_NULL, _BYTES_ON_DISK = 1, 9, 10, 11
 _INT64 = range(-(2**63), 2**63)
 _MAX_NANOS = 999_999
 
@@ -58,6 +58,14 @@ def int_range(part: bytes) -> tuple[int, int] | None:
             typed = int_fields(as_bytes(number, value))
             return (zigzag(typed[1]), zigzag(typed[2])) if 1 in typed and 2 in typed else None
     return None
+
+
+def with_timestamp_bounds(part: bytes, low: int, high: int) -> bytes:
+    """The statistics of a column of timestamps with other bounds, in nanoseconds since 1970. Raises WireError."""
+    (low_ms, least), (high_ms, most) = divmod(low, _MAX_NANOS + 1), divmod(high, _MAX_NANOS + 1)
+    typed = signed_field(3, low_ms) + signed_field(4, high_ms) + _nano_bounds(least, most)
+    others = (field.raw for field in read_fields(part) if field.number != _TIMESTAMP)
+    return b"".join([*others, bytes_field(_TIMESTAMP, typed)])
 
 
 def _message(data: bytes) -> _Message:
@@ -181,8 +189,12 @@ def _timestamp(messages: Sequence[_Message]) -> bytes:
     key = 3 if 3 in messages[0] else 1
     least = min((m[key].as_signed, _nanos(m, 5, 0)) for m in messages)[1]
     most = max((m[key + 1].as_signed, _nanos(m, 6, _MAX_NANOS)) for m in messages)[1]
-    merged += int_field(5, least + 1) if least != 0 else b""
-    return merged + (int_field(6, most + 1) if most != _MAX_NANOS else b"")
+    return merged + _nano_bounds(least, most)
+
+
+def _nano_bounds(least: int, most: int) -> bytes:
+    low = int_field(5, least + 1) if least != 0 else b""
+    return low + (int_field(6, most + 1) if most != _MAX_NANOS else b"")
 
 
 def _nanos(message: _Message, number: int, default: int) -> int:
@@ -205,6 +217,6 @@ _MERGERS: dict[int, Callable[[Sequence[_Message]], bytes]] = {
     6: _decimal,
     7: _signed_bounds,
     8: _binary,
-    9: _timestamp,
+    _TIMESTAMP: _timestamp,
     12: _collection,
 }

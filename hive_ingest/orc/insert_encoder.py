@@ -16,6 +16,7 @@ import pyarrow as pa
 from hive_ingest.errors import CorruptFile
 from hive_ingest.orc.acid_schema import ROW
 from hive_ingest.orc.codec import pack, unpack
+from hive_ingest.orc.early_timestamps import with_early_timestamps
 from hive_ingest.orc.file_writer import (
     DEFAULT_COMPRESSION,
     DEFAULT_ROW_INDEX_STRIDE,
@@ -24,7 +25,7 @@ from hive_ingest.orc.file_writer import (
     orc_writer,
 )
 from hive_ingest.orc.key_columns import KEY_COLUMNS, KEY_ENCODING, InsertedRows, KeyColumn, key_columns
-from hive_ingest.orc.normalise import normalise
+from hive_ingest.orc.normalise import has_early_fractions, normalise
 from hive_ingest.orc.protobuf import WireError, bytes_field, read_fields
 from hive_ingest.orc.small_stripes import SMALL_STRIPE_BYTES, Stream, compressed_streams
 from hive_ingest.orc.stripe_encoder import EncodedStripes, StripeEncoder
@@ -83,7 +84,7 @@ class InsertEncoder:
         if inserted.rows <= self.row_index_stride:
             rows = list(rows)
             is_small = sum(part.nbytes for part in rows) <= SMALL_STRIPE_BYTES
-        content = self._encoded(rows, compress=not is_small)  # `_streams` compresses those of a small stripe
+        content = self._encoded(rows, path, compress=not is_small)  # `_streams` compresses those of a small stripe
         source = pa.BufferReader(content)
         tail = read_tail(source, path)
         if tail.footer.rows != inserted.rows:
@@ -97,7 +98,7 @@ class InsertEncoder:
                 "pyarrow"
             ) from error
 
-    def _encoded(self, rows: Iterable[pa.StructArray], *, compress: bool) -> pa.Buffer:
+    def _encoded(self, rows: Iterable[pa.StructArray], path: str, *, compress: bool) -> pa.Buffer:
         """A file with the table's columns in the struct `row`."""
         sink = pa.BufferOutputStream()
         schema = pa.schema([(ROW, pa.struct(list(self.schema)))])
@@ -108,13 +109,13 @@ class InsertEncoder:
             row_index_stride=self.row_index_stride,
             compress=compress,
         ) as writer:
-            is_empty = True
+            is_empty, is_early = True, False
             for part in rows:
                 writer.write(pa.Table.from_arrays([part], schema=schema))
-                is_empty = False
+                is_empty, is_early = False, is_early or has_early_fractions(part)
             if is_empty:  # pyarrow learns the columns from the first table, and writes nothing without one
                 writer.write(no_rows(schema))
-        return sink.getvalue()
+        return with_early_timestamps(sink.getvalue(), path) if is_early else sink.getvalue()
 
     def _with_ids(
         self, data: memoryview, tail: OrcTail, statistics: list[bytes], inserted: InsertedRows, path: str

@@ -4,13 +4,14 @@
   child's stream, and every later row of that column reads its neighbour's value. So
   validity is pushed down to the children, at every depth; where nothing is null, nothing is copied.
 - **Timestamps before 1970 with a fraction of a second** get negative nanoseconds. pyarrow reads them back; Hive's
-  query fails. The writer has no option for it, so such a value is refused. Whole seconds are right back
-  to 1677-09-21 00:12:44, the first that Arrow's nanoseconds hold, and any fraction from 1970 on to
-  2262-04-11 23:47:16.854775807, in every time zone of the reader.
+  query fails. They are encoded once more (`early_timestamps`). Those of the last second before 1970, after its first
+  millisecond, are refused: ORC has no form for them, and Hive's own files show them a second later. All others are
+  right from 1677-09-21 00:12:44, the first second that Arrow's nanoseconds hold, to 2262-04-11 23:47:16.854775807, in
+  every time zone of the reader.
 - **Dates** are right from 0001-01-01 to 9999-12-31, also before 1582-10-15, because the files say that they count
   in the proleptic Gregorian calendar (see `tail`). Beyond, Hive shows another day or NULL: refused.
 
-`unwritable_values` finds what is refused.
+`unwritable_values` finds what is refused, `has_early_fractions` what is encoded once more.
 """
 
 from __future__ import annotations
@@ -29,7 +30,12 @@ from hive_ingest.errors import SerializationError, UnsupportedFeature
 
 BoolArray = npt.NDArray[np.bool_]
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_UNWRITABLE = "a timestamp before 1970 with a fraction of a second, or a date outside the years 1 to 9999"
+#: What `unwritable_values` finds, for messages.
+UNWRITABLE = (
+    "a timestamp before 1677-09-21 00:12:44 or in the last 999 milliseconds before 1970, or a date outside the years 1 "
+    "to 9999"
+)
+_FIRST_SECOND = -(2**63 // 10**9)  # the first whole one that nanoseconds can hold
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, in days since 1970-01-01
 
 
@@ -49,12 +55,19 @@ def normalise(batch: pa.RecordBatch, schema: pa.Schema) -> pa.StructArray:
 def unwritable_values(array: pa.Array) -> BoolArray | None:
     """The rows with a date or timestamp, at any depth, that Hive would not read unchanged; None if there are none.
 
-    These are timestamps before 1970 with a fraction of a second, and dates outside the years 1 to 9999.
+    These are timestamps before 1677-09-21 00:12:44 and in the last 999 milliseconds before 1970, and dates outside the
+    years 1 to 9999.
     """
     if not _holds(array.type, _is_limited):
         return None
-    mask = _unwritable(array)
+    mask = _rows_with(array, _unwritable, _is_limited)
     return mask if mask.any() else None
+
+
+def has_early_fractions(array: pa.Array) -> bool:
+    """Whether there is a timestamp before 1970 with a fraction of a second, at any depth."""
+    is_timestamp: Callable[[pa.DataType], bool] = pat.is_timestamp
+    return _holds(array.type, is_timestamp) and bool(_rows_with(array, _early_fractions, is_timestamp).any())
 
 
 def why_unreadable(array: pa.Array) -> str | None:
@@ -66,7 +79,7 @@ def why_unreadable(array: pa.Array) -> str | None:
         array.validate(full=True)
     except pa.ArrowInvalid as error:
         return str(error)
-    return None if unwritable_values(array) is None else _UNWRITABLE
+    return None if unwritable_values(array) is None else UNWRITABLE
 
 
 def unreadable_row(batch: pa.RecordBatch) -> tuple[int, str] | None:
@@ -151,8 +164,8 @@ def _writable(array: pa.Array, field: pa.Field) -> pa.Array:
     if bad is not None:
         raise SerializationError(
             f"column {field.name!r} holds a value that Hive could not read, in row {int(bad.argmax())} of the batch: "
-            f"{_UNWRITABLE}. "
-            "Round it to whole seconds, or use a string column"
+            f"{UNWRITABLE}. "
+            "Round it to a whole second, or use a string column"
         )
     return _pushed_down(array) if _holds(array.type, pat.is_struct) else array
 
@@ -230,27 +243,41 @@ def _null_mask(array: pa.Array) -> pa.Array | None:
 
 
 def _unwritable(array: pa.Array) -> BoolArray:
-    type_ = array.type
-    if pat.is_timestamp(type_):
+    if pat.is_timestamp(array.type):
         ticks = numbers_of(array, np.int64)
-        old: BoolArray = ticks < 0
-        return old & (ticks % _UNITS_PER_SECOND[type_.unit] != 0) if old.any() else old
-    if pat.is_date32(type_):
-        days = numbers_of(array, np.int32)
-        return np.asarray((days < _FIRST_DAY) | (days > _LAST_DAY))
+        second = _UNITS_PER_SECOND[array.type.unit]
+        early: BoolArray = ticks < 0
+        return early & ((ticks >= -(999 * second // 1000)) | (ticks < _FIRST_SECOND * second)) if early.any() else early
+    days = numbers_of(array, np.int32)
+    return np.asarray((days < _FIRST_DAY) | (days > _LAST_DAY))
+
+
+def _early_fractions(array: pa.Array) -> BoolArray:
+    ticks = numbers_of(array, np.int64)
+    early: BoolArray = ticks < 0
+    return early & (ticks % _UNITS_PER_SECOND[array.type.unit] != 0) if early.any() else early
+
+
+def _rows_with(
+    array: pa.Array, find: Callable[[pa.Array], BoolArray], is_kind: Callable[[pa.DataType], bool]
+) -> BoolArray:
+    """The rows where `find` finds a value, at any depth, in arrays of types of that kind."""
+    type_ = array.type
+    if is_kind(type_):
+        return find(array)
     mask: BoolArray = np.zeros(len(array), np.bool_)
-    if not _holds(type_, _is_limited):
+    if not _holds(type_, is_kind):
         return mask
     if pat.is_struct(type_):
         for child in _children(array):
-            mask |= _unwritable(child)
+            mask |= _rows_with(child, find, is_kind)
         return mask
     if pat.is_map(type_):
         offsets, keys, items = _entries(array)
-        in_entries = _any_in(offsets, _unwritable(keys) | _unwritable(items))
-        in_entries &= np.asarray(array.is_valid())
-        return in_entries
-    return _any_in(_offsets(array), _unwritable(array.flatten()))
+        found = _any_in(offsets, _rows_with(keys, find, is_kind) | _rows_with(items, find, is_kind))
+        found &= np.asarray(array.is_valid())
+        return found
+    return _any_in(_offsets(array), _rows_with(array.flatten(), find, is_kind))
 
 
 def _any_in(offsets: npt.NDArray[np.int32], mask: BoolArray) -> BoolArray:

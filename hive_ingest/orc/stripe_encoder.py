@@ -10,8 +10,9 @@ from itertools import accumulate
 import pyarrow as pa
 
 from hive_ingest.errors import CorruptFile
-from hive_ingest.orc.acid_schema import Key, acid_schema
+from hive_ingest.orc.acid_schema import ROW, Key, acid_schema
 from hive_ingest.orc.delete_events import RowIds
+from hive_ingest.orc.early_timestamps import with_early_timestamps
 from hive_ingest.orc.file_writer import (
     BATCH_ROWS,
     DEFAULT_COMPRESSION,
@@ -21,6 +22,7 @@ from hive_ingest.orc.file_writer import (
     orc_writer,
 )
 from hive_ingest.orc.merge_rows import Rows
+from hive_ingest.orc.normalise import has_early_fractions
 from hive_ingest.orc.stripe_output import StripeOutput, WholeStripe, stripe_statistics
 from hive_ingest.orc.tail import PROLEPTIC_GREGORIAN, OrcTail, read_tail
 
@@ -63,7 +65,7 @@ class StripeEncoder:
 
     def empty_file(self) -> pa.BufferReader:
         """A whole file without rows."""
-        return self._file([])[0]
+        return self._file([], "an empty file")[0]
 
     def encode(self, parts: Iterable[Rows], path: str) -> EncodedStripes:
         """Stripes of these rows, taken one after the other.
@@ -72,7 +74,7 @@ class StripeEncoder:
             parts: Rows in the ACID schema of the table, safe to write (see `normalise`), in order.
             path: The file that they go to, for messages.
         """
-        content, ends = self._file(parts)
+        content, ends = self._file(parts, path)
         tail = read_tail(content, path)
         statistics = stripe_statistics(content, tail, path)
         stripes = tail.footer.stripes
@@ -85,9 +87,10 @@ class StripeEncoder:
         found = zip(stripes, statistics, [ends[rows] for rows in last_rows], strict=True)
         return EncodedStripes(content, tuple(WholeStripe(path, *parts) for parts in found))
 
-    def _file(self, parts: Iterable[Rows]) -> tuple[pa.BufferReader, dict[int, Key]]:
+    def _file(self, parts: Iterable[Rows], path: str) -> tuple[pa.BufferReader, dict[int, Key]]:
         """A whole file; and where a stripe may end: the number of rows before that point, and the last one's key."""
         sink = pa.BufferOutputStream()
+        is_early = False
         ends: dict[int, Key] = {0: (0, 0, 0)}
         schema = acid_schema(self.schema)
         with orc_writer(
@@ -98,13 +101,15 @@ class StripeEncoder:
         ) as writer:
             writer.write(no_rows(schema))  # pyarrow learns the columns from the first table
             for joined in _joined(parts):
-                batches = [part.batch for part in joined]
-                writer.write(pa.Table.from_batches([pa.concat_batches(batches)], schema))
+                batch = pa.concat_batches([part.batch for part in joined])
+                writer.write(pa.Table.from_batches([batch], schema))
+                is_early = is_early or has_early_fractions(batch.column(ROW))
                 keys = RowIds.concat([part.keys for part in joined])
                 before = next(reversed(ends))
                 for end in [*range(BATCH_ROWS, len(keys), BATCH_ROWS), len(keys)]:
                     ends[before + end] = keys.key(end - 1)
-        return pa.BufferReader(sink.getvalue()), ends
+        content = sink.getvalue()
+        return pa.BufferReader(with_early_timestamps(content, path) if is_early else content), ends
 
 
 @lru_cache(maxsize=128)

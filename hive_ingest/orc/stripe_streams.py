@@ -10,7 +10,7 @@ from hive_ingest.orc.protobuf import WireError, as_bytes, bytes_field, int_field
 from hive_ingest.orc.tail import Stripe
 
 #: ORC's `Stream.Kind`.
-PRESENT, DATA, ROW_INDEX = 0, 1, 6
+PRESENT, DATA, SECONDARY, ROW_INDEX = 0, 1, 5, 6
 INDEXES = frozenset({6, 7, 8})
 #: Field numbers of `StripeFooter` and of `Stream`.
 _STREAM, _ENCODING, _TIME_ZONE = 1, 2, 3

@@ -20,12 +20,20 @@ _BY_POSITION = "FieldPath("
 class Predicate:
     """A filter bound to a schema. A row for which it is null is not kept."""
 
-    def __init__(self, schema: pa.Schema, *, where: Where | None = None, filter: pc.Expression | None = None) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        *,
+        where: Where | None = None,
+        filter: pc.Expression | None = None,
+        filter_stripes: StripeFilter | None = None,
+    ) -> None:
         """
         Args:
             schema: All columns that the filter may use.
             where: A filter that was text.
             filter: A boolean Arrow expression. If both are given, both must be true.
+            filter_stripes: What is known of the stripes with rows for which `filter` is true.
 
         Raises:
             ConfigurationError: The expression does not fit the schema, or is not boolean.
@@ -37,8 +45,9 @@ class Predicate:
         self.paths: frozenset[FieldPath] = where.paths if where else frozenset()
         if filter is not None:
             self.paths |= {(name,) for name in _referenced(filter, schema)}
-        #: Which stripes may have a row to keep; None: not known.
-        self.stripes: StripeFilter | None = where.stripes if where else None
+        of_stripes = (where.stripes if where else None, filter_stripes)
+        #: All of them must find that a stripe may have a row to keep.
+        self.stripes: tuple[StripeFilter, ...] = tuple(each for each in of_stripes if each is not None)
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """True for each row to keep. `batch` has at least `columns`.

@@ -160,7 +160,7 @@ class _PartitionReading:
         self._positions = {column.name: i for i, column in enumerate(projection.table.columns)}
         predicate = projection.predicate
         uses_columns = predicate is not None and any(path[0] in self._positions for path in predicate.paths)
-        self._filter = predicate.stripes if predicate is not None and uses_columns else None
+        self._filters = predicate.stripes if predicate is not None and uses_columns else ()
         self._deletes = _load_delete_events(self._store, delete_event_files, valid_write_ids)
 
     def batches(self, files: Sequence[FileToRead]) -> Iterator[pa.RecordBatch]:
@@ -223,10 +223,11 @@ class _PartitionReading:
 
     def _wanted_stripes(self, reader: StripeReader) -> Sequence[int]:
         """Those that may hold a row that passes the filter."""
-        stripes, filter = range(reader.num_stripes), self._filter
-        if filter is None:
+        stripes = range(reader.num_stripes)
+        if not self._filters:
             return stripes
-        return [stripe for stripe in stripes if filter.may_match(self._range_of(reader.bounds(stripe)))]
+        ranges = ((stripe, self._range_of(reader.bounds(stripe))) for stripe in stripes)
+        return [stripe for stripe, range_of in ranges if all(each.may_match(range_of) for each in self._filters)]
 
     def _range_of(self, bounds: StripeBounds | None) -> Callable[[FieldPath], ValueRange | None]:
         def range_of(path: FieldPath) -> ValueRange | None:

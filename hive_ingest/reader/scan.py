@@ -28,7 +28,7 @@ from hive_ingest.reader.html import html_table
 from hive_ingest.reader.partitions import PartitionToRead, prune, typed_partitions, whole_table
 from hive_ingest.reader.predicate import Predicate
 from hive_ingest.reader.rows import ROW_ID_COLUMN, Projection, Snapshot, full_schema, read_partition
-from hive_ingest.reader.where import parse_where
+from hive_ingest.reader.where import parse_where, stripes_of
 from hive_ingest.schema import arrow_schema
 from hive_ingest.transactions import ReadTransaction
 
@@ -302,8 +302,10 @@ def _predicate(table: Table, where: str | None, filter: pc.Expression | None) ->
     """Raises ConfigurationError for a filter that does not fit."""
     if where is None and filter is None:
         return None
-    parsed = None if where is None else parse_where(where, (*table.columns, *table.partition_keys))
-    return Predicate(full_schema(table), where=parsed, filter=filter)
+    columns = (*table.columns, *table.partition_keys)
+    parsed = None if where is None else parse_where(where, columns)
+    stripes = None if filter is None else stripes_of(filter, columns)
+    return Predicate(full_schema(table), where=parsed, filter=filter, filter_stripes=stripes)
 
 
 def _projection(table: Table, columns: Sequence[str] | None, predicate: Predicate | None, row_ids: bool) -> Projection:

@@ -32,6 +32,7 @@ from hive_ingest.filter_syntax import (
     parse_condition,
 )
 from hive_ingest.model import Column
+from hive_ingest.reader.arrow_filter import stripe_filter_of
 from hive_ingest.reader.literals import literal_scalar
 from hive_ingest.reader.stripe_filter import FieldPath, StripeFilter
 from hive_ingest.schema import HiveType, parse_type
@@ -69,6 +70,11 @@ def parse_where(text: str, columns: Iterable[Column]) -> Where:
         return Where(expression, frozenset(compiler.paths), StripeFilter(condition, compiler.type_of))
     except FilterSyntaxError as error:
         raise ConfigurationError(error.describe(text, _EXAMPLE)) from error
+
+
+def stripes_of(expression: pc.Expression, columns: Iterable[Column]) -> StripeFilter | None:
+    """Which stripes may have a row for which an Arrow expression is true; None if it does not tell."""
+    return stripe_filter_of(expression, _Compiler(columns).type_of)
 
 
 class _Compiler:

@@ -83,9 +83,9 @@ def row(i: int) -> dict[str, Any]:
 
 
 def timestamp(i: int) -> dt.datetime:
-    """Around a daylight-saving gap with microseconds; every fifth one before 1970, in whole seconds."""
+    """Around a daylight-saving gap with microseconds; every fifth one before 1970."""
     if i % 5 == 0:
-        return dt.datetime(1969, 12, 31, 23, 59, 59) - dt.timedelta(days=i % 20_000)
+        return dt.datetime(1969, 12, 31, 23, 59, 58) - dt.timedelta(days=i % 20_000, microseconds=i * 7919 % 10**6)
     return dt.datetime(2024, 3, 31, 1, 59, 59) + dt.timedelta(hours=i * 13 % 100_000, microseconds=i * 7919)
 
 

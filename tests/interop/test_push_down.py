@@ -52,7 +52,7 @@ TYPES: dict[str, tuple[str, Value]] = {
     "v": ("varchar(9)", lambda i: f"v{i:06}"),
     "raw": ("binary", lambda i: f"v{i:06}".encode()),
     "day": ("date", lambda i: dt.date(1970, 1, 1) + dt.timedelta(days=i - 20_000)),
-    "at": ("timestamp", lambda i: dt.datetime(1970, 1, 1) + dt.timedelta(hours=i - 20_000, milliseconds=i >= 20_000)),
+    "at": ("timestamp", lambda i: dt.datetime(1970, 1, 1) + dt.timedelta(hours=i - 20_000, milliseconds=1)),
     "nested": ("struct<a:int,b:string>", lambda i: {"a": i, "b": f"v{i:06}"}),
     "many": ("array<int>", lambda i: [i]),
 }

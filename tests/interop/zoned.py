@@ -41,12 +41,16 @@ AT = [
     dt.datetime(1970, 1, 1),
     dt.datetime(1970, 1, 1, 0, 0, 0, 1),
     dt.datetime(1969, 12, 31, 23, 59, 59),
+    dt.datetime(1969, 12, 31, 23, 59, 59, 999),  # the last one with a fraction that ORC can hold
+    dt.datetime(1969, 12, 31, 23, 59, 58, 999_999),
     dt.datetime(1969, 12, 31, 16, 0),
     dt.datetime(1967, 4, 30, 2, 30),  # not in Los Angeles
     dt.datetime(1941, 10, 1, 0, 10),  # not in Kolkata, which moved on by 37 minutes
     dt.datetime(1942, 5, 15, 0, 15),
     dt.datetime(1883, 11, 18, 12, 0),  # the day of Los Angeles that had two noons
+    dt.datetime(1883, 11, 18, 12, 0, 0, 500_000),
     dt.datetime(1800, 1, 1, 0, 0),  # local mean time, with seconds
+    dt.datetime(1800, 1, 1, 0, 0, 0, 1),
     dt.datetime(1677, 9, 21, 0, 12, 44),
     dt.datetime(2037, 7, 1, 12, 0, 0, 999_000),
     dt.datetime(2100, 7, 1, 12, 0),  # beyond the tables of many zones

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from hive_ingest.orc import unwritable_values
+from hive_ingest.orc import UNWRITABLE, unwritable_values
 from hive_ingest.record_writer.bad_records import BadValue, Doubt
 from hive_ingest.record_writer.values import strict_values
 from hive_ingest.record_writer.values.timestamp_formats import TimestampFormats
@@ -154,7 +154,7 @@ def unique_keys(maps: pa.Array, keys: pa.Array) -> None:
 def readable_by_hive(array: pa.Array) -> pa.Array:
     """Check dates or timestamps: Hive must read them unchanged from an ORC file."""
     if unwritable_values(array) is not None:
-        raise Doubt("a timestamp before 1970 with a fraction of a second, or a date outside the years 1 to 9999")
+        raise Doubt(UNWRITABLE)
     return array
 
 

@@ -45,8 +45,9 @@ _NON_FINITE: Final = {
 }
 _EPOCH: Final = dt.datetime(1970, 1, 1)
 _EPOCH_DAY: Final = dt.date(1970, 1, 1).toordinal()
-_MIN_NANOS: Final = -(2**63)
+_MIN_NANOS: Final = -(2**63 // 10**9) * 10**9
 _MAX_NANOS: Final = 2**63 - 1
+_FIRST_UNHELD_NANOS: Final = -999_000_000
 _EXACT: Final = decimal.Context(
     prec=100, Emax=10**6, Emin=-(10**6), traps=[decimal.Inexact, decimal.InvalidOperation, decimal.Overflow]
 )
@@ -149,14 +150,17 @@ def clock_nanos(text: str) -> int:
 def held_nanos(nanos: int, text: str) -> int:
     """`nanos`, read from `text`, if a timestamp can hold them.
 
-    No fraction before 1970: Hive could not read it from ORC files (see `orc.normalise`).
+    ORC files cannot hold those of the last second before 1970, after its first millisecond (see `orc.normalise`).
     """
     if not _MIN_NANOS <= nanos <= _MAX_NANOS:
         raise BadValue(
             f"{shown(text)} is out of range for a timestamp (1677-09-21 00:12:44 to 2262-04-11 23:47:16.854775807)"
         )
-    if nanos < 0 and nanos % 10**9:
-        raise BadValue(f"{shown(text)} is before 1970, where Hive reads only whole seconds: round it")
+    if _FIRST_UNHELD_NANOS <= nanos < 0:
+        raise BadValue(
+            f"{shown(text)} is in the last 999 milliseconds before 1970, which ORC files cannot hold: round it to a "
+            "whole second"
+        )
     return nanos
 
 

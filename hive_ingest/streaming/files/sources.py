@@ -9,6 +9,7 @@ from typing import Final, Literal, get_args
 
 from hive_ingest.connection import StreamingConnection
 from hive_ingest.errors import ConfigurationError, SinkConflict
+from hive_ingest.plurals import counted
 from hive_ingest.record_writer import CsvWriter, RecordWriter, check_choice
 from hive_ingest.storage import Location
 from hive_ingest.streaming.files.line_file import MAX_LINE_BYTES, LineFile
@@ -51,7 +52,7 @@ def sources_of(
     files: dict[str, LineFile] = {}
     by_path: dict[str, LineFile] = {}
     too_short: list[str] = []
-    for path in matching_files(paths):
+    for path in _few_enough(matching_files(paths)):
         file = LineFile(path, max_line_bytes=max_line_bytes, csv=csv, waits_for_newline=waits_for_newline)
         key = key_of(file, source_key)
         if key is None:
@@ -62,9 +63,6 @@ def sources_of(
         if other is not file and source_key == "name":
             raise ConfigurationError(f"{file.location!r} is the same file as {other.location!r}: {_REMEDIES['path']}")
         files[key] = _longer_copy(files[key], file, source_key) if key in files else file
-    found = len(files) + len(too_short)
-    if not 1 <= found <= MAX_FILES:
-        raise ConfigurationError(f"{found} files: give 1 to {MAX_FILES} in one call")
     if too_short:
         _log.warning(
             "%s has fewer than %d bytes, too few to recognise it by its content: it is left for a later run",
@@ -72,6 +70,20 @@ def sources_of(
             KEY_BYTES,
         )
     return files, tuple(too_short)
+
+
+def _few_enough(paths: Iterable[str]) -> list[str]:
+    """The paths, none of which has been opened. Raises ConfigurationError for none and for too many."""
+    found = list(paths)
+    if not found:
+        raise ConfigurationError("there is no file to ingest: give at least one path")
+    if len(found) > MAX_FILES:
+        raise ConfigurationError(
+            f"{counted(len(found), 'file')} at once: at most {MAX_FILES:,} can be ingested together, because each has "
+            "a lock of its own. Give them in parts, one after the other, such as 'orders/2026-11-*'; all of them may "
+            "have one sink"
+        )
+    return found
 
 
 def _longer_copy(one: LineFile, other: LineFile, source_key: SourceKey) -> LineFile:

@@ -130,7 +130,7 @@ ALL_TYPES = {
     "st": "struct<c1:int,c2:string>",
 }
 RECORD_1 = (
-    b"true|10|100|1000|10000|4.0|20.0|4.2222|1969-12-31 15:59:58|1970-01-01|string|hello|hello|k1:v1|100,200|10,foo"
+    b"true|10|100|1000|10000|4.0|20.0|4.2222|1969-12-31 15:59:58.174|1970-01-01|string|hello|hello|k1:v1|100,200|10,foo"
 )
 RECORD_2 = (
     b"false|20|200|2000|20000|8.0|40.0|2.2222|1970-12-31 15:59:58.174|1971-01-01|abcd|world|world|k4:v4|200,300|20,bar"
@@ -138,10 +138,7 @@ RECORD_2 = (
 
 
 def check_all_types(client: MetastoreClient, records: object) -> None:
-    """With the conversions of Hive's SerDe, which rounds a decimal.
-
-    In Hive's case the first timestamp, before 1970, has milliseconds. Such a value is refused here.
-    """
+    """With the conversions of Hive's SerDe, which rounds a decimal."""
     name = "default.alltypes"
     create_table(client, name, ALL_TYPES)
     writer = hi.StrictDelimitedInputWriter(
@@ -154,7 +151,7 @@ def check_all_types(client: MetastoreClient, records: object) -> None:
     (one, two) = rows_by_id(client, name)
     assert one == (
         *(1, 536870912, 0, True, 10, 100, 1000, 10000, 4.0, 20.0, Decimal("4.222")),
-        *(datetime(1969, 12, 31, 15, 59, 58), date(1970, 1, 1), "string", "hello", "hello"),
+        *(datetime(1969, 12, 31, 15, 59, 58, 174_000), date(1970, 1, 1), "string", "hello", "hello"),
         *([("k1", "v1")], [100, 200], {"c1": 10, "c2": "foo"}),
     )
     assert two == (

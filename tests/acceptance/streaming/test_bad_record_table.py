@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,11 @@ import pytest
 import hive_ingest as hi
 from hive_ingest.connection import BAD_RECORD_COLUMNS
 from hive_ingest.errors import ConfigurationError, TooManyBadRecords
+from hive_ingest.faults import FAULT_POINTS
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.record_writer import MappingWriter
 from hive_ingest.streaming.kafka import KafkaMessage, MessageColumns, MessageWriter
+from hive_ingest.testing import CrashPoint, FaultError, faults
 from tests.support.rows import ids
 
 TABLE, BAD = "web.events", "web.bad"
@@ -167,3 +171,32 @@ def test_a_table_that_exists_may_lack_columns_but_not_have_others(ms: MetastoreC
     with pytest.raises(ConfigurationError, match="is the table that the records are for"):
         connect(ms, bad_records=hi.BadRecordTable(TABLE))
     assert set(BAD_RECORD_COLUMNS) > {"file", "line", "reason", "record"}
+
+
+@pytest.mark.one_embedded
+@pytest.mark.parametrize(
+    "point", [point for point in FAULT_POINTS if point not in ("lock_waiting", "after_spill", "commit_before_answer")]
+)
+def test_a_repeated_append_neither_loses_nor_doubles_a_bad_record(
+    point: str, metastore: MetastoreClient, tmp_path: Path
+) -> None:
+    """Wherever the first attempt fails; a file of bad records may have them twice, but never lacks one."""
+    metastore.create_database("web")
+    metastore.create_table(TABLE, columns={"id": "int"}, partition_keys={"day": "string"})
+    data = pa.table({"id": ["1", "x", "3", "y"], "day": ["a"] * 4})
+    bad = [{"id": "x", "day": "a"}, {"id": "y", "day": "a"}]
+    file = hi.BadRecordFile(tmp_path / "bad.jsonl")
+    for position, target in enumerate([hi.BadRecordTable(BAD), file]):
+        options: dict[str, Any] = {"on_error": "skip", "coerce": "lossless", "bad_records": target}
+        options |= {"sink": "app", "source": f"source {position}", "position": 1}
+        # What fails after the commit was confirmed is not raised.
+        with faults(CrashPoint(point)) as recorder, suppress(FaultError):
+            hi.append(metastore, TABLE, data, **options)
+        assert recorder.passed[point] == 1
+        hi.append(metastore, TABLE, data, **options)
+        assert hi.append(metastore, TABLE, data, **options) is None
+        assert ids(metastore, TABLE) == sorted([1, 3] * (position + 1))
+    assert [json.loads(row["record"]) for row in bad_rows(metastore)] == bad
+    file.close()
+    lines = [json.loads(line)["data"] for line in (tmp_path / "bad.jsonl").read_text().splitlines()]
+    assert lines in (bad * attempts for attempts in (1, 2))

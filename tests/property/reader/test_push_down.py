@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import operator
 import tempfile
 from decimal import Decimal
 from pathlib import Path
@@ -10,6 +11,7 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -20,15 +22,18 @@ from hive_ingest.orc.acid_writer import AcidOrcWriter
 from hive_ingest.reader.partitions import PartitionToRead
 from hive_ingest.reader.predicate import Predicate
 from hive_ingest.reader.rows import Projection, Snapshot, full_schema, read_partition
-from hive_ingest.reader.where import parse_where
-from hive_ingest.schema import arrow_schema
+from hive_ingest.reader.where import parse_where, stripes_of
+from hive_ingest.schema import arrow_schema, arrow_type
 from tests.unit.compaction.folders import STORE, Folder
 
 TEXTS = ["", "a", "a\t", "a\tb", "ab", "abc", "b", "b ", "ba\x01", "é", "日本", "😀", "￿"]
 DAYS = [dt.date(1, 1, 1), dt.date(1582, 10, 10), dt.date(1969, 12, 31), dt.date(2024, 2, 29), dt.date(9999, 12, 31)]
 TIMES = [
     dt.datetime(1677, 9, 22),
+    dt.datetime(1900, 1, 1, 0, 0, 0, 1),
+    dt.datetime(1969, 12, 31, 23, 59, 58, 999_999),
     dt.datetime(1969, 12, 31, 23, 59, 59),
+    dt.datetime(1969, 12, 31, 23, 59, 59, 999),
     dt.datetime(1970, 1, 1),
     dt.datetime(1970, 1, 1, 0, 0, 0, 1),
     dt.datetime(2024, 2, 29, 12, 0, 0, 999_999),
@@ -138,11 +143,52 @@ class Run:
             value = value.decode()
         return f"'{value}'" if type_ in _QUOTED or isinstance(value, float) else str(value).lower()
 
+    def expression(self, depth: int = 2) -> pc.Expression:
+        """As a program builds it."""
+        kind = self.random.choice(["and", "or", "not", "and", "test", "test"]) if depth else "test"
+        if kind == "not":
+            return ~self.expression(depth - 1)
+        if kind != "test":
+            left, right = self.expression(depth - 1), self.expression(depth - 1)
+            return left & right if kind == "and" else left | right
+        name = self.random.choice(
+            [name for name, type_ in self.columns.items() if not type_.startswith("array")] or [""]
+        )
+        type_ = self.columns.get(name, "")
+        path: tuple[str, ...] = (name,)
+        if type_.startswith("struct"):
+            field = self.random.choice([("n", "int"), ("s", "string")])
+            path, type_ = (name, field[0]), field[1]
+        return self._call(pc.field(*path), type_) if name else pc.scalar(True)
+
+    def _call(self, field: pc.Expression, type_: str) -> pc.Expression:
+        arrow, value = arrow_type(type_), self.random.choice(VALUES[type_])
+        signs = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
+        match self.random.choice(["null", "valid", "in", "starts", *["compare"] * 6]):
+            case "null":
+                return field.is_null(nan_is_null=self.random.random() < 0.3)
+            case "valid":
+                return field.is_valid()
+            case "in":
+                values = [*self.random.sample(VALUES[type_], 2), *([None] if self.random.random() < 0.2 else [])]
+                return field.isin(pa.array(values, arrow))
+            case "starts" if type_ in ("string", "char(4)", "varchar(4)"):
+                return pc.starts_with(field, value, ignore_case=self.random.random() < 0.2)
+            case _:
+                literal = pc.scalar(pa.scalar(value) if self.random.random() < 0.5 else pa.scalar(value, arrow))
+                pair = (field, literal) if self.random.random() < 0.5 else (literal, field)
+                compared: pc.Expression = self.random.choice(signs)(*pair)
+                return compared
+
     # -- reading -----------------------------------------------------------------------------------
 
-    def read(self, where: str | None) -> pa.Table:
-        schema = full_schema(self.folder.table)
-        predicate = None if where is None else Predicate(schema, where=parse_where(where, self.folder.table.columns))
+    def read(self, where: str | None = None, filter: pc.Expression | None = None) -> pa.Table:
+        schema, columns = full_schema(self.folder.table), self.folder.table.columns
+        predicate = None
+        if where is not None:
+            predicate = Predicate(schema, where=parse_where(where, columns))
+        elif filter is not None:
+            predicate = Predicate(schema, filter=filter, filter_stripes=stripes_of(filter, columns))
         projection = Projection(self.folder.table, tuple(schema.names), predicate)
         snapshot = Snapshot(self.folder.valid_write_ids, ValidTxnList(TxnId(10**6)))
         batches = read_partition(PartitionToRead("", str(self.folder.path), {}), projection, snapshot)
@@ -161,3 +207,18 @@ def test_a_filter_gives_the_rows_that_it_gives_after_reading(seed: int) -> None:
             where = run.where()
             expected = everything.filter(parse_where(where, run.folder.table.columns).expression)
             assert str(run.read(where).to_pylist()) == str(expected.to_pylist()), (where, run.columns)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32))
+@example(0)
+def test_an_arrow_expression_gives_the_rows_that_it_gives_after_reading(seed: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(seed, Path(folder) / "t")
+        run.write()
+        everything = run.read()
+        for _ in range(10):
+            expression = run.expression()
+            expected = everything.filter(expression)
+            found = run.read(filter=expression)
+            assert str(found.to_pylist()) == str(expected.to_pylist()), (expression, run.columns)

@@ -229,8 +229,8 @@ def _moment(text, kind):
     if kind == "date":
         return seconds // 86400
     nanos = seconds * 10**9 + int((found[3] or "").ljust(9, "0"))
-    _expect(nanos, nanos >= 0 or nanos % 10**9 == 0)
-    return _expect(nanos, -(2**63) < nanos < 2**63)
+    _expect(nanos, not -999_000_000 <= nanos < 0)
+    return _expect(nanos, -9_223_372_036 * 10**9 <= nanos < 2**63)
 
 
 def _floating(text, kind):

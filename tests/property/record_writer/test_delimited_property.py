@@ -37,7 +37,7 @@ plain = {
     "varchar(3)": st.text("aé😀", max_size=3),
     "binary": st.sampled_from(["", "YWI=", "////", "YQ=="]),
     "date": st.dates().map(lambda d: d.isoformat()),
-    "timestamp": st.sampled_from(["2020-02-29 23:59:59", "2020-02-29T23:59:59.1", "1969-12-31 00:00:00"]),
+    "timestamp": st.sampled_from(["2020-02-29 23:59:59", "2020-02-29T23:59:59.1", "1969-12-31 00:00:00.000001"]),
 }
 _integers = [
     "",

@@ -103,7 +103,7 @@ def is_out_of_range(cell: Any) -> bool:
     assert year is not None
     if "date" in cell:
         return not 1 <= int(year[0]) <= 9999
-    return not 1678 <= int(year[0]) <= 2261 or ("." in text and int(year[0]) < 1970)
+    return not 1678 <= int(year[0]) <= 2261 or "1969-12-31 23:59:59.001" <= text < "1970"
 
 
 @pytest.mark.parametrize(
