@@ -91,7 +91,7 @@ def _unbucketed(rows: DataFrame, keys: list[str], cluster: bool | None, target_f
         tasks = max(1, min(parallelism(rows), MAX_WRITERS))
         return SpreadRows(rows.repartition(tasks, *map(_quoted, keys)), tasks, "bucket")
     if cluster is None and (keys or _makes_small_files(rows, target_file_bytes)):
-        groups = max(_MIN_GROUPS, _GROUPS_PER_TASK * parallelism(rows))
+        groups = min(max(_MIN_GROUPS, _GROUPS_PER_TASK * parallelism(rows)), MAX_WRITERS)
         settings = _settings(rows, target_file_bytes)
         with session_settings(rows, settings):  # without adaptive execution Spark drops the hint as it analyses it
             return SpreadRows(_rebalanced(rows, groups, keys), MAX_WRITERS, "bucket", settings)
@@ -150,8 +150,8 @@ def _quoted(name: str) -> str:
 # -- settings of a session -------------------------------------------------------------------------
 
 _lock = threading.Lock()
-#: By the identity of a session: how many writes are under way, and the values to go back to.
-_changed: dict[int, tuple[int, dict[str, str | None]]] = {}
+#: By session: how many writes are under way, and the values to go back to.
+_changed: dict[object, tuple[int, dict[str, str | None]]] = {}
 
 
 @contextmanager
@@ -161,19 +161,21 @@ def session_settings(df: DataFrame, settings: Mapping[str, str]) -> Iterator[Non
         yield
         return
     session: Any = df.sparkSession
+    # Several objects of Python may stand for one session of the JVM.
+    key = session.session_id if is_connect(df) else session._jsparkSession.hashCode()
     with _lock:
-        writes, before = _changed.get(id(session), (0, {}))
+        writes, before = _changed.get(key, (0, {}))
         if not writes:
             before = {name: session.conf.get(name, None) for name in settings}
-        _changed[id(session)] = (writes + 1, before)
+        _changed[key] = (writes + 1, before)
         _set(session, settings)
     try:
         yield
     finally:
         with _lock:
-            writes, before = _changed.pop(id(session))
+            writes, before = _changed.pop(key)
             if writes > 1:
-                _changed[id(session)] = (writes - 1, before)
+                _changed[key] = (writes - 1, before)
             else:
                 _set(session, before)
 
