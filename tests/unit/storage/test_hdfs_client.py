@@ -93,6 +93,6 @@ def test_a_ticket_that_is_refused_once_is_tried_again(client: HdfsClient) -> Non
 @pytest.mark.usefixtures("no_pause")
 def test_a_ticket_that_is_always_refused_is_an_error_with_what_to_do(client: HdfsClient) -> None:
     namenode = Refusing(1000)
-    with pytest.raises(StreamingIOFailure, match="cannot create '/a': the NameNode refuses the Kerberos.*clocks"):
+    with pytest.raises(StreamingIOFailure, match=r"cannot create '/a': the NameNode refuses the Kerberos.*clocks"):
         client.call("create", "/a", namenode)
     assert namenode.calls == 5
