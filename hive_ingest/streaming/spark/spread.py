@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import pyspark
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
@@ -24,7 +23,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from hive_ingest.acid import MAX_BUCKET_ID
 from hive_ingest.connection import SharedTransaction
 from hive_ingest.errors import ConfigurationError
-from hive_ingest.streaming.spark.session import input_tasks, is_connect, known_bytes, parallelism
+from hive_ingest.streaming.spark.session import IS_SPARK_4, input_tasks, is_connect, known_bytes, parallelism
 from hive_ingest.streaming.spark.tasks import GROUP_COLUMN, GroupTask
 
 #: Bucket numbers of an unbucketed table, one for each writer.
@@ -100,7 +99,7 @@ def _unbucketed(rows: DataFrame, keys: list[str], cluster: bool | None, target_f
 
 def _rebalanced(rows: DataFrame, groups: int, keys: list[str]) -> DataFrame:
     names = [*map(_quoted, keys)]
-    if is_connect(rows) or int(pyspark.__version__.split(".")[0]) >= 4:
+    if is_connect(rows) or IS_SPARK_4:
         return rows.hint("rebalance", groups, *names)
     # Spark 3.5 does not take a text for the name of a column, and its Python takes nothing else.
     classic: Any = rows
