@@ -92,8 +92,8 @@ class Gssapi:
     def _failure(self, error: GssError) -> MetastoreError:
         kind = MetastoreUnavailable if error.is_unreachable else MetastoreError
         return kind(
-            f"Kerberos authentication with {self._principal!r} failed: {error}. {ticket_remedy()}, and check "
-            "kerberos_principal"
+            f"Kerberos authentication with {self._principal!r} failed: {error}. {ticket_remedy()}. "
+            "Check kerberos_principal, too"
         )
 
 
