@@ -135,7 +135,9 @@ _SUITES_ON_HDFS = (
 #: The server of Connect in pyspark 3.5.0 cannot be started with NumPy 2.
 _CONNECT_OF_TODAY = "tests/spark/test_types.py::test_a_spark_connect_dataframe_is_converted_too"
 #: A sample; what depends on a version's interior has tests of its own.
-_ON_THE_LOWEST_SPARK = tuple(f"tests/spark/test_{name}.py" for name in ("batches", "types", "write_dataframe"))
+_ON_THE_LOWEST_SPARK = tuple(
+    f"tests/spark/test_{name}.py" for name in ("batches", "merge_job", "types", "write_dataframe")
+)
 
 
 def _modules(folder: str, *, first: Sequence[str], without: Sequence[str]) -> list[str]:

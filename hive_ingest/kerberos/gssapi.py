@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from ctypes import byref, c_int, c_uint32, c_void_p
 
-from hive_ingest.kerberos.library import KRB5_MECHANISM, KRB5_PRINCIPAL_NAME, Buffer, library, take
+from hive_ingest.kerberos.library import (
+    KRB5_MECHANISM,
+    KRB5_PRINCIPAL_NAME,
+    Buffer,
+    library,
+    take,
+    ticket_cache_lock,
+)
 
 _CONTINUE_NEEDED = 1
 #: The calling error and the routine error in a major status. The rest is additional information.
@@ -16,6 +24,9 @@ _FLAGS = 2 | 4 | 8 | 16 | 32
 _STATUS_OF_ROUTINE, _STATUS_OF_MECHANISM = 1, 2
 #: KRB5_KDC_UNREACH and KRB5_REALM_CANT_RESOLVE as unsigned numbers.
 _UNREACHABLE = frozenset({-1765328228 & 0xFFFFFFFF, -1765328164 & 0xFFFFFFFF})
+#: KRB5_CC_NOTFOUND: the ticket cache is empty, perhaps because hdfs-native, whose threads share it, renews the ticket.
+_NOT_FOUND = -1765328243 & 0xFFFFFFFF
+_RENEWAL_PAUSES_SECONDS = (0.02, 0.1, 0.5)
 
 
 class GssError(Exception):
@@ -23,6 +34,7 @@ class GssError(Exception):
 
     Attributes:
         is_unreachable: Whether no key distribution centre answers, so that the call may succeed later.
+        is_without_ticket: Whether the ticket cache has no ticket, as for a moment while one is renewed.
     """
 
     def __init__(self, major: int, minor: int) -> None:
@@ -31,6 +43,7 @@ class GssError(Exception):
         detail = _text(_STATUS_OF_MECHANISM, minor) if minor else ""
         super().__init__(": ".join(filter(None, (reason, detail))))
         self.is_unreachable = minor in _UNREACHABLE
+        self.is_without_ticket = minor == _NOT_FOUND
 
 
 class SecurityContext:
@@ -55,11 +68,22 @@ class SecurityContext:
 
     def step(self, token: bytes | None) -> bytes:
         """The token to send after the server's `token`, None to begin. Raises GssError."""
+        for seconds in _RENEWAL_PAUSES_SECONDS if token is None else ():
+            try:
+                return self._step(None)
+            except GssError as error:
+                if not error.is_without_ticket:
+                    raise
+            time.sleep(seconds)
+        return self._step(token)
+
+    def _step(self, token: bytes | None) -> bytes:
         minor, answer = c_uint32(), Buffer()
-        major = self._library.gss_init_sec_context(
-            *(byref(minor), None, byref(self._handle), self._name, byref(KRB5_MECHANISM), _FLAGS, 0, None),
-            *(None if token is None else byref(Buffer.of(token)), None, byref(answer), None, None),
-        )
+        with ticket_cache_lock:
+            major = self._library.gss_init_sec_context(
+                *(byref(minor), None, byref(self._handle), self._name, byref(KRB5_MECHANISM), _FLAGS, 0, None),
+                *(None if token is None else byref(Buffer.of(token)), None, byref(answer), None, None),
+            )
         response = take(answer)
         check(major, minor)
         self.complete = not major & _CONTINUE_NEEDED

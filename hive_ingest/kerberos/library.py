@@ -8,11 +8,22 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
+import threading
 from ctypes import POINTER, byref, c_int, c_size_t, c_uint32, c_void_p
 
 from hive_ingest.errors import ConfigurationError
 
 LIBRARY = "libgssapi_krb5.so.2"
+
+#: Held by calls that use the ticket cache. While a ticket is renewed the cache is empty for a moment, which fails the
+#: calls of other threads, and a child that is forked during a call would wait forever for the library's own locks.
+ticket_cache_lock = threading.Lock()
+os.register_at_fork(
+    before=ticket_cache_lock.acquire,
+    after_in_parent=ticket_cache_lock.release,
+    after_in_child=ticket_cache_lock.release,
+)
 
 
 class Buffer(ctypes.Structure):

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
-import threading
 from ctypes import byref, c_uint32, c_void_p
 from typing import Final
 
 from hive_ingest.errors import ConfigurationError, MetastoreUnavailable
 from hive_ingest.kerberos.gssapi import GssError, check
-from hive_ingest.kerberos.library import KRB5_MECHANISM, KRB5_PRINCIPAL_NAME, Buffer, OidSet, library
+from hive_ingest.kerberos.library import (
+    KRB5_MECHANISM,
+    KRB5_PRINCIPAL_NAME,
+    Buffer,
+    OidSet,
+    library,
+    ticket_cache_lock,
+)
 
 _INITIATE: Final = 1
 _INDEFINITE: Final = 0xFFFFFFFF
-_lock: Final = threading.Lock()
+_KEYTAB, _CACHE = "KRB5_CLIENT_KTNAME", "KRB5CCNAME"
+_OWN_CACHE: Final = "MEMORY:hive_ingest"
 _login: tuple[str, str] | None = None
 
 
@@ -36,8 +43,8 @@ def log_in(keytab: str, principal: str = "") -> None:
     if not keytab:
         raise ConfigurationError(f"principal={principal!r} needs keytab: give both, or use a ticket cache")
     path = os.path.abspath(keytab)
-    with _lock:
-        if _login is None:
+    with ticket_cache_lock:
+        if _login is None or (_login == (path, principal) and not _is_in_effect(path)):
             _check_readable(path)
             _log_in(path, principal)
             _login = (path, principal)
@@ -46,6 +53,22 @@ def log_in(keytab: str, principal: str = "") -> None:
                 f"keytab={path!r}, principal={principal!r}: this process has logged in with {_login[0]!r} as "
                 f"{_login[1] or 'its first principal'!r}: a process has one identity, so use another process"
             )
+
+
+def ticket_remedy() -> str:
+    """What to do about a ticket that cannot be obtained; the beginning of a sentence."""
+    keytab = os.environ.get(_KEYTAB)
+    if not keytab:
+        return "Get a ticket with kinit, or name a keytab in KRB5_CLIENT_KTNAME"
+    return (
+        f"Check that the keytab {keytab!r} (KRB5_CLIENT_KTNAME) can be read and has the present keys of its principal: "
+        "'klist -k' lists them, and 'kinit -k' tries them"
+    )
+
+
+def _is_in_effect(path: str) -> bool:
+    """Whether nobody has changed the environment since the login."""
+    return os.environ.get(_KEYTAB) == path and os.environ.get(_CACHE) == _OWN_CACHE
 
 
 def _check_readable(path: str) -> None:
@@ -58,9 +81,9 @@ def _check_readable(path: str) -> None:
 
 def _log_in(path: str, principal: str) -> None:
     library()  # raises where there is none
-    before = {name: os.environ.get(name) for name in ("KRB5_CLIENT_KTNAME", "KRB5CCNAME")}
-    os.environ["KRB5_CLIENT_KTNAME"] = path
-    os.environ["KRB5CCNAME"] = "MEMORY:hive_ingest"
+    before = {name: os.environ.get(name) for name in (_KEYTAB, _CACHE)}
+    os.environ[_KEYTAB] = path
+    os.environ[_CACHE] = _OWN_CACHE
     if not principal:
         return
     try:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure, UnsupportedFeature
+from hive_ingest.kerberos import ticket_remedy
 
 if TYPE_CHECKING:
     from hdfs_native import Client
@@ -29,8 +30,12 @@ T = TypeVar("T")
 CALL_TIMEOUT_SECONDS = 60.0
 #: How long the end of the process waits for calls that nobody awaits.
 _EXIT_SECONDS = 5.0
-#: The pause between two calls while no NameNode is active.
-_FAIL_OVER_PAUSE_SECONDS = 0.25
+#: The pause between two calls while no NameNode is active, or one refuses the ticket.
+_REFUSAL_PAUSE_SECONDS = 0.25
+#: How often a NameNode may refuse a ticket in one call. It takes one for a replay if many connections are opened within
+#: a microsecond, and one that expires on the way is renewed. Hadoop's clients try this often, too.
+_MAX_REFUSED_TICKETS = 5
+_REFUSED_TICKET = "javax.security.sasl.SaslException"
 _REMOTE = re.compile(r'RPCError\("(?:[\w.]+\.)?([\w$]+)", "(.*)"\)', re.DOTALL)
 
 #: What to do about an error, by the simple name of Hadoop's exception.
@@ -101,7 +106,7 @@ class HdfsClient:
         except IndexError:
             caller = _Caller(self._idle)
         deadline = time.monotonic() + self._timeout
-        task = _Task(lambda: _unless_standby(lambda: function(client), deadline))
+        task = _Task(lambda: _until_accepted(lambda: function(client), deadline))
         _ends.add(task.is_done)
         caller.tasks.put(task)
         late = (
@@ -201,16 +206,24 @@ class _Caller:
             del task  # otherwise the caller's data would be kept until the next call
 
 
-def _unless_standby(function: Callable[[], T], deadline: float) -> T:
-    """Call until one of the NameNodes is active. A standby refuses a call before it has any effect."""
+def _until_accepted(function: Callable[[], T], deadline: float) -> T:
+    """Call until one of the NameNodes is active and accepts the ticket. A call that is refused has no effect."""
+    refused_tickets = 0
     while True:
         try:
             return function()
         except RuntimeError as error:
-            remote = _REMOTE.match(str(error))
-            if remote is None or remote[1] != "StandbyException" or time.monotonic() > deadline:
+            refused_tickets += _REFUSED_TICKET in str(error)
+            if not _is_worth_another_try(str(error), refused_tickets) or time.monotonic() > deadline:
                 raise
-        time.sleep(_FAIL_OVER_PAUSE_SECONDS)
+        time.sleep(_REFUSAL_PAUSE_SECONDS)
+
+
+def _is_worth_another_try(text: str, refused_tickets: int) -> bool:
+    remote = _REMOTE.match(text)
+    if remote is not None and remote[1] == "StandbyException":
+        return True
+    return _REFUSED_TICKET in text and refused_tickets < _MAX_REFUSED_TICKETS
 
 
 def hdfs_failure(action: str, path: str, error: Exception) -> StreamingIOFailure:
@@ -236,9 +249,11 @@ def _kerberos_failure(text: str) -> str | None:
     """What is wrong, and what to do about it, if it is about Kerberos."""
     if text.startswith("GSSAPIError("):
         quoted = text.partition(', "')[2].rpartition('"')[0]
+        return f"Kerberos authentication failed: {quoted or text}. {ticket_remedy()}"
+    if _REFUSED_TICKET in text:
         return (
-            f"Kerberos authentication failed: {quoted or text}. Get a ticket with kinit, or name a keytab in "
-            "KRB5_CLIENT_KTNAME"
+            f"the NameNode refuses the Kerberos ticket of this process ({text}): compare the clocks of both machines, "
+            "and see its log"
         )
     if "Failed to load libgssapi_krb" in text:
         return (

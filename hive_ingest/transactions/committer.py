@@ -193,8 +193,10 @@ class Committer:
             self._request_again(key_value)
         except TxnAborted:
             raise
-        except (NoSuchTxn, MetastoreUnavailable) as error:
-            self._decide_by_progress(was_committed if isinstance(error, NoSuchTxn) else None, lost)
+        except NoSuchTxn:
+            self._decide_by_progress(was_committed, lost)
+        except StreamingError as error:  # no response again, or no connection, as after a ticket has expired
+            raise self._unknown(f"the metastore cannot be asked again: {error}") from lost
 
     def _request_again(self, key_value: CommitKeyValue | None) -> None:
         retry = tenacity.Retrying(
@@ -217,14 +219,18 @@ class Committer:
             return
         if committed is False:
             raise TxnAborted(f"transaction {self._txn_id} was not committed: its progress was not written") from lost
+        raise self._unknown("the metastore does not know the transaction any more") from lost
+
+    def _unknown(self, reason: str) -> CommitOutcomeUnknown:
         first = self._writes[0]
-        raise CommitOutcomeUnknown(
+        return CommitOutcomeUnknown(
             f"the response to the commit of transaction {self._txn_id} (write id {first.write_id} of "
-            f"{first.table.name}) was lost: either all its rows are visible or none; read the table to find out",
+            f"{first.table.name}) was lost: either all its rows are visible or none; read the table to find out "
+            f"({reason})",
             txn_id=self._txn_id,
             write_id=first.write_id,
             folders=tuple(map(str, self._publisher.folders)),
-        ) from lost
+        )
 
 
 def log_failure(action: Callable[[], None], what: str) -> None:

@@ -98,7 +98,7 @@ def test_delegation_tokens_are_enough_without_a_ticket(
 def test_without_a_ticket_the_error_says_how_to_get_one(
     kdc: Kdc, kerberized_hdfs: KerberizedHdfs, tmp_path: Path
 ) -> None:
-    environment = login_environment(kdc.configuration(), tmp_path / "none", tmp_path / "ccache")
+    environment = {"KRB5_CONFIG": str(kdc.configuration()), "KRB5CCNAME": str(tmp_path / "ccache")}
     with writer(kerberized_hdfs, environment) as nobody:
         answer = nobody.write("no_ticket")
     assert answer.startswith("StreamingIOFailure: cannot create '/no_ticket': Kerberos authentication failed: No cred")

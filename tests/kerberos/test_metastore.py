@@ -100,7 +100,7 @@ def test_without_a_ticket_the_error_says_how_to_get_one(
 ) -> None:
     metastore = kerberized("4.0.1")
     login(keytab=None)
-    with pytest.raises(MetastoreError, match=r"kinit or name a keytab in KRB5_CLIENT_KTNAME"):
+    with pytest.raises(MetastoreError, match=r"Check that the keytab .*none. \(KRB5_CLIENT_KTNAME\) can be read"):
         connect(metastore)
 
 

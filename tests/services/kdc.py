@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,6 +40,7 @@ class Kdc(JavaService):
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
+        self._numbers = itertools.count(1)
         jars = fetch("kdc")
         classes = compiled("kdc", java_files(_SOURCES), jars)
         command = [
@@ -57,6 +59,12 @@ class Kdc(JavaService):
         """Create the principals, each given without its realm, and a keytab with their keys."""
         path = self.folder / f"{'-'.join(name.replace('/', '_') for name in principals)}.keytab"
         self._obey(f"keytab {path} {' '.join(f'{name}@{REALM}' for name in principals)}")
+        return path
+
+    def rekey(self, principal: str) -> Path:
+        """Give a principal new keys, and return a new keytab with them. The old ones are refused from now on."""
+        path = self.folder / f"{principal.replace('/', '_')}-{next(self._numbers)}.keytab"
+        self._obey(f"rekey {path} {principal}@{REALM}")
         return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.record_writer import ArrowWriter
 from hive_ingest.streaming.spark import BatchStats, HiveSink
-from hive_ingest.streaming.spark.spread import spread
+from hive_ingest.streaming.spark.spread import session_settings, spread
 from hive_ingest.streaming.spark.target import HiveTarget
 from tests.spark.numbers import Tables, assert_once, numbered
 from tests.spark.planned import checkpoint_of
@@ -187,6 +188,36 @@ def test_spreading_rows_does_not_change_the_settings_of_the_session(
     before = [spark.conf.get(f"spark.sql.adaptive.{name}", None) for name in names]
     write(client, tables.create("t", "parts"), numbered(spark, 0, 40, 4))
     assert [spark.conf.get(f"spark.sql.adaptive.{name}", None) for name in names] == before
+
+
+def test_writes_that_overlap_do_not_change_the_settings_of_their_session(spark: SparkSession) -> None:
+    """The session of a query may be another object in Python for each batch."""
+    name = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
+    spark.conf.set(name, "5000000")
+    session: Any = spark
+    both = [each.range(1) for each in (spark, SparkSession(spark.sparkContext, session._jsparkSession))]
+    first, second = (session_settings(df, {name: str(size)}) for df, size in zip(both, (MIB, 2 * MIB), strict=True))
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert spark.conf.get(name) == str(2 * MIB), "the other write needs its settings"
+    second.__exit__(None, None, None)
+    assert spark.conf.get(name) == "5000000"
+
+
+def test_there_are_no_more_groups_than_ids_for_writers(
+    spark: SparkSession, client: MetastoreClient, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a cluster of more than a thousand cores."""
+    tables.create("t", "parts")
+    monkeypatch.setattr("hive_ingest.streaming.spark.spread.parallelism", lambda rows: 5000)
+    with StreamingConnection.connect(client, database="web", table="t", record_writer=ArrowWriter()) as connection:
+        connection.begin_transaction()
+        shared = connection.share_transaction()
+        planned: Any = spread(numbered(spark, 0, 10), shared, cluster=None, target_file_bytes=MIB).rows
+    assert re.search(
+        r"RebalancePartitions \[part#\d+\], 4096$", planned._jdf.queryExecution().analyzed().toString(), re.M
+    )
 
 
 @pytest.mark.parametrize("name", ["target_file_bytes", "task_buffer_bytes"])

@@ -17,7 +17,7 @@ from tests.spark.installation import LOCAL_CLUSTER, Installation
 from tests.spark.numbers import Tables, assert_once
 from tests.support.metastores import connect_in
 
-pytestmark = [pytest.mark.one_embedded, pytest.mark.local_warehouse("a cluster of this machine")]
+pytestmark = [pytest.mark.one_embedded, pytest.mark.local_warehouse(because="a cluster of this machine")]
 
 SCRIPT = Path(__file__).with_name("unstable_job.py")
 ROWS = 20_000

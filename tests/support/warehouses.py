@@ -107,10 +107,17 @@ def warehouse_in(folder: Path) -> str:
 
 def left_out_because(item: pytest.Item, store: str) -> str | None:
     """Why a test does not run on a store, by its markers `local_warehouse` and `not_on`; None if it runs."""
-    local, without = item.get_closest_marker("local_warehouse"), item.get_closest_marker("not_on")
+    # A marker without a reason is an error on every store, not only on the one that the test is left out on.
+    local, without = _reason(item, "local_warehouse"), _reason(item, "not_on")
     if local is not None and store != "local":
-        return str(local.kwargs["because"])
-    return str(without.kwargs["because"]) if without is not None and store in without.args else None
+        return local
+    marker = item.get_closest_marker("not_on")
+    return without if marker is not None and store in marker.args else None
+
+
+def _reason(item: pytest.Item, name: str) -> str | None:
+    marker = item.get_closest_marker(name)
+    return None if marker is None else str(marker.kwargs["because"])
 
 
 def store_path(uri: str) -> Path:

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 _STRICT_CALL = b"\x80\x01\x00\x01"
+_FRAME_LENGTH_BYTES = 4
 _CHUNK = 1 << 16
 
 
@@ -112,7 +113,8 @@ class _Link:
     def pass_requests(self) -> None:
         try:
             while data := self._client.recv(_CHUNK):
-                fault = self._proxy.take_fault(_call_of(data)) if data.startswith(_STRICT_CALL) else None
+                call = _call_of(data)
+                fault = self._proxy.take_fault(call) if call is not None else None
                 if fault is Fault.REQUEST_CUT:
                     self._proxy.on_fault()
                     break
@@ -153,9 +155,13 @@ class _Link:
 LATE_SECONDS = 1.6
 
 
-def _call_of(request: bytes) -> str:
-    length = int.from_bytes(request[4:8])
-    return request[8 : 8 + length].decode()
+def _call_of(data: bytes) -> str | None:
+    """The name of the call that begins here, if one does. SASL without encryption puts a length before it."""
+    for request in (data, data[_FRAME_LENGTH_BYTES:]):
+        if request.startswith(_STRICT_CALL):
+            length = int.from_bytes(request[4:8])
+            return request[8 : 8 + length].decode()
+    return None
 
 
 def _close(connection: socket.socket) -> None:

@@ -6,7 +6,8 @@ import enum
 import socket
 
 from hive_ingest.errors import MetastoreError, MetastoreUnavailable
-from hive_ingest.kerberos import GssError, SecurityContext
+from hive_ingest.kerberos import GssError, SecurityContext, ticket_remedy
+from hive_ingest.metastore_client.thrift.sasl import FrameFailure
 
 #: The largest size that the protocol can name.
 _MAX_MESSAGE_BYTES = 0xFFFFFF
@@ -69,7 +70,10 @@ class Gssapi:
     def wrap(self, data: bytes) -> bytes:
         if self.layer is Layer.NONE:
             return data
-        return self._context.wrap(data, encrypt=self._encrypts)
+        try:
+            return self._context.wrap(data, encrypt=self._encrypts)
+        except GssError as error:
+            raise FrameFailure(f"the request cannot be signed: {error}") from error
 
     def unwrap(self, data: bytes) -> bytes:
         if self.layer is Layer.NONE:
@@ -77,7 +81,7 @@ class Gssapi:
         try:
             return self._context.unwrap(data)
         except GssError as error:
-            raise self._failure(error) from error
+            raise FrameFailure(f"the signature of the response is not valid: {error}") from error
 
     def _step(self, token: bytes | None) -> bytes:
         try:
@@ -88,8 +92,8 @@ class Gssapi:
     def _failure(self, error: GssError) -> MetastoreError:
         kind = MetastoreUnavailable if error.is_unreachable else MetastoreError
         return kind(
-            f"Kerberos authentication with {self._principal!r} failed: {error}. Get a ticket with kinit or name a "
-            "keytab in KRB5_CLIENT_KTNAME, and check kerberos_principal"
+            f"Kerberos authentication with {self._principal!r} failed: {error}. {ticket_remedy()}. "
+            "Check kerberos_principal, too"
         )
 
 

@@ -26,6 +26,10 @@ class Status(enum.IntEnum):
     COMPLETE = 5
 
 
+class FrameFailure(Exception):
+    """A frame cannot be signed, or its signature is wrong: the connection cannot be used any more."""
+
+
 class Mechanism(Protocol):
     """The client's side of one SASL mechanism."""
 
@@ -44,10 +48,12 @@ class Mechanism(Protocol):
     def respond(self, challenge: bytes) -> bytes: ...
 
     def wrap(self, data: bytes) -> bytes:
-        """The payload of a frame after the negotiation: unchanged, signed or encrypted."""
+        """The payload of a frame after the negotiation: unchanged, signed or encrypted. Raises FrameFailure."""
         ...
 
-    def unwrap(self, data: bytes) -> bytes: ...
+    def unwrap(self, data: bytes) -> bytes:
+        """The data of a frame's payload. Raises FrameFailure."""
+        ...
 
 
 class Plain:
@@ -100,7 +106,7 @@ class SaslTransport:
             self._send(Status.OK, self._mechanism.respond(payload))
 
     def read(self, size: int) -> bytes:
-        """Read at least one byte and at most `size`."""
+        """Read at least one byte and at most `size`. Raises FrameFailure."""
         if not self._unread:
             (length,) = struct.unpack(">I", self._exactly(4))
             if length > _MAX_FRAME_BYTES:

@@ -19,7 +19,7 @@ from hive_ingest.metastore_client.thrift.failures import ConnectionClosed, NoRes
 from hive_ingest.metastore_client.thrift.idl import idl
 from hive_ingest.metastore_client.thrift.kerberos import Gssapi
 from hive_ingest.metastore_client.thrift.options import ThriftOptions
-from hive_ingest.metastore_client.thrift.sasl import Mechanism, Plain, SaslTransport
+from hive_ingest.metastore_client.thrift.sasl import FrameFailure, Mechanism, Plain, SaslTransport
 
 #: A connection without responses to keep-alives for this long counts as broken, which ends a call in progress.
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
@@ -50,10 +50,11 @@ class Wire:
             raise
 
     def call(self, name: str, arguments: tuple[Any, ...], timeout_seconds: float) -> Any:
-        """Make a call and return the response. Raises the server's error, HungUp if the connection ended, NoAnswer if
-        none came in time.
+        """Make a call and return the response. Raises the server's error, ConnectionClosed if the connection ended,
+        NoResponse if none came in time or it cannot be read.
 
-        After HungUp or NoAnswer the wire is unusable: a late response would be taken for that of the next call.
+        After ConnectionClosed or NoResponse the wire is unusable: a late response would be taken for that of the next
+        call.
         """
         self._socket.settimeout(timeout_seconds)
         try:
@@ -66,6 +67,8 @@ class Wire:
             raise ConnectionClosed(f"the connection to {self.address} broke during {name}: {error}") from error
         except (ProtocolError, TProtocolException) as error:
             raise NoResponse(f"the response of {self.address} to {name} is not Thrift: {error}") from error
+        except FrameFailure as error:
+            raise NoResponse(f"the connection to {self.address} failed during {name}: {error}") from error
         except TException as error:
             raise server_error(name, str(self.address), error) from error
 

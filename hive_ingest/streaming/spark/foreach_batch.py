@@ -257,9 +257,9 @@ def _short_message(error: Py4JJavaError, batch_id: int) -> str:
 
     Spark looks for interruptions (SPARK-39218) in the text of what a `foreachBatch` function raises, by a regular
     expression that overflows the stack of the query's thread when much text follows py4j's own words: the query
-    would then seem to have ended well.
+    would then seem to have ended well. Spark 3.5 looks for the line break between py4j's words and Java's, too.
     """
-    words = f"{error.errmsg.strip().rstrip('.')}: {error.java_exception.toString()}"
+    words = f"{error.errmsg.rstrip()}\n: {error.java_exception.toString()}"
     return (
         f"batch {batch_id} is not committed, its transaction is aborted: the query was stopped or Java failed "
         f"(py4j.protocol.Py4JJavaError: {words}). The next start of the query writes it again"

@@ -14,14 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark import InheritableThread, TaskContext
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from hive_ingest.compaction import MergeTasks
 from hive_ingest.errors import CorruptFile, StreamingError, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.streaming.spark.executors import check_executors
-from hive_ingest.streaming.spark.session import cancel_jobs, refuse_unshared_warehouse, tag_jobs
+from hive_ingest.streaming.spark.session import cancel_jobs, job_thread, refuse_unshared_warehouse, tag_jobs
 from hive_ingest.streaming.spark.short_errors import short_errors_of, without_java_stack
 from hive_ingest.transactions import log_failure
 
@@ -92,8 +92,7 @@ class _Job:
         self._tag = f"hive-ingest-compaction-{uuid.uuid4().hex}"
         self._answers: dict[int, Any] = {}
         self._error: Exception | None = None
-        # Spark keeps tags by thread, and hands them on to threads of this class.
-        self._thread = InheritableThread(target=self._run, session=spark, name="hive-ingest-spark-job", daemon=True)
+        self._thread = job_thread(spark, self._run)
         self._thread.start()
 
     def _run(self) -> None:

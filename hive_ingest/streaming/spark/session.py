@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
+import pyspark
+from pyspark import InheritableThread
 from pyspark.sql import DataFrame, SparkSession
 
 from hive_ingest.errors import ConfigurationError
@@ -12,6 +15,10 @@ from hive_ingest.model import Table
 
 #: Local properties that Spark sets around each call of a `foreachBatch` function, and in every task of a query.
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
+
+
+#: Spark 3.5 lacks some arguments of Spark 4.
+IS_SPARK_4 = int(pyspark.__version__.split(".")[0]) >= 4
 
 
 def is_connect(df: DataFrame | SparkSession) -> bool:
@@ -33,6 +40,13 @@ def cancel_jobs(session: SparkSession, tag: str) -> None:
         session.interruptTag(tag)
     else:
         session.sparkContext.cancelJobsWithTag(tag)
+
+
+def job_thread(session: SparkSession, target: Callable[[], None]) -> InheritableThread:
+    """A daemon thread, not started, for a job of the session: Spark hands the tags of its starter on to it."""
+    # The thread of Spark 3.5 takes no session: its context has the tags.
+    options: dict[str, Any] = {"session": session} if IS_SPARK_4 else {}
+    return InheritableThread(target=target, name="hive-ingest-spark-job", daemon=True, **options)
 
 
 def parallelism(df: DataFrame) -> int:

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import pyspark
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
@@ -24,7 +23,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from hive_ingest.acid import MAX_BUCKET_ID
 from hive_ingest.connection import SharedTransaction
 from hive_ingest.errors import ConfigurationError
-from hive_ingest.streaming.spark.session import input_tasks, is_connect, known_bytes, parallelism
+from hive_ingest.streaming.spark.session import IS_SPARK_4, input_tasks, is_connect, known_bytes, parallelism
 from hive_ingest.streaming.spark.tasks import GROUP_COLUMN, GroupTask
 
 #: Bucket numbers of an unbucketed table, one for each writer.
@@ -91,7 +90,7 @@ def _unbucketed(rows: DataFrame, keys: list[str], cluster: bool | None, target_f
         tasks = max(1, min(parallelism(rows), MAX_WRITERS))
         return SpreadRows(rows.repartition(tasks, *map(_quoted, keys)), tasks, "bucket")
     if cluster is None and (keys or _makes_small_files(rows, target_file_bytes)):
-        groups = max(_MIN_GROUPS, _GROUPS_PER_TASK * parallelism(rows))
+        groups = min(max(_MIN_GROUPS, _GROUPS_PER_TASK * parallelism(rows)), MAX_WRITERS)
         settings = _settings(rows, target_file_bytes)
         with session_settings(rows, settings):  # without adaptive execution Spark drops the hint as it analyses it
             return SpreadRows(_rebalanced(rows, groups, keys), MAX_WRITERS, "bucket", settings)
@@ -100,7 +99,7 @@ def _unbucketed(rows: DataFrame, keys: list[str], cluster: bool | None, target_f
 
 def _rebalanced(rows: DataFrame, groups: int, keys: list[str]) -> DataFrame:
     names = [*map(_quoted, keys)]
-    if is_connect(rows) or int(pyspark.__version__.split(".")[0]) >= 4:
+    if is_connect(rows) or IS_SPARK_4:
         return rows.hint("rebalance", groups, *names)
     # Spark 3.5 does not take a text for the name of a column, and its Python takes nothing else.
     classic: Any = rows
@@ -150,8 +149,8 @@ def _quoted(name: str) -> str:
 # -- settings of a session -------------------------------------------------------------------------
 
 _lock = threading.Lock()
-#: By the identity of a session: how many writes are under way, and the values to go back to.
-_changed: dict[int, tuple[int, dict[str, str | None]]] = {}
+#: By session: how many writes are under way, and the values to go back to.
+_changed: dict[object, tuple[int, dict[str, str | None]]] = {}
 
 
 @contextmanager
@@ -161,19 +160,21 @@ def session_settings(df: DataFrame, settings: Mapping[str, str]) -> Iterator[Non
         yield
         return
     session: Any = df.sparkSession
+    # Several objects of Python may stand for one session of the JVM.
+    key = session.session_id if is_connect(df) else session._jsparkSession.hashCode()
     with _lock:
-        writes, before = _changed.get(id(session), (0, {}))
+        writes, before = _changed.get(key, (0, {}))
         if not writes:
             before = {name: session.conf.get(name, None) for name in settings}
-        _changed[id(session)] = (writes + 1, before)
+        _changed[key] = (writes + 1, before)
         _set(session, settings)
     try:
         yield
     finally:
         with _lock:
-            writes, before = _changed.pop(id(session))
+            writes, before = _changed.pop(key)
             if writes > 1:
-                _changed[id(session)] = (writes - 1, before)
+                _changed[key] = (writes - 1, before)
             else:
                 _set(session, before)
 

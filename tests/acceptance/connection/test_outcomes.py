@@ -14,7 +14,7 @@ import hive_ingest as hi
 from hive_ingest.acid.bucket_codec import encode_bucket
 from hive_ingest.acid.names import BaseName
 from hive_ingest.connection import JoinedTransaction, StreamingConnection, TransactionState
-from hive_ingest.errors import CommitOutcomeUnknown, NoSuchTxn, TxnAborted
+from hive_ingest.errors import CommitOutcomeUnknown, MetastoreError, NoSuchTxn, TxnAborted
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import (
     DataOperationType,
@@ -107,6 +107,31 @@ def test_without_a_sink_a_forgotten_commit_is_unknown_and_nothing_is_removed(
         assert conn.state is TransactionState.UNKNOWN
         assert (caught.value.txn_id, caught.value.write_id) == (txn_id, write_id)
         assert [Path(folder).name for folder in caught.value.folders] == ["delta_0000001_0000001_0000"]
+        assert ids(ms) == [1], "it was committed in fact, and must not be touched"
+        with conn.transaction():
+            conn.write(b'{"id": 2}')
+    assert ids(ms) == [1, 2]
+
+
+def test_a_commit_that_cannot_be_looked_up_because_a_login_has_expired_is_unknown(
+    ms: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was raised as a refusal by the metastore, after which a caller writes the rows again."""
+
+    def refuse_logins() -> None:
+        monkeypatch.setattr(type(ms), "commit_txn", refused)
+
+    def refused(*_: object, **__: object) -> None:
+        raise MetastoreError("Kerberos authentication failed: Ticket expired")
+
+    lossy = AnswerLost(ms, {"commit_txn": 1}, after=refuse_logins)
+    with connect(lossy) as conn:
+        conn.begin_transaction()
+        conn.write(b'{"id": 1}')
+        with pytest.raises(CommitOutcomeUnknown, match="Ticket expired"):
+            conn.commit_transaction()
+        assert conn.state is TransactionState.UNKNOWN
+        monkeypatch.undo()
         assert ids(ms) == [1], "it was committed in fact, and must not be touched"
         with conn.transaction():
             conn.write(b'{"id": 2}')

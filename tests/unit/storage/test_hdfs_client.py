@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.storage import hdfs_client
 from hive_ingest.storage.hdfs_client import HdfsClient
 
@@ -57,3 +58,41 @@ def test_what_a_call_held_is_freed_before_its_end_is_reported(client: HdfsClient
     del function, held
     assert call.wait(60.0)
     assert is_freed() is None
+
+
+REFUSED = 'FatalRPCError("javax.security.sasl.SaslException", "GSS initiate failed")'
+
+
+class Refusing:
+    """A NameNode that refuses the ticket so often."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.calls = 0
+
+    def __call__(self, _: Any) -> str:
+        self.calls += 1
+        if self.calls <= self.times:
+            raise RuntimeError(REFUSED)
+        return "accepted"
+
+
+@pytest.fixture
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hdfs_client, "_REFUSAL_PAUSE_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("no_pause")
+def test_a_ticket_that_is_refused_once_is_tried_again(client: HdfsClient) -> None:
+    """Three of 7,000 connections were refused while eight threads opened them as fast as they could."""
+    namenode = Refusing(1)
+    assert client.call("create", "/a", namenode) == "accepted"
+    assert namenode.calls == 2
+
+
+@pytest.mark.usefixtures("no_pause")
+def test_a_ticket_that_is_always_refused_is_an_error_with_what_to_do(client: HdfsClient) -> None:
+    namenode = Refusing(1000)
+    with pytest.raises(StreamingIOFailure, match=r"cannot create '/a': the NameNode refuses the Kerberos.*clocks"):
+        client.call("create", "/a", namenode)
+    assert namenode.calls == 5

@@ -9,6 +9,7 @@ from hive_ingest.kerberos import GssError
 from hive_ingest.kerberos import library as kerberos_library
 from hive_ingest.metastore_client.thrift import kerberos
 from hive_ingest.metastore_client.thrift.kerberos import Gssapi
+from hive_ingest.metastore_client.thrift.sasl import FrameFailure
 
 
 class Context:
@@ -29,9 +30,13 @@ class Context:
         return b"" if self.complete else b"ticket"
 
     def wrap(self, data: bytes, *, encrypt: bool) -> bytes:
+        if data == b"unsigned":
+            raise failure("no context")
         return (b"encrypted:" if encrypt else b"wrapped:") + data
 
     def unwrap(self, message: bytes) -> bytes:
+        if message == b"damaged":
+            raise failure("bad signature")
         return message.partition(b":")[2]
 
     def max_data_bytes(self, message_bytes: int, *, encrypt: bool) -> int:
@@ -74,6 +79,15 @@ def test_the_strongest_layer_of_the_server_is_used(
     assert established.wrap(b"data") == prefix + b"data"
     assert established.unwrap(b"wrapped:data") == b"data"
     assert established.max_data_bytes == 65536 - 100
+
+
+def test_a_frame_that_cannot_be_used_is_no_answer_of_the_server(established: Gssapi) -> None:
+    """It was an error of the metastore, as if the server had refused the call: a commit may have taken effect."""
+    established.respond(b"wrapped:\x02\x01\x00\x00")
+    with pytest.raises(FrameFailure, match="bad signature"):
+        established.unwrap(b"damaged")
+    with pytest.raises(FrameFailure, match="no context"):
+        established.wrap(b"unsigned")
 
 
 def test_a_server_that_offers_no_layer_is_reported(established: Gssapi) -> None:

@@ -12,8 +12,12 @@ import pytest
 from thriftpy2.transport import TSocket, TTransportException
 
 from hive_ingest.errors import MetastoreError
+from hive_ingest.metastore_client.thrift import wire
+from hive_ingest.metastore_client.thrift.addresses import Address
+from hive_ingest.metastore_client.thrift.failures import NoResponse
 from hive_ingest.metastore_client.thrift.kerberos import principal_of
-from hive_ingest.metastore_client.thrift.sasl import Plain, SaslTransport, Status
+from hive_ingest.metastore_client.thrift.sasl import FrameFailure, Plain, SaslTransport, Status
+from hive_ingest.metastore_client.thrift.wire import Wire
 
 
 def message(status: int, payload: bytes = b"") -> bytes:
@@ -69,6 +73,23 @@ def test_a_connection_that_ends_inside_a_frame_is_an_error(ends: tuple[SaslTrans
     server.close()
     with pytest.raises(TTransportException):
         transport.read(6)
+
+
+class Unverified(Plain):
+    """Finds no valid signature."""
+
+    def unwrap(self, data: bytes) -> bytes:
+        raise FrameFailure("the signature of the response is not valid")
+
+
+def test_a_response_with_a_wrong_signature_counts_as_none() -> None:
+    """The server may have carried out the call, and the connection is used for no other one."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(struct.pack(">I", 4) + b"data")
+        transport = SaslTransport(TSocket(sock=ours), Unverified("me", "s3cret"))
+        with pytest.raises(NoResponse, match=r"failed during getVersion: the signature"):
+            Wire(Address("a"), ours, wire._client(transport)).call("getVersion", (), 60)
 
 
 def test_the_host_is_substituted_in_a_principal() -> None:

@@ -48,6 +48,13 @@ public final class Kdc {
           kdc.exportPrincipal(words[i], new File(words[1]));
         }
         break;
+      case "rekey":  // a file, and the principals who lose their old keys
+        for (int i = 2; i < words.length; i++) {
+          kdc.deletePrincipal(words[i]);
+          kdc.createPrincipal(words[i]);
+          kdc.exportPrincipal(words[i], new File(words[1]));
+        }
+        break;
       default:
         throw new IllegalArgumentException(words[0]);
     }
