@@ -1,15 +1,14 @@
 """Record writers, which convert records to Arrow rows, and the protocol for custom ones."""
 
-from hive_ingest.record_writer.arrow_rows import schema_of_rows, stream_of
-from hive_ingest.record_writer.arrow_writer import ArrowWriter, MissingColumns, ZonedTimestamps
-from hive_ingest.record_writer.avro_writer import AvroSchemas, AvroWriter
+from hive_ingest.record_writer.arrow.rows import schema_of_rows, stream_of
+from hive_ingest.record_writer.arrow.writer import ArrowWriter, MissingColumns, ZonedTimestamps
+from hive_ingest.record_writer.avro.writer import AvroSchemas, AvroWriter
 from hive_ingest.record_writer.bad_records import BadRecord, BadRecords, BadValue, OnError, named_records
-from hive_ingest.record_writer.coercion import Coerce
-from hive_ingest.record_writer.csv_framing import CsvFraming, CsvText
-from hive_ingest.record_writer.csv_writer import CsvWriter
-from hive_ingest.record_writer.delimited_writer import StrictDelimitedInputWriter
-from hive_ingest.record_writer.json_records import UnknownFields
-from hive_ingest.record_writer.json_writer import StrictJsonWriter
+from hive_ingest.record_writer.csv.framing import CsvFraming, CsvText
+from hive_ingest.record_writer.csv.writer import CsvWriter
+from hive_ingest.record_writer.delimited.writer import StrictDelimitedInputWriter
+from hive_ingest.record_writer.json.records import UnknownFields
+from hive_ingest.record_writer.json.writer import StrictJsonWriter
 from hive_ingest.record_writer.list_writer import RecordListWriter
 from hive_ingest.record_writer.mapping_writer import MappingWriter
 from hive_ingest.record_writer.options import MissingPartitionKeys, check_choice
@@ -17,6 +16,7 @@ from hive_ingest.record_writer.partition_texts import EmptyPartitionValues
 from hive_ingest.record_writer.record_by_record import divided_blocks
 from hive_ingest.record_writer.regex_writer import StrictRegexWriter
 from hive_ingest.record_writer.typed_columns import typed_columns
+from hive_ingest.record_writer.values.coercion import Coerce
 from hive_ingest.record_writer.writer import Block, Parsed, RecordSchema, RecordWriter
 
 __all__ = [

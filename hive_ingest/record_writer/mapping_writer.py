@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from hive_ingest.errors import SerializationError, StreamingError
 from hive_ingest.record_writer.bad_records import BadRecord, BadValue, OnError
-from hive_ingest.record_writer.coercion import Coerce
-from hive_ingest.record_writer.json_records import UnknownFields
-from hive_ingest.record_writer.json_writer import StrictJsonWriter, mapping_to_json
+from hive_ingest.record_writer.json.records import UnknownFields
+from hive_ingest.record_writer.json.writer import StrictJsonWriter, mapping_to_json
 from hive_ingest.record_writer.list_writer import ListBlock, RecordListWriter
 from hive_ingest.record_writer.options import MissingPartitionKeys
 from hive_ingest.record_writer.partition_texts import EmptyPartitionValues
-from hive_ingest.record_writer.text_blocks import TextBlock
+from hive_ingest.record_writer.text.blocks import TextBlock
+from hive_ingest.record_writer.values.coercion import Coerce
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 
 

@@ -8,15 +8,15 @@ from typing import Any
 
 from hive_ingest.errors import ConfigurationError, StreamingConnectionError, UnsupportedFeature
 from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
-from hive_ingest.record_writer.coercion import COERCIONS, Coerce, text_converter
-from hive_ingest.record_writer.csv_layout import ordered_layout
+from hive_ingest.record_writer.csv.layout import ordered_layout
 from hive_ingest.record_writer.options import check_choice
 from hive_ingest.record_writer.partition_texts import EmptyPartitionValues, PartitionTexts
 from hive_ingest.record_writer.record_by_record import parse_records
-from hive_ingest.record_writer.text_blocks import DEFAULT_BLOCK_BYTES, DEFAULT_MAX_RECORD_BYTES, TextRecordWriter
-from hive_ingest.record_writer.timestamp_formats import TimestampOptions
+from hive_ingest.record_writer.text.blocks import DEFAULT_BLOCK_BYTES, DEFAULT_MAX_RECORD_BYTES, TextRecordWriter
 from hive_ingest.record_writer.typed_columns import not_bound, typed_columns
-from hive_ingest.record_writer.values import Converter
+from hive_ingest.record_writer.values.coercion import COERCIONS, Coerce, text_converter
+from hive_ingest.record_writer.values.strict_values import Converter
+from hive_ingest.record_writer.values.timestamp_formats import TimestampOptions
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 
 #: A named group as Java writes it; a lookbehind begins with `(?<=` or `(?<!`.

@@ -1,11 +1,11 @@
 """Pipelines that write records from a source into a table, exactly once."""
 
 from hive_ingest.streaming.bad_record_file import BadRecordFile
-from hive_ingest.streaming.file_seek import FileSeek, seek_file
-from hive_ingest.streaming.files import IngestProgress, IngestResult, ingest_files
-from hive_ingest.streaming.follow import follow_files
-from hive_ingest.streaming.line_file import FilePosition
-from hive_ingest.streaming.sample_columns import infer_columns
+from hive_ingest.streaming.files.follow import follow_files
+from hive_ingest.streaming.files.ingest import IngestProgress, IngestResult, ingest_files
+from hive_ingest.streaming.files.line_file import FilePosition
+from hive_ingest.streaming.files.sample_columns import infer_columns
+from hive_ingest.streaming.files.seek import FileSeek, seek_file
 
 __all__ = [
     "BadRecordFile",

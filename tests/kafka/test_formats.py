@@ -29,7 +29,7 @@ from tests.kafka.messages import messages_in
 from tests.services.kafka import KafkaBroker
 from tests.services.ports import free_port
 from tests.services.registry import Registry, running_registry
-from tests.unit.record_writer.parsing.avro import encoded, record
+from tests.unit.record_writer.avro import encoded, record
 
 TIME = 1_700_000_000_000
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hive_ingest.streaming import files as files_module
+from hive_ingest.streaming.files import ingest as files_module
 from tests.acceptance.cli.shell import Shell, records
 
 pytestmark = pytest.mark.one_embedded

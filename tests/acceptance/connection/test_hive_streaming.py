@@ -28,7 +28,7 @@ from hive_ingest.errors import (
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.model import LockState, LockType, TxnState
-from hive_ingest.record_writer.text_blocks import TextBlock
+from hive_ingest.record_writer.text.blocks import TextBlock
 from tests.acceptance.connection.hive_cases import ALERTS, ASIA_INDIA, PLAIN, connect, create_alerts, rows
 from tests.support.hive_cases import check_ported
 from tests.support.metastores import connect_in, housekeeping

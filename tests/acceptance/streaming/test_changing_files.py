@@ -129,7 +129,7 @@ def test_a_rotated_log_may_be_read_while_it_is_compressed(ms: MetastoreClient, t
         packed.write_bytes(whole)
         return "trying again" in record.getMessage()
 
-    logger = logging.getLogger("hive_ingest.streaming.follow")
+    logger = logging.getLogger("hive_ingest.streaming.files.follow")
     logger.addFilter(finish)
     read_until(ms, [*range(30), *range(100, 130)], rounds)
     logger.removeFilter(finish)
@@ -148,7 +148,7 @@ def test_a_file_that_stays_unreadable_ends_the_iteration(
             file.write(line(30))
         return next(times)
 
-    monkeypatch.setattr("hive_ingest.streaming.follow.monotonic", clock)
+    monkeypatch.setattr("hive_ingest.streaming.files.follow.monotonic", clock)
     with pytest.raises(StreamingIOFailure, match=r"app\.log\.1\.gz"):
         next(rounds)
     assert next(times) == 100

@@ -15,7 +15,7 @@ from hive_ingest.errors import ConfigurationError, SerializationError, SinkConfl
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.record_writer import CsvWriter, StrictJsonWriter
 from hive_ingest.streaming import IngestResult, follow_files, ingest_files, seek_file
-from hive_ingest.streaming.file_sources import KEY_BYTES
+from hive_ingest.streaming.files.sources import KEY_BYTES
 from tests.acceptance.streaming.log_lines import line, write
 from tests.support.rows import ids
 from tests.support.tables import create_table

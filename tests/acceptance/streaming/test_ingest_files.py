@@ -17,7 +17,8 @@ from hive_ingest.errors import ConfigurationError, NoSuchObject, SerializationEr
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.reader import read_table
 from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter, StrictRegexWriter
-from hive_ingest.streaming import IngestProgress, IngestResult, file_sources, ingest_files
+from hive_ingest.streaming import IngestProgress, IngestResult, ingest_files
+from hive_ingest.streaming.files import sources as file_sources
 from tests.support.rows import ids
 
 TABLE = "web.events"

@@ -15,10 +15,10 @@ from hive_ingest.record_writer import (
     StrictDelimitedInputWriter,
     StrictJsonWriter,
     StrictRegexWriter,
-    csv_blocks,
-    delimited_blocks,
-    json_blocks,
 )
+from hive_ingest.record_writer.csv import blocks as csv_blocks
+from hive_ingest.record_writer.delimited import blocks as delimited_blocks
+from hive_ingest.record_writer.json import blocks as json_blocks
 from tests.property.record_writer import test_delimited_property as delimited
 from tests.property.record_writer import test_json_property as json_lines
 from tests.property.record_writer.parsing_support import each_way, run, schema_of

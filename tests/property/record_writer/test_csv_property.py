@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hive_ingest.model import Column
-from hive_ingest.record_writer import CsvWriter, RecordSchema, csv_blocks
-from hive_ingest.record_writer.csv_framing import CsvFraming
+from hive_ingest.record_writer import CsvWriter, RecordSchema
+from hive_ingest.record_writer.csv import blocks as csv_blocks
+from hive_ingest.record_writer.csv.framing import CsvFraming
 from hive_ingest.schema import parse_type
 from tests.property.record_writer import oracle
 from tests.property.record_writer.parsing_support import check, each_way, expected, run, schema_of

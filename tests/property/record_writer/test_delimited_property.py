@@ -6,7 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hive_ingest.record_writer import StrictDelimitedInputWriter, delimited_blocks
+from hive_ingest.record_writer import StrictDelimitedInputWriter
+from hive_ingest.record_writer.delimited import blocks as delimited_blocks
 from tests.property.record_writer import oracle
 from tests.property.record_writer.parsing_support import check, each_way, expected, run, schema_of
 

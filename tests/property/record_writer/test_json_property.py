@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hive_ingest.record_writer import StrictJsonWriter, json_blocks
+from hive_ingest.record_writer import StrictJsonWriter
+from hive_ingest.record_writer.json import blocks as json_blocks
 from tests.property.record_writer import oracle
 from tests.property.record_writer.parsing_support import check, each_way, expected, run, schema_of
 

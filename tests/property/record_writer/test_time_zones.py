@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hive_ingest.errors import SerializationError
 from hive_ingest.record_writer import ArrowWriter
-from hive_ingest.record_writer.time_zones import time_zone
+from hive_ingest.record_writer.values.time_zones import time_zone
 from tests.property.record_writer.parsing_support import run, schema_of
 
 #: With daylight saving time in the north and the south, of half an hour, abolished, skipping a day, changing each

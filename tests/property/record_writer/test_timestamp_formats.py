@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_ingest.record_writer.bad_records import Doubt
-from hive_ingest.record_writer.timestamp_formats import TimestampFormats
+from hive_ingest.record_writer.values.timestamp_formats import TimestampFormats
 
 ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu", "Pacific/Apia"]
 #: Patterns, and strftime's for the same text.

@@ -1,0 +1,1 @@
+"""Records that are Arrow data or rows of Python objects."""

@@ -1,0 +1,1 @@
+"""Text that is divided into blocks of records, whatever their format."""

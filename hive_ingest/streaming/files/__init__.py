@@ -1,0 +1,1 @@
+"""Files of records: ingested once, or followed while they are written."""
