@@ -270,7 +270,7 @@ class FileStore(ABC):
         self.make_folder(path, exist_ok=False, parents=False)
         self.create_all([f"{path}/{name}"], data, sync=True)
 
-    def unmark_folders(self, folders: Iterable[str], sources: Sequence[str] = ()) -> None:  # noqa: B027 (see below)
+    def unmark_folders(self, folders: Iterable[str], sources: Sequence[str] = ()) -> None:  # noqa: B027 (most stores have none)
         """Remove the markers of empty folders from folders that are not empty any more, and from those above them.
 
         Only object stores have markers. What cannot be removed stays and is not an error.

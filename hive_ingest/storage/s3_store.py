@@ -223,7 +223,7 @@ class S3Store(FileStore):
     def _withdraw(self, key: str, failure: StreamingIOFailure) -> None:
         """Remove an object after an error, to which one of the removal is added."""
         try:
-            self._delete(key)
+            self._delete(f"/{key}")
         except StreamingIOFailure as error:
             failure.add_note(f"and /{key} could not be removed: {error}")
 
