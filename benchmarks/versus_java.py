@@ -131,17 +131,7 @@ class Java:
 
     def __init__(self, case: Case, source: Path, rows: int, folder: Path) -> None:
         self._case, self._source, self._rows, self._folder = case, source, rows, folder
-        url = f"jdbc:derby:;databaseName={folder}/metastore_db;create=true"
-        jvm = (*JVM, f"-Dderby.system.home={folder}")
-        make = runner(JAVA_VERSION).java_command("EmbeddedMetastore", [url, str(schema_script(folder))], jvm=jvm)
-        subprocess.run(make, check=True, cwd=folder)
-        settings = {
-            "javax.jdo.option.ConnectionURL": url,
-            "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
-            "hive.metastore.event.db.notification.api.auth": "false",
-            "hive.metastore.warehouse.dir": f"file:{folder}/warehouse",
-        }
-        self._judge = Judge(JAVA_VERSION, folder, settings, jvm=jvm)
+        self._judge = java_hive(folder, f"file:{folder}/warehouse")
 
     def run(self, number: int) -> Run:
         self._create_table(number)
@@ -171,6 +161,21 @@ class Java:
 
     def close(self) -> None:
         self._judge.close()
+
+
+def java_hive(folder: Path, warehouse: str) -> Judge:
+    """A process with Hive and its metastore on Derby in `folder`, and the warehouse at that location."""
+    url = f"jdbc:derby:;databaseName={folder}/metastore_db;create=true"
+    jvm = (*JVM, f"-Dderby.system.home={folder}")
+    make = runner(JAVA_VERSION).java_command("EmbeddedMetastore", [url, str(schema_script(folder))], jvm=jvm)
+    subprocess.run(make, check=True, cwd=folder)
+    settings = {
+        "javax.jdo.option.ConnectionURL": url,
+        "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
+        "hive.metastore.event.db.notification.api.auth": "false",
+        "hive.metastore.warehouse.dir": warehouse,
+    }
+    return Judge(JAVA_VERSION, folder, settings, jvm=jvm)
 
 
 def schema_script(folder: Path) -> Path:

@@ -151,6 +151,8 @@ class FileStore(ABC):
         spills_locally: Whether spills belong on a local disk, because writing here takes long.
         closes_slowly: Whether closing takes so long, however small the file, that all files of a transaction are to be
             closed at the same time.
+        first_file_makes_folder: Whether a folder is there through the files in it, so that making it and its first file
+            is one step. In an object store.
     """
 
     parallel_files: int = 1
@@ -158,6 +160,7 @@ class FileStore(ABC):
     can_rename_folders: bool = True
     spills_locally: bool = False
     closes_slowly: bool = False
+    first_file_makes_folder: bool = False
 
     @abstractmethod
     def create(self, path: str, *, sync: bool) -> OutputFile:
@@ -173,6 +176,10 @@ class FileStore(ABC):
     @abstractmethod
     def rename(self, source: str, target: str) -> None:
         """Give `source` its new name in one step. Raises PathExists; the existing target stays as it is."""
+
+    def publish(self, source: str, target: str) -> None:
+        """Like `rename`, but `source` may stay until `unmark_folders` is given it, where that takes a request."""
+        self.rename(source, target)
 
     def announce_rename(self, path: str, target: str) -> None:  # noqa: B027 (file systems need not know)
         """Announce the name that the file to be created next at `path` is going to be given by `rename`.
@@ -251,6 +258,26 @@ class FileStore(ABC):
         Raises:
             PathExists: `path` is there, and `exist_ok` is False.
             PathNotFound: The folder above is missing, and `parents` is False.
+        """
+
+    def make_folder_with(self, path: str, name: str, data: bytes) -> None:
+        """Make a folder that must be new, in an existing one, with its first file.
+
+        Raises:
+            PathExists: `path` is there; nothing in it was changed.
+            PathNotFound: The folder above is missing.
+        """
+        self.make_folder(path, exist_ok=False, parents=False)
+        self.create_all([f"{path}/{name}"], data, sync=True)
+
+    def unmark_folders(self, folders: Iterable[str], sources: Sequence[str] = ()) -> None:  # noqa: B027 (most stores have none)
+        """Remove the markers of empty folders from folders that are not empty any more, and from those above them.
+
+        Only object stores have markers. What cannot be removed stays and is not an error.
+
+        Args:
+            folders: In which files or folders were made.
+            sources: Files that were published, whose old names are removed too.
         """
 
     @abstractmethod

@@ -152,9 +152,17 @@ class Location:
             PathExists: `target` already exists; it was not changed.
             UnsupportedFeature: They lie on different file systems.
         """
+        self._require_store_of(target)
+        self.store.rename(self.path, target.path)
+
+    def publish(self, target: Location) -> None:
+        """As `FileStore.publish`. Raises like `rename`."""
+        self._require_store_of(target)
+        self.store.publish(self.path, target.path)
+
+    def _require_store_of(self, target: Location) -> None:
         if self.store is not target.store:
             raise UnsupportedFeature(f"cannot rename {self} to {target}: they are on different file systems")
-        self.store.rename(self.path, target.path)
 
     def announce_rename(self, target: Location) -> None:
         """As `FileStore.announce_rename`, before this file is created."""

@@ -128,9 +128,18 @@ class S3Client:
 
         return self.call(action, path, get)
 
-    def put_new(self, action: str, path: str, key: str, data: bytes | bytearray, content_type: str = "") -> None:
-        """Create an object in one request. Raises PathExists."""
-        token = uuid.uuid4().hex
+    def put_new(
+        self,
+        action: str,
+        path: str,
+        key: str,
+        data: bytes | bytearray,
+        *,
+        token: str | None = None,
+        content_type: str = "",
+    ) -> None:
+        """Create an object in one request. Raises PathExists, unless the object there has this token."""
+        token = token or uuid.uuid4().hex
         more = {"ContentType": content_type} if content_type else {}
 
         def put(client: Any) -> None:

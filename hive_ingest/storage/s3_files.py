@@ -3,59 +3,59 @@
 from __future__ import annotations
 
 import os
+import uuid
 import warnings
 from collections.abc import Callable
+from concurrent.futures import Future, wait
+from functools import partial
 from typing import Any, Final
 
-from hive_ingest.errors import PathNotFound, StreamingIOFailure
+from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure
 from hive_ingest.storage.file_store import BytesLike, OutputFile
 from hive_ingest.storage.remote_input import RemoteInputFile
 from hive_ingest.storage.s3_client import S3Client
-from hive_ingest.storage.s3_upload import RECORD_TYPE, Upload
+from hive_ingest.storage.s3_paths import key_of
+from hive_ingest.storage.s3_upload import RECORD_TYPE, SmallFile, Upload
+from hive_ingest.storage.sync_threads import run_for_device
 
 #: A file is read from its end first, so opening it brings that much: small files come whole, in one request.
 _TAIL_BYTES: Final = 256 << 10
+#: The largest file that is written under its hidden name and once more under its own, which takes two requests, not the
+#: four of an upload.
+SMALL_BYTES: Final = 1 << 20
 #: Parts double in size after so many, so that an object's 10,000 parts are enough for any.
 _PARTS_OF_A_SIZE: Final = 1000
 
 
-def key_of(path: str) -> str:
-    """The key of a path."""
-    return path.lstrip("/")
-
-
 class S3OutputFile(OutputFile):
-    """A file that is uploaded as it comes, one part in memory.
+    """A file that is uploaded as it is written: one part is sent while the next one is filled.
 
-    One with a `target` is not completed by `close`: see `s3_upload`.
+    One with a `target` is not visible there after `close`: a small file lies under its own path, a larger one is an
+    upload that is not completed (see `s3_upload`).
     """
 
     def __init__(
-        self, client: S3Client, path: str, target: str | None, finished: Callable[[str, Upload], None]
+        self, client: S3Client, path: str, target: str | None, finished: Callable[[str, Upload | SmallFile], None]
     ) -> None:
         """
         Args:
             client: Of the bucket.
             path: Of the file.
             target: The name that it is going to be renamed to, if that is known.
-            finished: Called by `close` with the path and the upload of a file that has a target.
+            finished: Called by `close` with the path of a file that has a target, and its upload, or its content if it
+                is small.
         """
         self.path = path
         self._finished = finished
         self._client = client
-        self._is_staged = target is not None
+        self._target = target
         self._size = 0
         self._pending = bytearray()
         self._owner = os.getpid()
-        self._is_open = False
         self._upload: Upload | None = None
-        if target is not None:
-            self._upload = Upload.begin(client, target, key_of(target))
-            try:
-                client.put_new("create", path, key_of(path), self._upload.record.encoded(), RECORD_TYPE)
-            except BaseException:
-                self._upload.abort(path)
-                raise
+        self._sending: Future[None] | None = None
+        #: Whether an object of this file may lie under its path, though a request for it may have failed.
+        self._may_exist = False
         self._is_open = True
 
     @property
@@ -85,10 +85,37 @@ class S3OutputFile(OutputFile):
         return int(self._client.options.part_bytes << (sent // _PARTS_OF_A_SIZE))
 
     def _send(self) -> None:
+        """Upload the pending part on another thread, after the part before it."""
+        self._wait_until_sent()
         if self._upload is None:
-            self._upload = Upload.begin(self._client, self.path, key_of(self.path))
-        self._upload.add(self.path, self._pending)
-        self._pending = bytearray()
+            self._upload = self._begin()
+        part, self._pending = self._pending, bytearray()
+        self._sending = run_for_device(f"s3-{self._client.bucket}", partial(self._upload.add, self.path, part))
+
+    def _begin(self) -> Upload:
+        target = self.path if self._target is None else self._target
+        upload = Upload.begin(self._client, target, key_of(target))
+        if self._target is not None:
+            try:
+                self._put("create", upload.record.encoded(), content_type=RECORD_TYPE)
+            except BaseException:
+                upload.abort(self.path)
+                raise
+        return upload
+
+    def _put(self, action: str, data: bytes, token: str | None = None, content_type: str = "") -> None:
+        """Create the object of this path. Raises PathExists."""
+        self._may_exist = True
+        try:
+            self._client.put_new(action, self.path, key_of(self.path), data, token=token, content_type=content_type)
+        except PathExists:
+            self._may_exist = False
+            raise
+
+    def _wait_until_sent(self) -> None:
+        if self._sending is not None:
+            sending, self._sending = self._sending, None
+            sending.result()
 
     def close(self) -> None:
         if self.closed:
@@ -98,12 +125,17 @@ class S3OutputFile(OutputFile):
         self._is_open = False
 
     def _finish(self) -> None:
-        if self._upload is None:
-            self._client.put_new("finish", self.path, key_of(self.path), self._pending)
+        if self._upload is None and (self._target is None or len(self._pending) <= SMALL_BYTES):
+            small = SmallFile(bytes(self._pending), uuid.uuid4().hex)
+            self._put("finish", small.content, small.token)
+            if self._target is not None:
+                self._finished(self.path, small)
             return
-        if self._pending or not self._upload.parts:
+        if self._pending:
             self._send()
-        if self._is_staged:
+        self._wait_until_sent()
+        assert self._upload is not None
+        if self._target is not None:
             self._finished(self.path, self._upload)
         else:
             self._upload.complete("finish", self.path)
@@ -112,9 +144,12 @@ class S3OutputFile(OutputFile):
         if self.closed:
             return
         self._is_open = False
+        self._pending = bytearray()
+        if self._sending is not None:
+            wait([self._sending])  # what it uploads after the upload is aborted would stay
         if self._upload is not None:
             self._upload.abort(self.path)
-        if self._is_staged:
+        if self._may_exist:
             key = key_of(self.path)
             self._client.call("remove", self.path, lambda s3: s3.delete_object(Bucket=self._client.bucket, Key=key))
 

@@ -37,6 +37,8 @@ class S3Options:
         role_arn: A role that is assumed with those credentials.
         part_bytes: Size of the parts in which files are uploaded. A file that is written holds one in memory.
         attempts: How often a request is made whose answer is lost, or says that the service is busy.
+        keep_markers: Whether folders keep their markers when files are published in them, as no reader before Hadoop
+            3.3.1 uses the bucket.
         timeout_seconds: How long the service may be silent until a request counts as lost.
     """
 
@@ -49,6 +51,7 @@ class S3Options:
     profile: str | None = None
     role_arn: str | None = None
     part_bytes: int = _DEFAULT_PART_BYTES
+    keep_markers: bool = False
     attempts: int = _DEFAULT_ATTEMPTS
     timeout_seconds: float = _DEFAULT_TIMEOUT_SECONDS
 
@@ -87,6 +90,7 @@ class S3Options:
             session_token=get("session.token"),
             role_arn=get("assumed.role.arn"),
             part_bytes=int(_scaled("multipart.size", get("multipart.size"), _SIZES, _DEFAULT_PART_BYTES)),
+            keep_markers=(get("directory.marker.retention") or "").lower() == "keep",
             attempts=int(_scaled("attempts.maximum", get("attempts.maximum"), {"": 1}, _DEFAULT_ATTEMPTS)),
             timeout_seconds=_scaled(
                 "connection.timeout", get("connection.timeout"), _DURATIONS, _DEFAULT_TIMEOUT_SECONDS

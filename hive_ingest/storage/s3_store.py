@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -21,9 +21,11 @@ import pyarrow as pa
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.storage.file_store import FileEntry, FileStore, OutputFile
 from hive_ingest.storage.s3_client import S3Client
-from hive_ingest.storage.s3_files import S3InputFile, S3OutputFile, key_of
+from hive_ingest.storage.s3_files import SMALL_BYTES, S3InputFile, S3OutputFile
 from hive_ingest.storage.s3_options import S3Options
-from hive_ingest.storage.s3_upload import RECORD_TYPE, Upload, UploadRecord
+from hive_ingest.storage.s3_paths import RecentPaths, entries_of, folder_entry, key_of, prefix_of, with_folders_above
+from hive_ingest.storage.s3_staged import StagedFiles
+from hive_ingest.storage.s3_upload import RECORD_TYPE, SmallFile, Upload, UploadRecord
 
 _log = logging.getLogger(__name__)
 
@@ -31,9 +33,6 @@ _log = logging.getLogger(__name__)
 _DELETE_AT_ONCE: Final = 1000
 #: Follows all others in the order of keys.
 _LAST_CHARACTER: Final = "\U0010ffff"
-#: How much is remembered to spare requests.
-_MOST_RECENT: Final = 1000
-_MOST_STAGED: Final = 10_000
 
 
 class S3Store(FileStore):
@@ -42,6 +41,7 @@ class S3Store(FileStore):
     # A request takes tens of milliseconds, whatever its size.
     parallel_files = 16
     can_rename_folders = False
+    first_file_makes_folder = True
     spills_locally = True
 
     def __init__(self, bucket: str, options: Callable[[], S3Options] | None = None) -> None:
@@ -54,13 +54,11 @@ class S3Store(FileStore):
         self._bucket = bucket
         self._lock = threading.Lock()
         self._announced: dict[str, str] = {}
-        #: Of files that this process has written and not renamed: it need not ask the store for their records.
-        self._staged: dict[str, Upload] = {}
+        self._staged = StagedFiles()
         #: Announced files that were renamed: whoever cleans up removes them again, under names that nobody else uses.
         self._renamed = RecentPaths()
+        #: Folders that are there, as far as this process knows.
         self._known = RecentPaths()
-        #: Folders without a marker, as far as this process knows.
-        self._unmarked = RecentPaths()
 
     # -- files -------------------------------------------------------------------------------------
 
@@ -71,21 +69,12 @@ class S3Store(FileStore):
     def create(self, path: str, *, sync: bool) -> OutputFile:
         with self._lock:
             target = self._announced.pop(path, None)
-        self._renamed.forget(path)
+        if path in self._renamed:
+            self._renamed.forget(path)
         self._require_folder("create", path)
-        if target is None and self._head(path) is not None:  # otherwise its record, which is made now, says so
+        if target is None and self._head(path) is not None:  # a hidden name is taken when the file is finished
             raise PathExists(f"cannot create {self._client.uri(path)!r}: it exists already and is never replaced")
-        return S3OutputFile(self._client, path, target, self._finished)
-
-    def _finished(self, path: str, upload: Upload) -> None:
-        with self._lock:
-            self._staged[path] = upload
-            if len(self._staged) > _MOST_STAGED:  # such as in tasks, whose files another process renames
-                del self._staged[next(iter(self._staged))]
-
-    def _forget(self, path: str) -> Upload | None:
-        with self._lock:
-            return self._staged.pop(path, None)
+        return S3OutputFile(self._client, path, target, self._staged.add)
 
     def create_all(self, paths: Sequence[str], data: bytes, *, sync: bool) -> None:
         for first in {path.rpartition("/")[0]: path for path in paths}.values():
@@ -101,21 +90,28 @@ class S3Store(FileStore):
         return pa.PythonFile(S3InputFile(self._client, path), mode="r")
 
     def rename(self, source: str, target: str) -> None:
-        what = f"{source} to {target}"
-        upload = self._forget(source)
-        if upload is None:
-            record, size = self._look(source)
-            if record is None:
-                self._copy(what, source, target, size)
-            else:
-                upload = Upload.of_record(self._client, source, record)
-        if upload is not None:
-            self._publish(what, upload, target)
+        self.publish(source, target)
         self._delete(source)
-        if upload is not None:
-            self._renamed.add(source)
+        self._renamed.add(source)
 
-    def _publish(self, what: str, upload: Upload, target: str) -> None:
+    def publish(self, source: str, target: str) -> None:
+        what = f"{source} to {target}"
+        staged = self._staged.take(source)
+        if staged is None:
+            record, size = self._look(source)
+            if record is not None:
+                staged = Upload.of_record(self._client, source, record)
+            elif size > SMALL_BYTES:
+                self._copy(what, source, target, size)
+                return
+            else:
+                staged = SmallFile.read(self._client, source, key_of(source))
+        if isinstance(staged, Upload):
+            self._complete(what, staged, target)
+        else:
+            staged.put(self._client, "rename", what, key_of(target))
+
+    def _complete(self, what: str, upload: Upload, target: str) -> None:
         upload.complete("rename", what)
         if upload.record.key != key_of(target):
             # The partition lies elsewhere than its name says. In the folder of its name it is not looked for.
@@ -127,9 +123,6 @@ class S3Store(FileStore):
 
     def _copy(self, what: str, source: str, target: str, size: int) -> None:
         """Inside the store. Raises PathExists."""
-        if not size:
-            self._client.put_new("rename", target, key_of(target), b"")
-            return
         upload = Upload.begin(self._client, target, key_of(target))
         try:
             upload.add_copy(what, key_of(source), size)
@@ -145,7 +138,7 @@ class S3Store(FileStore):
     def delete_file(self, path: str) -> None:
         if path in self._renamed:
             return
-        self._forget(path)
+        self._staged.take(path)
         found = self._head(path)
         if found is None:
             return
@@ -204,15 +197,35 @@ class S3Store(FileStore):
         made = self._make_above(path, parents)
         self._mark(path)
         try:
-            is_new = len(self._first_keys(path, 2)) == 1
+            self._require_alone(path, prefix_of(path))
         except StreamingIOFailure as failure:
-            self._unmark(path, failure)
+            self._known.forget(path)
+            self._withdraw(prefix_of(path), failure)
             raise
-        if not is_new:
-            exists = PathExists(f"cannot make folder {self._client.uri(path)!r}: it exists already")
-            self._unmark(path, exists)
-            raise exists
         return [*made, path]
+
+    def make_folder_with(self, path: str, name: str, data: bytes) -> None:
+        path = path.rstrip("/")
+        self._require_folder("make folder", path)
+        key = prefix_of(path) + name
+        self._client.put_new("make folder", path, key, data)
+        try:
+            self._require_alone(path, key)
+        except StreamingIOFailure as failure:
+            self._withdraw(key, failure)
+            raise
+
+    def _require_alone(self, path: str, key: str) -> None:
+        """Raises PathExists if a folder holds another object than the one that has just made it."""
+        if self._first_keys(path, 2) != [key]:
+            raise PathExists(f"cannot make folder {self._client.uri(path)!r}: it exists already")
+
+    def _withdraw(self, key: str, failure: StreamingIOFailure) -> None:
+        """Remove an object after an error, to which one of the removal is added."""
+        try:
+            self._delete(f"/{key}")
+        except StreamingIOFailure as error:
+            failure.add_note(f"and /{key} could not be removed: {error}")
 
     def _make_above(self, path: str, parents: bool) -> list[str]:
         if parents:
@@ -222,17 +235,8 @@ class S3Store(FileStore):
 
     def _mark(self, path: str) -> None:
         """Raises PathExists."""
-        self._client.put_new("make folder", path, _prefix(path), b"")
-        self._unmarked.forget(path)
+        self._client.put_new("make folder", path, prefix_of(path), b"")
         self._known.add(path)
-
-    def _unmark(self, path: str, failure: StreamingIOFailure) -> None:
-        """Remove a marker after an error, to which one of the removal is added."""
-        self._known.forget(path)
-        try:
-            self._delete(_prefix(path))
-        except StreamingIOFailure as error:
-            failure.add_note(f"and its marker could not be removed: {error}")
 
     def _refuse_file(self, path: str) -> None:
         if self._head(path) is not None:
@@ -249,54 +253,86 @@ class S3Store(FileStore):
         self._known.add(above)
 
     def _is_folder(self, path: str) -> bool:
-        return not _prefix(path) or bool(self._first_keys(path, 1))
+        return not prefix_of(path) or bool(self._first_keys(path, 1))
 
     def _first_keys(self, path: str, most: int, *, after: str = "") -> list[str]:
         """The first keys in a folder, with that of its marker; those that follow a key, if one is given."""
-        options = {"Bucket": self._bucket, "Prefix": _prefix(path), "MaxKeys": most} | (
+        options = {"Bucket": self._bucket, "Prefix": prefix_of(path), "MaxKeys": most} | (
             {"StartAfter": after} if after else {}
         )
         found = self._client.call("look at", path, lambda s3: s3.list_objects_v2(**options))
         return [str(each["Key"]) for each in found.get("Contents", ())]
 
     def sync_folders(self, paths: Iterable[str]) -> None:
-        """Remove the markers of these folders and of those above them: there are files in them now."""
-        found = {each for path in paths for each in _with_folders_above(path)}
-        marked = sorted(each for each in found if each not in self._unmarked)
-        for first in range(0, len(marked), _DELETE_AT_ONCE):
-            batch = marked[first : first + _DELETE_AT_ONCE]
-            try:
-                self._delete_keys(batch[0], [_prefix(path) for path in batch])
-            except StreamingIOFailure as error:  # such as a folder above the warehouse, where nothing may be removed
-                _log.debug("markers of folders stay, which the file system s3a of Hadoop 3.1 minds: %s", error)
-            for path in batch:
-                self._unmarked.add(path)
+        """Nothing: what was answered is stored."""
 
-    def _keep_folder_above(self, path: str) -> None:
-        """Mark the folder in which something is to be removed if nothing else lies in it: it must not vanish."""
+    def unmark_folders(self, folders: Iterable[str], sources: Sequence[str] = ()) -> None:
+        markers = sorted({prefix_of(each) for path in folders for each in with_folders_above(path)})
+        left = self._delete_if_permitted([*map(key_of, sources), *(() if self._keeps_markers else markers)])
+        for path in sources:
+            if key_of(path) not in left:
+                self._renamed.add(path)
+
+    @property
+    def _keeps_markers(self) -> bool:
+        return self._client.options.keep_markers
+
+    def _delete_if_permitted(self, keys: Sequence[str]) -> set[str]:
+        """Delete objects. Returns the keys of those that cannot be deleted; a missing one counts as deleted."""
+        left: set[str] = set()
+        for first in range(0, len(keys), _DELETE_AT_ONCE):
+            batch = keys[first : first + _DELETE_AT_ONCE]
+            try:
+                errors = self._delete_at_once(f"/{batch[0]}", batch)
+            except StreamingIOFailure as error:
+                left.update(batch)
+                _log.debug("hidden files or markers of folders stay: %s", error)
+            else:
+                left.update(str(each.get("Key")) for each in errors)
+                if errors:  # such as a folder above the warehouse, where nothing may be removed
+                    _log.debug("hidden files or markers of folders stay, the first is %s", errors[0])
+        return left
+
+    def _keep_folder_above(self, path: str) -> str | None:
+        """Mark the folder in which something is to be removed if nothing else lies in it: it must not vanish.
+
+        Returns that folder if nothing else lies in it.
+        """
         above = path.rstrip("/").rpartition("/")[0]
-        if key_of(above) and not self._has_others(above, _prefix(path)):
+        if not key_of(above):
+            return None
+        marker, prefix = prefix_of(above), prefix_of(path)
+        found = self._first_keys(above, 2)
+        if any(key != marker and not key.startswith(prefix) for key in found) or self._first_keys(
+            above, 1, after=f"{prefix}{_LAST_CHARACTER}"
+        ):
+            return None
+        if marker not in found:
             with contextlib.suppress(PathExists):
                 self._mark(above)
+        return above
 
-    def _has_others(self, path: str, prefix: str) -> bool:
-        """Whether a folder has a marker, or files outside of one of its folders."""
-        if any(not key.startswith(prefix) for key in self._first_keys(path, 1)):
-            return True
-        return bool(self._first_keys(path, 1, after=f"{prefix}{_LAST_CHARACTER}"))
+    def _settle_marker(self, path: str) -> None:
+        """Correct the marker of a folder that was emptied, and that another process has used meanwhile."""
+        found = self._first_keys(path, 2)
+        if not found:
+            with contextlib.suppress(PathExists):
+                self._mark(path)
+        elif len(found) > 1 and found[0] == prefix_of(path) and not self._keeps_markers:
+            self._delete_if_permitted(found[:1])
 
     def list(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> list[FileEntry]:
         path = path.rstrip("/")
-        prefix = _prefix(path)
+        prefix = prefix_of(path)
         entries: dict[str, FileEntry] = {}
         is_there = not prefix
         for page in self._pages(path, prefix, "" if recursive else "/"):
             for each in page.get("CommonPrefixes", ()):
                 folder = f"/{each['Prefix'].rstrip('/')}"
-                entries[folder] = _folder_entry(folder)
+                entries[folder] = folder_entry(folder)
             for each in page.get("Contents", ()):
                 is_there = True
-                for entry in _entries(path, each["Key"], int(each["Size"])):
+                for entry in entries_of(path, each["Key"], int(each["Size"])):
                     entries.setdefault(entry.path, entry)
         if not is_there and not entries:
             if self._head(path) is not None:
@@ -319,9 +355,11 @@ class S3Store(FileStore):
     def delete_empty_folder(self, path: str) -> bool:
         if self.list(path, missing_ok=True):
             return False
-        self._forget_folder(path)
-        self._keep_folder_above(path)
+        self._known.forget(path)
+        emptied = self._keep_folder_above(path)
         self._delete(f"{path.rstrip('/')}/")
+        if emptied is not None:
+            self._settle_marker(emptied)
         return True
 
     def delete_folder(self, path: str) -> None:
@@ -329,8 +367,8 @@ class S3Store(FileStore):
             pass
 
     def delete_some(self, path: str) -> bool:
-        prefix = _prefix(path)
-        self._forget_folder(path)
+        prefix = prefix_of(path)
+        self._known.forget(path)
         for upload in self._uploads(path, prefix):
             upload.abort(path)
         page = self._client.call(
@@ -338,15 +376,12 @@ class S3Store(FileStore):
         )
         keys = [each["Key"] for each in page.get("Contents", ())]
         has_more = bool(page.get("IsTruncated"))
-        if not has_more:
-            self._keep_folder_above(path)
+        emptied = None if has_more else self._keep_folder_above(path)
         if keys:
             self._delete_keys(path, keys)
+        if emptied is not None:
+            self._settle_marker(emptied)
         return not has_more
-
-    def _forget_folder(self, path: str) -> None:
-        self._known.forget(path)
-        self._unmarked.forget(path)
 
     def _uploads(self, path: str, prefix: str) -> Sequence[Upload]:
         """Uploads that were begun in a folder and not completed."""
@@ -361,73 +396,24 @@ class S3Store(FileStore):
         return [Upload(self._client, UploadRecord(each["Key"], each["UploadId"], "")) for each in ours]
 
     def _delete_keys(self, path: str, keys: Sequence[str]) -> None:
-        wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
-
-        def delete(s3: Any) -> Sequence[Any]:
-            return list(s3.delete_objects(Bucket=self._bucket, Delete=wanted).get("Errors", ()))
-
-        if errors := self._client.call("delete folder", path, delete):
+        if errors := self._delete_at_once(path, keys):
             first = errors[0]
             raise StreamingIOFailure(
                 f"cannot delete folder {self._client.uri(path)!r}: {len(errors)} files stay, the first is "
                 f"{first.get('Key')!r} ({first.get('Code')}: {first.get('Message')})"
             )
 
+    def _delete_at_once(self, path: str, keys: Sequence[str]) -> Sequence[Any]:
+        """Delete objects with one request. Returns the errors, by key."""
+        wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+
+        def delete(s3: Any) -> Sequence[Any]:
+            return list(s3.delete_objects(Bucket=self._bucket, Delete=wanted).get("Errors", ()))
+
+        return self._client.call("delete folder", path, delete)
+
     def rename_folder(self, source: str, target: str) -> None:
         raise UnsupportedFeature(
             f"cannot rename {self._client.uri(source)!r} to {target!r}: an object store cannot rename a folder in one "
             "step; create a new table and copy the rows"
         )
-
-
-class RecentPaths:
-    """Paths that this process has added last, of which it need not ask the service. Safe from several threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._paths: dict[str, None] = {}
-
-    def __contains__(self, path: str) -> bool:
-        return path in self._paths
-
-    def add(self, path: str) -> None:
-        with self._lock:
-            self._paths[path] = None
-            if len(self._paths) > _MOST_RECENT:
-                del self._paths[next(iter(self._paths))]
-
-    def forget(self, path: str) -> None:
-        """With all paths below it."""
-        path = path.rstrip("/")
-        with self._lock:
-            self._paths = {each: None for each in self._paths if each != path and not each.startswith(f"{path}/")}
-
-
-def _prefix(path: str) -> str:
-    """How the keys in a folder begin; empty for the whole bucket."""
-    key = key_of(path).rstrip("/")
-    return f"{key}/" if key else ""
-
-
-def _with_folders_above(path: str) -> list[str]:
-    """A folder, the one it lies in, and so on; not the whole bucket."""
-    found = []
-    while key_of(path := path.rstrip("/")):
-        found.append(path)
-        path = path.rpartition("/")[0]
-    return found
-
-
-def _folder_entry(path: str) -> FileEntry:
-    return FileEntry(path, path.rpartition("/")[2], 0, True)
-
-
-def _entries(path: str, key: str, size: int) -> Iterator[FileEntry]:
-    """A listed object, and the folders between it and the folder that is listed."""
-    if f"/{key}" == f"{path}/":
-        return
-    parts = f"/{key}"[len(path) + 1 :].rstrip("/").split("/")
-    for depth in range(1, len(parts)):
-        yield _folder_entry(f"{path}/{'/'.join(parts[:depth])}")
-    whole = f"{path}/{'/'.join(parts)}"
-    yield _folder_entry(whole) if key.endswith("/") else FileEntry(whole, parts[-1], size, False)

@@ -4,6 +4,9 @@ A file that is to be renamed is uploaded under its later name, and its upload is
 and nothing can read it. Under the hidden name lies a small object, the record of the upload, so that whatever lists,
 removes or renames hidden files need not know of uploads. To rename is to complete the upload, provided that no object
 has the name.
+
+An upload takes four requests at least. So a small file lies under its hidden name itself, and to rename it is to write
+it once more.
 """
 
 from __future__ import annotations
@@ -41,6 +44,28 @@ class UploadRecord:
             return cls(**json.loads(data))
         except (ValueError, TypeError) as error:
             raise StreamingIOFailure(f"{path!r} is not the record of an upload: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class SmallFile:
+    """A file that is written once more when it is renamed.
+
+    Attributes:
+        content: All of it.
+        token: Of the object, the same under both names: a rename that was interrupted can be repeated.
+    """
+
+    content: bytes
+    token: str
+
+    @classmethod
+    def read(cls, client: S3Client, path: str, key: str) -> Self:
+        answer, content = client.get("read", path, key)
+        return cls(content, answer["Metadata"].get(TOKEN) or uuid.uuid4().hex)
+
+    def put(self, client: S3Client, action: str, path: str, key: str) -> None:
+        """Make it an object. Raises PathExists; an existing object stays as it is."""
+        client.put_new(action, path, key, self.content, token=self.token)
 
 
 @dataclass(slots=True)

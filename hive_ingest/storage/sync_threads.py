@@ -1,4 +1,8 @@
-"""Threads that sync files and folders: the journal of a file system commits once for all that wait for it."""
+"""Threads that wait for a device, or for a service that stores files.
+
+They sync files and folders, as the journal of a file system commits once for all that wait for it, and upload the
+parts of a file to S3.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +16,12 @@ _THREADS = 8
 
 
 @lru_cache(maxsize=64)
-def _pool(device: int, process: int) -> ThreadPoolExecutor:
+def _pool(device: int | str, process: int) -> ThreadPoolExecutor:
     """The threads for a device, so that one that does not answer delays no other. A forked child has its own."""
     return ThreadPoolExecutor(_THREADS, f"hive-ingest-sync-{device}")
 
 
-def run_for_device(device: int, function: Callable[[], None]) -> Future[None]:
+def run_for_device(device: int | str, function: Callable[[], None]) -> Future[None]:
     """Run a function that waits for a device on one of its threads, or at once if no thread can be started."""
     done: Future[None] = Future()
     claim = threading.Lock()
@@ -39,7 +43,7 @@ def run_for_device(device: int, function: Callable[[], None]) -> Future[None]:
     return done
 
 
-def run_shares(device: int, items: Sequence[str], function: Callable[[str], None]) -> None:
+def run_shares(device: int | str, items: Sequence[str], function: Callable[[str], None]) -> None:
     """Call the function for each item, on several threads. The first error is raised once all have ended."""
     own, *others = [items[start::_THREADS] for start in range(min(_THREADS, len(items)))]
 

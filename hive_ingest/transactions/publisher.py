@@ -13,7 +13,7 @@ from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure
 from hive_ingest.faults import reach
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import TxnId
-from hive_ingest.orc import write_acid_version
+from hive_ingest.orc import ACID_VERSION_CONTENT, write_acid_version
 from hive_ingest.storage import FileStore, Location, copy_file
 from hive_ingest.transactions.registered_folders import missing_folder
 from hive_ingest.transactions.staging import StagedFile, remove_leftovers, staging_folder
@@ -93,6 +93,7 @@ class Publisher:
             self._make_new_partition_folders(write)
             self._make_acid_folders(write.acid_folders(), write.version_files)
             self._rename_files(write, check)
+        self._unmark_folders()
         if self._fsync:
             self._sync()
         for marked in self._marking:
@@ -114,7 +115,7 @@ class Publisher:
 
     def _rename(self, file: StagedFile, target: Location) -> None:
         try:
-            file.location.rename(target)
+            file.location.publish(target)
         except StreamingIOFailure as error:
             # A bind mount looks like the same file system until something is renamed into it.
             if getattr(error.__cause__, "errno", None) != errno.EXDEV:
@@ -145,7 +146,8 @@ class Publisher:
 
     def _make_acid_folders(self, folders: Sequence[Location], version_files: list[Location]) -> None:
         _for_each(folders, self._make_acid_folder, max((each.store.parallel_files for each in folders), default=1))
-        unmarked = self._rename_version_files(folders, version_files)
+        without_files = [folder for folder in folders if not folder.store.first_file_makes_folder]
+        unmarked = self._rename_version_files(without_files, version_files)
         for store, paths in _by_store(unmarked).items():
             self._marking.append(write_acid_version(store, paths, sync=self._fsync))
 
@@ -160,9 +162,18 @@ class Publisher:
         marked = {folder for _, folder in pairs}
         return [folder for folder in folders if folder not in marked]
 
+    def _unmark_folders(self) -> None:
+        """All folders at once, with the hidden names of the published files."""
+        hidden = _by_store([file.location for write in self._writes for file in write.files])
+        for store, folders in _by_store([folder.parent for folder in self._made]).items():
+            store.unmark_folders(folders, hidden.pop(store, ()))
+
     def _make_acid_folder(self, folder: Location) -> None:
         try:
-            folder.make_folder(exist_ok=False, parents=False)
+            if folder.store.first_file_makes_folder:
+                folder.store.make_folder_with(folder.path, ACID_VERSION_FILE, ACID_VERSION_CONTENT)
+            else:
+                folder.make_folder(exist_ok=False, parents=False)
         except PathExists as error:
             raise _belongs_to_another(folder) from error
         except PathNotFound as error:

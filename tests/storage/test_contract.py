@@ -166,6 +166,35 @@ def test_creating_a_folder_can_require_that_it_is_new_or_has_a_parent(root: Loca
     assert names(root / "a") == ["mine"]
 
 
+def test_a_new_folder_and_its_first_file_are_made_together(root: Location) -> None:
+    delta = root / "delta_1_1"
+    delta.store.make_folder_with(delta.path, "first", b"2")
+    assert names(delta) == ["first"]
+    put(delta / "second")
+    with pytest.raises(PathExists):
+        delta.store.make_folder_with(delta.path, "third", b"3")
+    assert names(delta) == ["first", "second"]
+    with pytest.raises(PathNotFound):
+        root.store.make_folder_with((root / "missing" / "delta").path, "first", b"2")
+    assert names(root) == ["delta_1_1"]
+
+
+def test_a_published_file_has_its_new_name_alone(root: Location) -> None:
+    put(root / ".hidden", b"data")
+    (root / "folder").make_folder()
+    (root / ".hidden").publish(root / "folder" / "a")
+    root.store.unmark_folders([(root / "folder").path], [(root / ".hidden").path])
+    assert names(root) == ["folder"]
+    assert content(root / "folder" / "a") == b"data"
+
+
+def test_syncing_changes_no_folder(root: Location) -> None:
+    (root / "empty").make_folder()
+    root.store.sync_folders([(root / "empty").path])
+    assert names(root) == ["empty"]
+    assert names(root / "empty") == []
+
+
 def test_of_many_writers_that_require_a_new_folder_one_gets_it(root: Location) -> None:
     barrier = threading.Barrier(8)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,200 +11,13 @@ from typing import Any
 import pytest
 
 import hive_ingest as hi
-from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure, UnsupportedFeature
+from hive_ingest.errors import PathExists, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.storage import Location, local_spill_folder
 from hive_ingest.storage.s3_client import S3Client
 from hive_ingest.storage.s3_options import S3Options
 from hive_ingest.storage.s3_store import S3Store
 from tests.services.s3 import S3Service
-
-MIB = 1 << 20
-
-
-def put(location: Location, data: bytes = b"x") -> None:
-    with location.create(sync=True) as out:
-        out.write(data)
-
-
-def content(location: Location) -> bytes:
-    with location.open_input() as file:
-        return bytes(file.read())
-
-
-def stage(hidden: Location, target: Location, data: bytes = b"rows") -> None:
-    hidden.announce_rename(target)
-    put(hidden, data)
-
-
-def bucket_of(location: Location) -> str:
-    return str(location).removeprefix("s3a://").partition("/")[0]
-
-
-def key_of(location: Location) -> str:
-    return location.path[1:]
-
-
-# -- files that are renamed later ----------------------------------------------------------------------
-
-
-def test_a_file_whose_rename_is_announced_is_uploaded_under_its_later_name(s3: S3Service, s3_root: Location) -> None:
-    hidden, target = s3_root / ".hidden", s3_root / "bucket_00000"
-    stage(hidden, target)
-    assert s3.uploads(bucket_of(s3_root)) == [key_of(target)]
-    assert not target.exists()
-    assert [entry.name for entry in s3_root.list()] == [".hidden"]
-    assert s3_root.store.file_size(hidden.path) == 4
-    with pytest.raises(StreamingIOFailure, match="not published yet"):
-        hidden.open_input()
-    hidden.rename(target)
-    assert content(target) == b"rows"
-    assert [entry.name for entry in s3_root.list()] == ["bucket_00000"]
-    assert s3.uploads(bucket_of(s3_root)) == []
-
-
-def test_publishing_copies_no_bytes(s3_root: Location, monkeypatch: pytest.MonkeyPatch) -> None:
-    stage(s3_root / ".hidden", s3_root / "a")
-    monkeypatch.setattr("hive_ingest.storage.s3_upload.Upload.add_copy", lambda *_: pytest.fail("it was copied"))
-    (s3_root / ".hidden").rename(s3_root / "a")
-    assert content(s3_root / "a") == b"rows"
-
-
-def test_another_process_publishes_what_this_one_has_written(s3: S3Service, s3_root: Location) -> None:
-    """All that it needs is in the store."""
-    hidden, target = s3_root / ".hidden", s3_root / "a"
-    stage(hidden, target)
-    received = pickle.loads(pickle.dumps(hidden))
-    other = S3Store(bucket_of(s3_root))
-    other.rename(received.path, target.path)
-    assert content(target) == b"rows"
-    assert s3.uploads(bucket_of(s3_root)) == []
-
-
-def test_a_published_file_is_never_replaced(s3: S3Service, s3_root: Location) -> None:
-    stage(s3_root / ".first", s3_root / "a", b"first")
-    stage(s3_root / ".second", s3_root / "a", b"second")
-    (s3_root / ".first").rename(s3_root / "a")
-    with pytest.raises(PathExists):
-        (s3_root / ".second").rename(s3_root / "a")
-    assert content(s3_root / "a") == b"first"
-    (s3_root / ".second").delete_file()
-    assert s3.uploads(bucket_of(s3_root)) == []
-
-
-def test_a_hidden_file_is_deleted_with_its_upload(s3: S3Service, s3_root: Location) -> None:
-    stage(s3_root / ".hidden", s3_root / "a", b"x" * 6 * MIB)
-    (s3_root / ".hidden").delete_file()
-    assert s3.uploads(bucket_of(s3_root)) == []
-    assert s3_root.list() == []
-    with pytest.raises(PathNotFound):
-        (s3_root / ".hidden").rename(s3_root / "a")
-
-
-def test_a_discarded_file_leaves_no_upload(s3: S3Service, s3_root: Location) -> None:
-    (s3_root / ".hidden").announce_rename(s3_root / "a")
-    out = (s3_root / ".hidden").create(sync=True)
-    out.write(b"x" * 9 * MIB)
-    assert s3.uploads(bucket_of(s3_root)) == [key_of(s3_root / "a")]
-    out.discard()
-    assert s3.uploads(bucket_of(s3_root)) == []
-    assert s3_root.list() == []
-
-
-def test_a_folder_is_deleted_with_the_uploads_in_it(s3: S3Service, s3_root: Location) -> None:
-    (s3_root / "t" / "hidden").make_folder()
-    stage(s3_root / "t" / "hidden" / "1", s3_root / "t" / "delta" / "a")
-    (s3_root / "t").delete_folder()
-    assert s3.uploads(bucket_of(s3_root)) == []
-    assert s3_root.list() == []
-
-
-def test_a_file_is_renamed_to_another_name_than_the_announced_one(s3_root: Location) -> None:
-    """A partition may lie elsewhere than its name says."""
-    (s3_root / "elsewhere").make_folder()
-    stage(s3_root / ".hidden", s3_root / "p=1" / "a")
-    (s3_root / ".hidden").rename(s3_root / "elsewhere" / "a")
-    assert content(s3_root / "elsewhere" / "a") == b"rows"
-    assert [entry.name for entry in s3_root.list()] == ["elsewhere"]
-
-
-def test_a_file_that_cannot_be_renamed_to_another_name_stays_invisible(s3: S3Service, s3_root: Location) -> None:
-    put(s3_root / "taken", b"taken")
-    stage(s3_root / ".hidden", s3_root / "a")
-    with pytest.raises(PathExists):
-        (s3_root / ".hidden").rename(s3_root / "taken")
-    (s3_root / ".hidden").delete_file()
-    assert [entry.name for entry in s3_root.list()] == ["taken"]
-    assert content(s3_root / "taken") == b"taken"
-    assert s3.uploads(bucket_of(s3_root)) == []
-
-
-@pytest.mark.parametrize("is_staged", [False, True])
-def test_a_large_file_is_uploaded_in_parts(s3_root: Location, is_staged: bool) -> None:
-    data = b"".join(bytes([number]) * MIB for number in range(20))
-    target = s3_root / "a"
-    if is_staged:
-        stage(s3_root / ".hidden", target, data)
-        (s3_root / ".hidden").rename(target)
-    else:
-        put(target, data)
-    assert content(target) == data
-    with target.open_input() as file:
-        assert file.read_at(10, 3 * MIB - 5) == data[3 * MIB - 5 : 3 * MIB + 5]
-
-
-# -- answers that are lost -----------------------------------------------------------------------------
-
-
-@pytest.fixture
-def every_call_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the first answer was lost, and the call was repeated."""
-    call = S3Client.call
-
-    def twice(self: S3Client, action: str, path: str, function: Callable[[Any], Any]) -> Any:
-        if action in ("rename", "finish", "make folder"):
-            call(self, action, path, function)
-        return call(self, action, path, function)
-
-    monkeypatch.setattr(S3Client, "call", twice)
-
-
-@pytest.mark.usefixtures("every_call_twice")
-def test_a_new_name_whose_answer_was_lost_is_ours(s3_root: Location) -> None:
-    assert (s3_root / "folder").make_folder(exist_ok=False) == [(s3_root / "folder").path]
-    put(s3_root / "folder" / "small", b"small")
-    put(s3_root / "folder" / "large", b"x" * 9 * MIB)
-    stage(s3_root / ".hidden", s3_root / "folder" / "a")
-    (s3_root / ".hidden").rename(s3_root / "folder" / "a")
-    (s3_root / "folder" / "a").rename(s3_root / "folder" / "b")
-    assert [entry.name for entry in (s3_root / "folder").list()] == ["b", "large", "small"]
-    assert content(s3_root / "folder" / "b") == b"rows"
-
-
-def test_a_rename_is_finished_that_was_interrupted_before_its_last_step(s3_root: Location) -> None:
-    hidden, target = s3_root / ".hidden", s3_root / "a"
-    stage(hidden, target)
-    with pytest.MonkeyPatch.context() as patch:  # the upload is completed, and its record still lies there
-        patch.setattr(hidden.store, "_delete", lambda path: None)
-        hidden.rename(target)
-    assert hidden.exists()
-    S3Store(bucket_of(s3_root)).rename(hidden.path, target.path)
-    assert content(target) == b"rows"
-    assert not hidden.exists()
-
-
-def test_a_file_whose_upload_was_removed_is_not_renamed(s3: S3Service, s3_root: Location) -> None:
-    """By a lifecycle rule, for example."""
-    hidden, target = s3_root / ".hidden", s3_root / "a"
-    stage(hidden, target)
-    client, bucket = s3.client(), bucket_of(s3_root)
-    (upload,) = client.list_multipart_uploads(Bucket=bucket)["Uploads"]
-    client.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
-    with pytest.raises(StreamingIOFailure, match="upload was removed"):
-        S3Store(bucket).rename(hidden.path, target.path)
-    assert not target.exists()
-    hidden.delete_file()
-    assert s3_root.list() == []
-
+from tests.storage.objects import MIB, bucket_of, content, key_of, put
 
 # -- what a store of objects has not ---------------------------------------------------------------------
 
@@ -355,13 +167,9 @@ def test_a_commit_makes_few_requests_for_each_partition(metastore: hi.MetastoreC
                 connection.write("\n".join(json.dumps({"id": number, "p": str(number % 20)}) for number in range(100)))
     requests = s3.requests()
     assert requests == {
-        "CreateMultipartUpload": 20,
-        "UploadPart": 20,
-        "CompleteMultipartUpload": 20,
-        "PutObject": 60,  # the record of the upload, the folder, and its _orc_acid_version
-        "ListObjectsV2": 20,
-        "DeleteObject": 20,
-        "DeleteObjects": 1,  # the markers of the folders
+        "PutObject": 60,  # the file under its hidden name and its own, and _orc_acid_version, which makes the folder
+        "ListObjectsV2": 20,  # whether nothing else lies in the folder
+        "DeleteObjects": 1,  # the hidden names, and the markers of the folders above
     }
 
 

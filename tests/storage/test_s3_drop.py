@@ -18,6 +18,7 @@ from hive_ingest.storage import Location
 from hive_ingest.storage.s3_store import S3Store
 from tests.services.s3 import S3Service
 from tests.services.s3_faults import S3Fault
+from tests.storage.objects import LARGE
 from tests.support.rows import ids
 
 
@@ -193,7 +194,7 @@ def test_the_upload_of_a_writer_that_the_drop_aborts_is_removed(
     hidden, target = table / ".hidden", table / "part=a" / "bucket_00000"
     hidden.announce_rename(target)
     with hidden.create(sync=True) as out:
-        out.write(b"rows")
+        out.write(LARGE)
     assert s3.uploads(bucket)
     drop_table(ms)
     assert s3.uploads(bucket) == []

@@ -16,27 +16,7 @@ from hive_ingest.storage.s3_options import S3Options
 from hive_ingest.storage.s3_store import S3Store
 from tests.services.s3 import S3Service
 from tests.services.s3_faults import S3Fault
-
-MIB = 1 << 20
-
-
-def put(location: Location, data: bytes = b"x") -> None:
-    with location.create(sync=True) as out:
-        out.write(data)
-
-
-def stage(hidden: Location, target: Location, data: bytes = b"rows") -> None:
-    hidden.announce_rename(target)
-    put(hidden, data)
-
-
-def content(location: Location) -> bytes:
-    with location.open_input() as file:
-        return bytes(file.read())
-
-
-def bucket_of(location: Location) -> str:
-    return str(location).removeprefix("s3a://").partition("/")[0]
+from tests.storage.objects import LARGE, MIB, bucket_of, content, put, stage
 
 
 @pytest.fixture
@@ -68,18 +48,24 @@ def use(root: Location) -> None:
     folder = root / "delta_1_1"
     assert folder.make_folder(exist_ok=False) == [folder.path]
     stage(root / ".a", folder / "a", b"a" * 9 * MIB)
-    stage(root / ".b", folder / "b")
-    stage(root / ".c", folder / "b", b"second")
+    stage(root / ".b", folder / "b", LARGE)
+    stage(root / ".c", folder / "b", LARGE)
+    stage(root / ".d", folder / "d")
     S3Store(bucket_of(root)).rename((root / ".a").path, (folder / "a").path)  # as the driver, from the record
     (root / ".b").rename(folder / "b")
     with pytest.raises(PathExists):
         (root / ".c").rename(folder / "b")
     (root / ".c").delete_file()
-    put(folder / "plain", b"plain")
+    S3Store(bucket_of(root)).rename((root / ".d").path, (folder / "d").path)
+    put(folder / "plain", LARGE)
     (folder / "plain").rename(folder / "copied")
-    assert [(entry.name, entry.size_bytes) for entry in folder.list()] == [("a", 9 * MIB), ("b", 4), ("copied", 5)]
+    sizes = [(entry.name, entry.size_bytes) for entry in folder.list()]
+    assert sizes == [("a", 9 * MIB), ("b", len(LARGE)), ("copied", len(LARGE)), ("d", 4)]
     assert content(folder / "a") == b"a" * 9 * MIB
-    assert (content(folder / "b"), content(folder / "copied")) == (b"rows", b"plain")
+    assert content(folder / "b") == content(folder / "copied") == LARGE
+    assert content(folder / "d") == b"rows"
+    (root / "delta_2_2").store.make_folder_with((root / "delta_2_2").path, "first", b"2")
+    (root / "delta_2_2").delete_folder()
     folder.delete_folder()
     assert root.list() == []
 
@@ -135,7 +121,8 @@ CALLS: list[tuple[str, Callable[[Location], object]]] = [
     ("PutObject", lambda root: put(root / "b")),
     ("CreateMultipartUpload", lambda root: put(root / "b", b"x" * 9 * MIB)),
     ("UploadPart", lambda root: put(root / "b", b"x" * 9 * MIB)),
-    ("UploadPart", lambda root: stage(root / ".b", root / "b")),
+    ("UploadPart", lambda root: stage(root / ".b", root / "b", LARGE)),
+    ("PutObject", lambda root: stage(root / ".b", root / "b")),
     ("CompleteMultipartUpload", lambda root: put(root / "b", b"x" * 9 * MIB)),
     ("DeleteObject", lambda root: (root / "a").delete_file()),
     ("DeleteObjects", lambda root: root.delete_folder()),
@@ -180,9 +167,9 @@ def test_a_conflict_is_resolved_by_trying_again(s3: S3Service, s3_root: Location
     conflict = S3Fault("PutObject", code="ConditionalRequestConflict", status=409)
     s3.set_faults(conflict, replace(conflict, operation="CompleteMultipartUpload"))
     assert (s3_root / "folder").make_folder(exist_ok=False) == [(s3_root / "folder").path]
-    stage(s3_root / ".a", s3_root / "folder" / "a")
+    stage(s3_root / ".a", s3_root / "folder" / "a", LARGE)
     (s3_root / ".a").rename(s3_root / "folder" / "a")
-    assert content(s3_root / "folder" / "a") == b"rows"
+    assert content(s3_root / "folder" / "a") == LARGE
 
 
 def test_a_conflict_that_stays_means_that_the_name_is_taken(s3: S3Service, impatient: Location) -> None:
@@ -204,22 +191,54 @@ def metastore(s3_root: Location, tmp_path: Path) -> Iterator[hi.MetastoreClient]
         yield client
 
 
-@pytest.mark.parametrize("operation", ["CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload", "PutObject"])
+#: The largest file that is written twice, the request that is refused, and a part of its path.
+REFUSED = [
+    (0, "CreateMultipartUpload", "bucket_00000"),
+    (0, "PutObject", ".hive_ingest/"),
+    (0, "UploadPart", "bucket_00000"),
+    (0, "CompleteMultipartUpload", "bucket_00000"),
+    (MIB, "PutObject", ".hive_ingest/"),
+    (MIB, "PutObject", "_orc_acid_version"),
+    (MIB, "PutObject", "bucket_00000"),
+    (MIB, "ListObjectsV2", ""),
+]
+
+
+@pytest.mark.parametrize(("small_bytes", "operation", "key"), REFUSED)
 def test_a_transaction_that_is_refused_leaves_nothing_and_the_next_one_commits(
-    metastore: hi.MetastoreClient, s3: S3Service, s3_root: Location, operation: str
+    metastore: hi.MetastoreClient,
+    s3: S3Service,
+    s3_root: Location,
+    monkeypatch: pytest.MonkeyPatch,
+    small_bytes: int,
+    operation: str,
+    key: str,
 ) -> None:
+    monkeypatch.setattr("hive_ingest.storage.s3_files.SMALL_BYTES", small_bytes)
     rows = "\n".join(json.dumps({"id": number, "p": str(number % 3)}) for number in range(30))
     with hi.StreamingConnection.connect(metastore, table="web.t", record_writer=hi.StrictJsonWriter()) as connection:
         connection.begin_transaction()
         connection.write(rows)
-        s3.set_faults(S3Fault(operation, code="AccessDenied", status=403, key="web.db"))
+        s3.set_faults(S3Fault(operation, code="AccessDenied", status=403, key=key))
         with pytest.raises(StreamingIOFailure, match="permission denied"):
             connection.commit_transaction()
         connection.abort_transaction()
         assert hi.read_table(metastore, "web.t").num_rows == 0
-        assert [key for key in s3.keys(bucket_of(s3_root)) if "bucket_" in key or "delta_" in key] == []
+        keys = s3.keys(bucket_of(s3_root))
+        assert [each for each in keys if "bucket_" in each or "delta_" in each or ".hive_ingest/1" in each] == []
         assert s3.uploads(bucket_of(s3_root)) == []
         connection.begin_transaction()
         connection.write(rows)
         connection.commit_transaction()
     assert sorted(hi.read_table(metastore, "web.t")["id"].to_pylist()) == list(range(30))
+
+
+def test_old_names_that_cannot_be_removed_at_once_are_removed_one_by_one(
+    metastore: hi.MetastoreClient, s3: S3Service, s3_root: Location
+) -> None:
+    with hi.StreamingConnection.connect(metastore, table="web.t", record_writer=hi.StrictJsonWriter()) as connection:
+        s3.set_faults(S3Fault("DeleteObjects", code="AccessDenied", status=403, times=10))
+        with connection.transaction():
+            connection.write('{"id": 1, "p": "a"}')
+    assert [each for each in s3.keys(bucket_of(s3_root)) if ".hive_ingest/1" in each] == []
+    assert hi.read_table(metastore, "web.t")["id"].to_pylist() == [1]

@@ -38,6 +38,7 @@ def make_folders(locations: Iterable[str], *, inside: str | None = None) -> None
         made.setdefault(place.store, set()).update(above)
     for store, folders in made.items():
         store.sync_folders(sorted(folders))
+        store.unmark_folders(folders)
 
 
 def refuse_acid_files(location: str, what: str) -> None:

@@ -52,7 +52,7 @@ def test_what_is_reported_as_removed_is_removed_on_the_disk(parts: Compacted, mo
     monkeypatch.setattr(store, "sync_folders", record)
     outcomes = purge(parts.client, parts.name, timeout_seconds=60)
     assert [outcome.left for outcome in outcomes] == [(), ()]
-    assert [synced[str(parts.place(part))] for part in ("a", "b")] == [["base_3_v"], ["base_6_v"]]
+    assert [synced[Location.of(str(parts.place(part))).path] for part in ("a", "b")] == [["base_3_v"], ["base_6_v"]]
 
 
 def test_what_a_reader_needs_is_left_and_the_reader_is_named(table: Compacted) -> None:

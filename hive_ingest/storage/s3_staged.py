@@ -1,0 +1,47 @@
+"""Hidden files that this process has written: it need not ask the store what they are."""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from hive_ingest.storage.s3_upload import SmallFile, Upload
+
+_MOST_FILES: Final = 10_000
+_MOST_BYTES: Final = 64 << 20
+
+
+class StagedFiles:
+    """What the newest hidden files are: uploads that are not completed, or, if they are small, their content.
+
+    Files that it has forgotten, such as those of tasks, which another process renames, are read from the store. Safe
+    from several threads.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._files: dict[str, Upload | SmallFile] = {}
+        self._bytes = 0
+
+    def add(self, path: str, file: Upload | SmallFile) -> None:
+        """Remember a file, and forget the oldest ones if there are too many."""
+        with self._lock:
+            self._remove(path)
+            self._files[path] = file
+            self._bytes += _size(file)
+            while len(self._files) > _MOST_FILES or self._bytes > _MOST_BYTES:
+                self._remove(next(iter(self._files)))
+
+    def take(self, path: str) -> Upload | SmallFile | None:
+        """The file, which is forgotten."""
+        with self._lock:
+            return self._remove(path)
+
+    def _remove(self, path: str) -> Upload | SmallFile | None:
+        file = self._files.pop(path, None)
+        self._bytes -= _size(file)
+        return file
+
+
+def _size(file: Upload | SmallFile | None) -> int:
+    return len(file.content) if isinstance(file, SmallFile) else 0
