@@ -7,6 +7,7 @@ from hive_ingest.compaction.file_merger import MergeSettings
 from hive_ingest.compaction.folder_state import FolderSize, FolderState
 from hive_ingest.compaction.initiator import Initiated, Initiator
 from hive_ingest.compaction.job import JobSettings, sizes_of
+from hive_ingest.compaction.kept_delta import KeptDelta
 from hive_ingest.compaction.maintenance import Maintenance, MaintenanceMode, check_mode, hook_of, maintained
 from hive_ingest.compaction.merge import MergeProgress, Merger, MergeResult, merge
 from hive_ingest.compaction.plan import MergePlan, PlannedFile, plan_major, plan_minor
@@ -40,6 +41,7 @@ __all__ = [
     "Initiated",
     "Initiator",
     "JobSettings",
+    "KeptDelta",
     "Maintenance",
     "MaintenanceMode",
     "MergePlan",

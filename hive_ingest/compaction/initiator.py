@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from hive_ingest.compaction.folder_state import FolderState
+from hive_ingest.compaction.kept_delta import MAY_KEEP
 from hive_ingest.compaction.policy import CompactionPolicy, Decision, has_no_auto_compaction
 from hive_ingest.compaction.target import Target, find_target
 from hive_ingest.errors import NoSuchObject, PathNotFound, StreamingError
@@ -198,6 +199,7 @@ class Initiator:
             name,
             partition_name=partition,
             compaction_type=decision.type,
+            properties={MAY_KEEP: "true"} if decision.may_keep_large_delta else None,
             initiator_id=self._id,
             initiator_version=self._version,
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from hive_ingest.acid import ValidTxnList, ValidWriteIdList
 from hive_ingest.compaction.file_merger import MergeSettings
 from hive_ingest.compaction.folder_state import FolderState
+from hive_ingest.compaction.kept_delta import MAY_KEEP, KeptDelta
 from hive_ingest.compaction.merge import MergeProgress, Merger, merge
 from hive_ingest.compaction.overrides import with_overrides
 from hive_ingest.compaction.plan import MergePlan, plan_major, plan_minor
@@ -71,6 +72,7 @@ class JobSettings:
         lock_wait_seconds: How long a compaction waits for its lock, which an overwrite or a DDL statement may hold.
         timeout_seconds: A compaction that takes longer fails (Hive: `hive.compactor.worker.timeout`).
         commit_retry_seconds: How long the answer to a commit is asked for again.
+        kept: What a minor compaction leaves as it is if its request allows that (`Decision.may_keep_large_delta`).
         merger: What merges the files: the worker's process, unless it is another one's, such as that of
             `SparkCompactor`.
     """
@@ -79,6 +81,7 @@ class JobSettings:
     lock_wait_seconds: float = 60.0
     timeout_seconds: float = 24 * 3600.0
     commit_retry_seconds: float = 60.0
+    kept: KeptDelta = field(default_factory=KeptDelta)
     merger: Merger = _HERE
 
 
@@ -143,8 +146,7 @@ class CompactionJob:
         target = self._target()
         remove_leftovers(self._client, Location.of(target.table.location))
         valid_txns, compactor = self._snapshot(target)
-        plan_of = plan_major if self.info.type is CompactionType.MAJOR else plan_minor
-        plan = plan_of(target.location, compactor, valid_txns, txn_id=self._txn_id)
+        plan = self._plan(target, valid_txns, compactor)
         if plan is not None:
             return self._merge(target, plan)
         state = FolderState.read(target.location, compactor, valid_txns)
@@ -195,6 +197,12 @@ class CompactionJob:
         self._client.set_hadoop_job_id(self.info.id, f"{_JOB_PREFIX}{self._txn_id}")
         reach("after_update_compactor_state")
         return valid_txns, compactor
+
+    def _plan(self, target: Target, valid_txns: ValidTxnList, compactor: ValidWriteIdList) -> MergePlan | None:
+        if self.info.type is CompactionType.MAJOR:
+            return plan_major(target.location, compactor, valid_txns, txn_id=self._txn_id)
+        kept = self._settings.kept if self.info.properties.get(MAY_KEEP) == "true" else None
+        return plan_minor(target.location, compactor, valid_txns, txn_id=self._txn_id, kept=kept)
 
     # -- merge, publish, commit --------------------------------------------------------------------
 

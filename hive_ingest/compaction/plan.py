@@ -1,8 +1,8 @@
 """Which files of a partition a compaction merges, and into which.
 
 Files are merged bucket by bucket, all statements of a write id together. The range of the output's write ids is that
-of the folders merged (Hive: `CompactorMR`), so that a delta which is not merged, because a write id in it is still
-open, never overlaps it.
+of the folders merged (Hive: `CompactorMR`), so that it never overlaps a delta which is not merged: one with a write id
+that is still open, or one that is large and merged already (`kept_delta`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from hive_ingest.acid import (
     ValidWriteIdList,
     parse_file_name,
 )
+from hive_ingest.compaction.kept_delta import KeptDelta, can_merge
 from hive_ingest.model import TxnId, WriteId
 from hive_ingest.orc import FileToRead
 from hive_ingest.reader import FolderToRead
@@ -90,7 +91,12 @@ class MergePlan:
 
 
 def plan_minor(
-    location: Location, valid_write_ids: ValidWriteIdList, valid_txns: ValidTxnList, *, txn_id: TxnId
+    location: Location,
+    valid_write_ids: ValidWriteIdList,
+    valid_txns: ValidTxnList,
+    *,
+    txn_id: TxnId,
+    kept: KeptDelta | None = None,
 ) -> MergePlan | None:
     """Deltas into one delta, delete deltas into one delete delta.
 
@@ -99,6 +105,7 @@ def plan_minor(
         valid_write_ids: The compactor's snapshot, which ends below the lowest open write id.
         valid_txns: The same of transactions.
         txn_id: The compaction's transaction, for the suffix `_v`.
+        kept: When the result of an earlier minor compaction is left as it is. None: never.
 
     Returns:
         None where there are not two deltas, or two delete deltas, to merge.
@@ -109,25 +116,29 @@ def plan_minor(
     """
     folder = _closed_folder(location, valid_write_ids, valid_txns)
     directory = folder.directory
-    if max(len(directory.deltas), len(directory.delete_deltas)) < 2:
+    merged = [*directory.deltas, *directory.delete_deltas]
+    if not can_merge(merged):
         return None
-    merged = (*directory.deltas, *directory.delete_deltas)
+    deltas = replace(directory, base=None, original_files=(), original_folders=())
+    rows = list(replace(folder, directory=deltas).data_files())
+    events = list(folder.delete_event_files())
+    if kept is not None:
+        merged = kept.without_kept(merged, _sizes_by_folder([*rows, *events]))
     low = WriteId(min(name.min_write_id for name in merged))
     high = WriteId(max(name.max_write_id for name in merged))
     delta = str(DeltaName(low, high, visibility_txn_id=txn_id))
     delete_delta = str(DeleteDeltaName(low, high, visibility_txn_id=txn_id))
-    deltas = replace(directory, base=None, original_files=(), original_folders=())
-    rows = replace(folder, directory=deltas).data_files()
+    names = {*map(str, merged)}
     return MergePlan(
         location,
         is_major=False,
         valid_write_ids=valid_write_ids,
         max_write_id=high,
         input_folders=tuple(map(str, merged)),
-        folders=(delta, delete_delta) if directory.delete_deltas else (delta,),
+        folders=(delta, delete_delta) if any(isinstance(name, DeleteDeltaName) for name in merged) else (delta,),
         files=(
-            *_by_bucket(delta, rows),
-            *_by_bucket(delete_delta, folder.delete_event_files(), is_delete_events=True),
+            *_by_bucket(delta, (file for file in rows if _folder_of(file) in names)),
+            *_by_bucket(delete_delta, (file for file in events if _folder_of(file) in names), is_delete_events=True),
         ),
     )
 
@@ -192,6 +203,17 @@ def _by_bucket(
     return tuple(
         PlannedFile(folder_name, bucket, tuple(inputs), is_delete_events) for bucket, inputs in sorted(found.items())
     )
+
+
+def _folder_of(file: FileToRead) -> str:
+    return file.path.rsplit("/", 2)[-2]
+
+
+def _sizes_by_folder(files: Iterable[FileToRead]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for file in files:
+        sizes[_folder_of(file)] = sizes.get(_folder_of(file), 0) + file.size_bytes
+    return sizes
 
 
 def _bucket_of(file_name: str) -> int:

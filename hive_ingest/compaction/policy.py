@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 
 from hive_ingest.acid import BaseName
 from hive_ingest.compaction.folder_state import FolderState
+from hive_ingest.compaction.kept_delta import MOST_DELTAS_LEFT
 from hive_ingest.config import MIB
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.model import CompactionType
@@ -25,10 +26,18 @@ _NO_AUTO_COMPACTION, _NO_CLEANUP = "no_auto_compaction", "no_cleanup"
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether to compact, and why or why not. `type` is None where nothing is to be done."""
+    """Whether to compact, and why or why not.
+
+    Attributes:
+        type: None where nothing is to be done.
+        reason: For people.
+        may_keep_large_delta: A minor compaction need not merge the large result of an earlier one again (`KeptDelta`):
+            the deltas that it leaves are below the policy's threshold.
+    """
 
     type: CompactionType | None
     reason: str
+    may_keep_large_delta: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +145,8 @@ class CompactionPolicy:
         count = state.delta_count
         small = sum(folder.small_files(self.small_file_bytes) for folder in (*state.deltas, *state.delete_deltas))
         if count > max_deltas:
-            return Decision(kind, f"{counted(count, 'delta')} (> {max_deltas}){base}")
+            may_keep = kind is CompactionType.MINOR and max_deltas >= MOST_DELTAS_LEFT
+            return Decision(kind, f"{counted(count, 'delta')} (> {max_deltas}){base}", may_keep)
         if count > 1 and self.max_small_files is not None and small > self.max_small_files:
             return Decision(kind, f"{counted(small, 'small file')} in deltas (> {self.max_small_files}){base}")
         if count > 1 and self.max_age_seconds is not None and (seconds_since_last or 0) > self.max_age_seconds:

@@ -24,6 +24,7 @@ from hive_ingest.compaction import (
     Worker,
     WorkResult,
 )
+from hive_ingest.compaction.kept_delta import MAY_KEEP
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.model import (
     CompactionInfo,
@@ -147,9 +148,17 @@ class Compacted:
 
     # -- what compaction does ----------------------------------------------------------------------
 
-    def request(self, kind: CompactionType = MINOR, *, part: str | None = None) -> CompactionResponse:
+    def request(
+        self, kind: CompactionType = MINOR, *, part: str | None = None, may_keep_large_delta: bool = False
+    ) -> CompactionResponse:
+        """As an initiator does if a large delta may be kept."""
         partition = f"part={part}" if part else None
-        answer: CompactionResponse = self.client.compact(self.name, compaction_type=kind, partition_name=partition)
+        answer: CompactionResponse = self.client.compact(
+            self.name,
+            compaction_type=kind,
+            partition_name=partition,
+            properties={MAY_KEEP: "true"} if may_keep_large_delta else None,
+        )
         return answer
 
     def compact(self, kind: CompactionType = MINOR, *, part: str | None = None) -> WorkResult:

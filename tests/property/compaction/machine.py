@@ -12,7 +12,7 @@ import signal
 import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 import hive_ingest as hi
 from hive_ingest.acid.bucket_codec import encode_bucket
-from hive_ingest.compaction import Cleaner, FolderState, Worker
+from hive_ingest.compaction import Cleaner, FolderState, KeptDelta, Worker
 from hive_ingest.compaction.cleaner_lock import release_locks_of_dead_cleaners
 from hive_ingest.errors import TxnAborted
 from hive_ingest.faults import CLEANER_FAULT_POINTS, WORKER_FAULT_POINTS
@@ -35,6 +35,8 @@ from tests.support.metastores import housekeeping
 
 PARTS = ("a", "b")
 KINDS = (CompactionType.MINOR, CompactionType.MAJOR)
+#: Any result of an earlier compaction is large enough to be kept.
+SETTINGS = replace(FAST, kept=KeptDelta(least_bytes=0, least_ratio=0))
 #: A child that hangs is an error, not a crash.
 CHILD_SECONDS = 60
 #: The rows of a partition, by ROW__ID.
@@ -188,17 +190,24 @@ class CompactionMachine(RuleBasedStateMachine):
 
     # -- compaction --------------------------------------------------------------------------------
 
-    @rule(part=st.sampled_from(PARTS), kind=st.sampled_from(KINDS), is_followed=st.booleans())
-    def compact(self, part: str, kind: CompactionType, is_followed: bool) -> None:
+    @rule(
+        part=st.sampled_from(PARTS),
+        kind=st.sampled_from(KINDS),
+        count=st.integers(1, 2),
+        may_keep=st.booleans(),
+        is_followed=st.booleans(),
+    )
+    def compact(self, part: str, kind: CompactionType, count: int, may_keep: bool, is_followed: bool) -> None:
         """A request and a worker, which may find an earlier request first; of something, mostly."""
-        self._insert(part, 1)
-        self._table.request(kind, part=part)
+        for _ in range(count):
+            self._insert(part, 1)
+        self._table.request(kind, part=part, may_keep_large_delta=may_keep)
         if is_followed:
             self.work()
 
     @rule()
     def work(self) -> None:
-        if result := Worker(self._ms, FAST).run_once():
+        if result := Worker(self._ms, SETTINGS).run_once():
             assert result.state in (CompactionState.READY_FOR_CLEANING, CompactionState.REFUSED), result
             self.read()
 
@@ -212,11 +221,11 @@ class CompactionMachine(RuleBasedStateMachine):
     def fail_at_work(self, point: str, occurrence: int, is_killed: bool) -> None:
         """A worker is killed, or ends with an error, which it reports."""
         if is_killed:
-            self._kill(lambda: Worker(self._ms, FAST).run_once(), CrashPoint(point, occurrence, signal.SIGKILL))
+            self._kill(lambda: Worker(self._ms, SETTINGS).run_once(), CrashPoint(point, occurrence, signal.SIGKILL))
             return
         with faults(CrashPoint(point, occurrence)):
             try:
-                Worker(self._ms, FAST).run_once()
+                Worker(self._ms, SETTINGS).run_once()
             except FaultError:
                 assert point == "after_find_next_compact"
         self.read()
@@ -279,7 +288,7 @@ class CompactionMachine(RuleBasedStateMachine):
         for part in PARTS:
             self._insert(part, 1)
             self._table.request(kind, part=part)
-        while Worker(self._ms, FAST).run_once():
+        while Worker(self._ms, SETTINGS).run_once():
             self.read()
         if cleans:
             self.clean()

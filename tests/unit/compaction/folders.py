@@ -11,7 +11,16 @@ import pyarrow as pa
 
 from hive_ingest.acid import ValidTxnList, ValidWriteIdList
 from hive_ingest.acid.bucket_codec import encode_bucket
-from hive_ingest.compaction import MergePlan, Merger, MergeResult, MergeSettings, merge, plan_major, plan_minor
+from hive_ingest.compaction import (
+    KeptDelta,
+    MergePlan,
+    Merger,
+    MergeResult,
+    MergeSettings,
+    merge,
+    plan_major,
+    plan_minor,
+)
 from hive_ingest.model import Column, Table, TableName, TxnId, WriteId
 from hive_ingest.orc.acid_writer import AcidOrcWriter
 from hive_ingest.orc.delete_events import RowIds
@@ -129,9 +138,11 @@ class Folder:
 
     # -- compaction and reading --------------------------------------------------------------------
 
-    def plan(self, kind: str, txn_id: int = 900) -> MergePlan | None:
-        find = plan_minor if kind == "minor" else plan_major
-        return find(self.location, self.valid_write_ids, ValidTxnList(TxnId(txn_id)), txn_id=TxnId(txn_id))
+    def plan(self, kind: str, txn_id: int = 900, *, kept: KeptDelta | None = None) -> MergePlan | None:
+        snapshot = self.location, self.valid_write_ids, ValidTxnList(TxnId(txn_id))
+        if kind == "minor":
+            return plan_minor(*snapshot, txn_id=TxnId(txn_id), kept=kept)
+        return plan_major(*snapshot, txn_id=TxnId(txn_id))
 
     def compact(self, kind: str, txn_id: int = 900, **settings: Any) -> MergeResult | None:
         """Merge and publish; None where there was nothing to merge."""
