@@ -78,6 +78,11 @@ class OutputFile(ABC):
     def write(self, data: BytesLike) -> int:
         """Append all of `data`; returns its size in bytes. Raises StreamingIOFailure."""
 
+    def write_all(self, parts: Sequence[BytesLike]) -> None:
+        """Append all of `parts`, in one call of the file system where it has such a call. Raises StreamingIOFailure."""
+        for part in parts:
+            self.write(part)
+
     @abstractmethod
     def close(self) -> None:
         """Finish the file (and sync it, if so created). Idempotent. On failure the file is removed."""
