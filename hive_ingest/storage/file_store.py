@@ -79,9 +79,8 @@ class OutputFile(ABC):
         """Append all of `data`; returns its size in bytes. Raises StreamingIOFailure."""
 
     def write_all(self, parts: Sequence[BytesLike]) -> None:
-        """Append all of `parts`, in one call of the file system where it has such a call. Raises StreamingIOFailure."""
-        for part in parts:
-            self.write(part)
+        """Append all of `parts` at once. Raises StreamingIOFailure."""
+        self.write(parts[0] if len(parts) == 1 else b"".join(parts))
 
     @abstractmethod
     def close(self) -> None:

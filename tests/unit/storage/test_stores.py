@@ -94,6 +94,15 @@ def test_a_file_holds_what_was_written_in_order(store: FileStore, tmp_path: Path
         assert source.read() == b"onetwothree"
 
 
+def test_parts_are_written_in_order(store: FileStore, tmp_path: Path) -> None:
+    with store.create(f"{tmp_path}/a", sync=False) as out:
+        out.write_all([])
+        out.write_all([b"one"])
+        out.write_all([b"", memoryview(b"two"), pa.py_buffer(b"three"), bytearray(b"four")])
+        assert out.tell() == 15
+    assert (tmp_path / "a").read_bytes() == b"onetwothreefour"
+
+
 def test_parts_are_written_in_order_however_many_and_however_short_the_writes_of_the_system_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
