@@ -26,6 +26,7 @@ from hive_ingest.transactions import (
     log_failure,
     new_staging,
     remove_staging,
+    send_heartbeat,
     stage_version_files,
 )
 
@@ -70,6 +71,8 @@ class OpenTransaction:
         self._locked = locked
         self._static_values = tuple(static_values)
         self._is_shared = False
+        #: When a heartbeat of the commit was sent that was answered.
+        self._confirmed_at: float | None = None
         self._committer: Committer | None = None
         #: Of the tables that are written besides the data table.
         self._further_writers: list[DeltaWriter] = []
@@ -203,6 +206,7 @@ class OpenTransaction:
         is_seek: bool,
     ) -> CommitInfo:
         rows = self._progress_rows(positions, is_seek)
+        self._writer.parse_all(meanwhile=self._confirm_open)
         writes = self._stage(prepared, rows)
         settings = self._context.settings
         self._committer = Committer(
@@ -212,6 +216,7 @@ class OpenTransaction:
             writes,
             fsync=settings.fsync,
             retry_seconds=settings.commit_retry_seconds,
+            confirmed_at=self._confirmed_at,
         )
         progress = self._context.progress
         decide = functools.partial(progress.was_committed, self.txn_id) if progress is not None and rows else None
@@ -219,6 +224,13 @@ class OpenTransaction:
         if progress is not None and rows:
             progress.committed(self._locked.write_ids[progress.table.name], rows)
         return self._info(writes[0])
+
+    def _confirm_open(self) -> None:
+        """Send the heartbeat of the commit while other threads parse. If it fails, the committer sends it again."""
+        try:
+            self._confirmed_at = send_heartbeat(self._context.client, self._context.heartbeater, self.txn_id)
+        except StreamingError as error:
+            _log.debug("transaction %d is not confirmed as open yet: %s", self.txn_id, error)
 
     def _stage(self, prepared: Sequence[PreparedWrite], rows: dict[str, SourceProgress]) -> list[TableWrite]:
         """Finish all files of the commit: the data table's, then the progress table's, if there are rows for it."""

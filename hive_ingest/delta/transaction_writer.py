@@ -99,10 +99,16 @@ class TransactionWriter:
         self._spill()
         self._await_encoding(0)
 
-    def parse_all(self) -> None:
-        """Parse everything taken so far, so that `counts` has it. Raises the error of a bad record."""
+    def parse_all(self, meanwhile: Callable[[], None] | None = None) -> None:
+        """Parse everything taken so far, so that `counts` has it. Raises the error of a bad record.
+
+        Args:
+            meanwhile: Called on this thread while others parse. What it raises is raised here.
+        """
         threads = self._settings.writer_threads - sum(not future.done() for _, future in self._parsing)
         self._submit(divided_blocks(self._records.drain(), threads, _LEAST_BLOCK_BYTES))
+        if meanwhile is not None:
+            meanwhile()
         self._collect_all()
 
     def _submit(self, blocks: Iterable[Block]) -> None:

@@ -32,6 +32,8 @@ _CRC = struct.Struct("<I")
 #: Files up to this size are read and verified as a whole.
 _SMALL_FILE_BYTES = 1024 * 1024
 _CACHED_SEGMENTS = 8
+#: Bytes that are held until a file is written: each call takes as long as to write some 10 KiB.
+_HELD_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +83,34 @@ class ChecksumBuilder:
 
 
 class ChecksummedOutput:
-    """Writes to a file and computes the checksums of its content."""
+    """Writes to a file and computes the checksums of its content. A small file is written at once, by `end`."""
 
     def __init__(self, output: OutputFile) -> None:
         self._output = output
         self._builder = ChecksumBuilder()
+        self._held: list[BytesLike] = []
+        self._held_bytes = 0
 
     def write(self, data: BytesLike) -> None:
+        """Append content, which must not be changed afterwards. Raises StreamingIOFailure."""
         self._builder.update(data)
-        self._output.write(data)
+        self._held.append(data)
+        self._held_bytes += memoryview(data).nbytes
+        if self._held_bytes >= _HELD_BYTES:
+            self._pass_on()
+
+    def end(self, tail: bytes) -> None:
+        """Append what has no checksum, and write all that is held. Raises StreamingIOFailure."""
+        self._held.append(tail)
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        held, self._held, self._held_bytes = self._held, [], 0
+        self._output.write_all(held)
 
     def tell(self) -> int:
-        return self._output.tell()
+        """Bytes of content so far."""
+        return self._output.tell() + self._held_bytes
 
     def checksums(self) -> ContentChecksums:
         return self._builder.finish()

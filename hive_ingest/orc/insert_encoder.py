@@ -7,7 +7,7 @@ were encoded separately make one stripe.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -40,6 +40,7 @@ from hive_ingest.orc.stripe_streams import (
     parse_stripe_footer,
 )
 from hive_ingest.orc.tail import OrcTail, Stripe, read_tail
+from hive_ingest.storage import BytesLike
 
 
 @dataclass(frozen=True)
@@ -122,9 +123,7 @@ class InsertEncoder:
     ) -> EncodedStripes:
         stripes = tail.footer.stripes
         starts = accumulate((stripe.rows for stripe in stripes), initial=0)
-        parts: list[bytes | memoryview] = []
-        whole: list[WholeStripe] = []
-        at = 0
+        encoded: list[tuple[WholeStripe, Sequence[BytesLike]]] = []
         for stripe, of_row, start in zip(stripes, statistics, starts, strict=False):
             ids = inserted.slice(start, stripe.rows)
             columns = key_columns(
@@ -134,14 +133,12 @@ class InsertEncoder:
                 block_size=self.like.postscript.block_size,
             )
             footer, streams = self._streams(data, stripe, tail)
-            found, lengths = self._joined(streams, footer, columns)
-            parts += found
-            placed = Stripe(at, *lengths, stripe.rows)
-            whole.append(WholeStripe(path, placed, _joined_statistics(of_row, columns), ids.last_key))
-            at += placed.length
-        if len(whole) != len(stripes):
+            parts, lengths = self._joined(streams, footer, columns)
+            placed = Stripe(0, *lengths, stripe.rows)
+            encoded.append((WholeStripe(path, placed, _joined_statistics(of_row, columns), ids.last_key), parts))
+        if len(encoded) != len(stripes):
             raise WireError("it has no statistics")
-        return EncodedStripes(pa.BufferReader(pa.py_buffer(b"".join(parts))), tuple(whole))
+        return EncodedStripes(tuple(encoded))
 
     def _streams(self, data: memoryview, stripe: Stripe, tail: OrcTail) -> tuple[StripeFooter, list[Stream]]:
         """The footer of a stripe, and its streams with the compression of the file that it is for."""

@@ -74,7 +74,7 @@ def join(
         with target.create(sync=sync) as out:
             content = ChecksummedOutput(out)
             stripes = _copy_stripes(opened, content)
-            out.write(_written_tail(opened, stripes, content, write_id, bucket_property))
+            content.end(_written_tail(opened, stripes, content, write_id, bucket_property))
     rows = tuple(stripe.rows for stripe in stripes)
     return AcidFile(target.path, sum(rows), out.tell(), rows)
 

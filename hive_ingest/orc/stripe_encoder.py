@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate
@@ -25,20 +25,20 @@ from hive_ingest.orc.merge_rows import Rows
 from hive_ingest.orc.normalise import has_early_fractions
 from hive_ingest.orc.stripe_output import StripeOutput, WholeStripe, stripe_statistics
 from hive_ingest.orc.tail import PROLEPTIC_GREGORIAN, OrcTail, read_tail
+from hive_ingest.storage import BytesLike
 
 _JOINED_ROWS = 8 * BATCH_ROWS
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedStripes:
-    """The result of `StripeEncoder.encode`: one stripe, as a rule; none without rows."""
+    """The result of `StripeEncoder.encode`: one stripe, as a rule; none without rows. Each with its bytes in parts."""
 
-    content: pa.BufferReader
-    stripes: tuple[WholeStripe, ...]
+    stripes: tuple[tuple[WholeStripe, Sequence[BytesLike]], ...]
 
     def append_to(self, output: StripeOutput) -> None:
-        for stripe in self.stripes:
-            output.append(self.content, stripe)
+        for stripe, parts in self.stripes:
+            output.append_parts(parts, stripe)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class StripeEncoder:
 
     def empty_file(self) -> pa.BufferReader:
         """A whole file without rows."""
-        return self._file([], "an empty file")[0]
+        return pa.BufferReader(self._file([], "an empty file")[0])
 
     def encode(self, parts: Iterable[Rows], path: str) -> EncodedStripes:
         """Stripes of these rows, taken one after the other.
@@ -74,7 +74,8 @@ class StripeEncoder:
             parts: Rows in the ACID schema of the table, safe to write (see `normalise`), in order.
             path: The file that they go to, for messages.
         """
-        content, ends = self._file(parts, path)
+        buffer, ends = self._file(parts, path)
+        content = pa.BufferReader(buffer)
         tail = read_tail(content, path)
         statistics = stripe_statistics(content, tail, path)
         stripes = tail.footer.stripes
@@ -85,9 +86,10 @@ class StripeEncoder:
                 "pyarrow"
             )
         found = zip(stripes, statistics, [ends[rows] for rows in last_rows], strict=True)
-        return EncodedStripes(content, tuple(WholeStripe(path, *parts) for parts in found))
+        whole = [WholeStripe(path, *each) for each in found]
+        return EncodedStripes(tuple((each, [buffer.slice(each.stripe.offset, each.stripe.length)]) for each in whole))
 
-    def _file(self, parts: Iterable[Rows], path: str) -> tuple[pa.BufferReader, dict[int, Key]]:
+    def _file(self, parts: Iterable[Rows], path: str) -> tuple[pa.Buffer, dict[int, Key]]:
         """A whole file; and where a stripe may end: the number of rows before that point, and the last one's key."""
         sink = pa.BufferOutputStream()
         is_early = False
@@ -109,7 +111,7 @@ class StripeEncoder:
                 for end in [*range(BATCH_ROWS, len(keys), BATCH_ROWS), len(keys)]:
                     ends[before + end] = keys.key(end - 1)
         content = sink.getvalue()
-        return pa.BufferReader(with_early_timestamps(content, path) if is_early else content), ends
+        return (with_early_timestamps(content, path) if is_early else content), ends
 
 
 @lru_cache(maxsize=128)

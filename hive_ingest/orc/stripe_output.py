@@ -20,7 +20,7 @@ from hive_ingest.orc.column_statistics import merge_column_statistics
 from hive_ingest.orc.file_writer import AcidFile
 from hive_ingest.orc.protobuf import WireError, bytes_field, read_fields
 from hive_ingest.orc.tail import MAGIC, OrcTail, Stripe, completed_tail, encode_footer, read_stripe_statistics
-from hive_ingest.storage import FileStore, io_errors
+from hive_ingest.storage import BytesLike, FileStore, io_errors
 
 _COPY_BYTES = 4 * 1024 * 1024
 #: User metadata that is made for each file; all other must be the same in all of them.
@@ -104,7 +104,7 @@ class StripeOutput:
     @property
     def size_bytes(self) -> int:
         """Bytes written so far."""
-        return self._out.tell()
+        return self._content.tell()
 
     @property
     def closed(self) -> bool:
@@ -112,13 +112,21 @@ class StripeOutput:
 
     def append(self, content: pa.NativeFile, whole: WholeStripe) -> None:
         """Copy a stripe; `content` is the file it lies in. Raises CorruptFile, StreamingIOFailure."""
+        self._add(whole)
+        copy_bytes(content, whole.stripe.offset, whole.stripe.length, self._content, whole.path)
+
+    def append_parts(self, parts: Sequence[BytesLike], whole: WholeStripe) -> None:
+        """The same for a stripe in memory, in parts that must not be changed afterwards. Raises StreamingIOFailure."""
+        self._add(whole)
+        for part in parts:
+            self._content.write(part)
+
+    def _add(self, whole: WholeStripe) -> None:
         if not self._stripes:
             self._content.write(MAGIC)
-        stripe = whole.stripe
-        self._stripes.append(replace(stripe, offset=self._content.tell()))
+        self._stripes.append(replace(whole.stripe, offset=self._content.tell()))
         self._statistics.append(whole.statistics)
         self._keys.append(whole.last_key)
-        copy_bytes(content, stripe.offset, stripe.length, self._content, whole.path)
 
     def finish(self) -> AcidFile | None:
         """Write the tail; without a stripe the file is removed, and None is returned."""
@@ -141,8 +149,7 @@ class StripeOutput:
         if not self._stripes:
             self._content.write(MAGIC)
         rows = tuple(stripe.rows for stripe in self._stripes)
-        tail = self._tail(sum(rows))
-        self._out.write(tail)
+        self._content.end(self._tail(sum(rows)))
         return AcidFile(self.path, sum(rows), self._out.tell(), rows)
 
     def discard(self) -> None:

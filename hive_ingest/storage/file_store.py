@@ -78,6 +78,10 @@ class OutputFile(ABC):
     def write(self, data: BytesLike) -> int:
         """Append all of `data`; returns its size in bytes. Raises StreamingIOFailure."""
 
+    def write_all(self, parts: Sequence[BytesLike]) -> None:
+        """Append all of `parts` at once. Raises StreamingIOFailure."""
+        self.write(parts[0] if len(parts) == 1 else b"".join(parts))
+
     @abstractmethod
     def close(self) -> None:
         """Finish the file (and sync it, if so created). Idempotent. On failure the file is removed."""

@@ -6,8 +6,10 @@ import errno
 import os
 import shutil
 import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from itertools import islice
 
 import pyarrow as pa
 
@@ -16,6 +18,8 @@ from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, Outp
 from hive_ingest.storage.sync_threads import run_for_device, run_shares
 
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+#: What writev(2) takes at once (IOV_MAX).
+_MOST_PARTS = 1024
 #: Names that no reader looks at, such as an editor's lock, which is a symbolic link to nothing.
 _HIDDEN = (".", "_")
 # Errors of link(2) for a folder, and on a file system without hard links (FAT, some FUSE ones).
@@ -42,13 +46,19 @@ class LocalOutputFile(OutputFile):
         return self._size
 
     def write(self, data: BytesLike) -> int:
+        return self._write([data])
+
+    def write_all(self, parts: Sequence[BytesLike]) -> None:
+        self._write(parts)
+
+    def _write(self, parts: Sequence[BytesLike]) -> int:
         if self.closed:
             raise StreamingIOFailure(f"cannot write {self.path!r}: it is closed; create another file")
-        rest = memoryview(data).cast("B")
-        total = len(rest)
+        rest = deque(memoryview(part).cast("B") for part in parts)
+        total = sum(map(len, rest))
         try:
             while rest:
-                rest = rest[os.write(self._fd, rest) :]
+                _drop(rest, os.writev(self._fd, [*islice(rest, _MOST_PARTS)]))
         except OSError as error:
             raise io_failure("write", self.path, error) from error
         self._size += total
@@ -229,6 +239,14 @@ class LocalStore(FileStore):
     def delete_folder(self, path: str) -> None:
         with io_errors("delete folder", path):
             _delete_tree(path)
+
+
+def _drop(parts: deque[memoryview], count: int) -> None:
+    """Remove the first bytes, which were written, and parts without bytes."""
+    while parts and count >= len(parts[0]):
+        count -= len(parts.popleft())
+    if count:
+        parts[0] = parts[0][count:]
 
 
 def _unlink(path: str) -> None:

@@ -1,7 +1,7 @@
 """Parts that every transaction needs: owner identity, locks, heartbeats, staging, publish and commit."""
 
 from hive_ingest.transactions.committer import Committer, log_failure
-from hive_ingest.transactions.heartbeat import Heartbeater
+from hive_ingest.transactions.heartbeat import Heartbeater, send_heartbeat
 from hive_ingest.transactions.lock_errors import describe_locks, lock_timeout
 from hive_ingest.transactions.lock_plan import LockPlan
 from hive_ingest.transactions.lock_wait import LockWait
@@ -62,6 +62,7 @@ __all__ = [
     "remove_leftovers",
     "remove_staging",
     "repair_write_ids",
+    "send_heartbeat",
     "stage_version_files",
     "staged_transaction",
 ]

@@ -2,7 +2,7 @@
 
 1. create the partitions that are new;
 2. `add_dynamic_partitions` with every partition written: from here on the metastore remembers an abort;
-3. send a heartbeat that confirms the transaction as open;
+3. send a heartbeat that confirms the transaction as open, unless one has done so just before;
 4. publish: rename every file to its visible name, and notify event listeners if the server has any;
 5. `commit_txn`.
 
@@ -31,7 +31,7 @@ from hive_ingest.errors import (
 from hive_ingest.faults import reach
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import CommitKeyValue, TxnId
-from hive_ingest.transactions.heartbeat import Heartbeater, now
+from hive_ingest.transactions.heartbeat import Heartbeater, now, send_heartbeat
 from hive_ingest.transactions.opener import newest_overwrite
 from hive_ingest.transactions.partitions import register_partitions
 from hive_ingest.transactions.publisher import Publisher
@@ -39,6 +39,9 @@ from hive_ingest.transactions.table_write import TableWrite
 from hive_ingest.transactions.write_notifications import add_write_notifications
 
 _log = logging.getLogger(__name__)
+
+#: A heartbeat that was sent less than this before publishing, and answered, is not repeated.
+_RECENT_SECONDS = 0.5
 
 
 class Committer:
@@ -53,12 +56,15 @@ class Committer:
         *,
         fsync: bool,
         retry_seconds: float,
+        confirmed_at: float | None = None,
     ) -> None:
+        """`confirmed_at` is what `send_heartbeat` returned for the transaction, once it had its locks."""
         self._client = client
         self._heartbeater = heartbeater
         self._txn_id = txn_id
         self._writes = writes
         self._retry_seconds = retry_seconds
+        self._confirmed_at = confirmed_at
         self._publisher = Publisher(txn_id, writes, fsync=fsync)
         #: Whether the commit was requested: from then on it may have happened, whatever error is raised.
         self.was_requested = False
@@ -101,7 +107,9 @@ class Committer:
             before_commit: Called between the last rename and `commit_txn`. What it raises prevents the commit.
         """
         self._publisher.bring_to_file_systems(self._client)
-        self._send_heartbeat()
+        if self._confirmed_at is None or now() - self._confirmed_at > _RECENT_SECONDS:
+            self._send_heartbeat()
+        reach("after_commit_heartbeat")
         try:
             self._publisher.publish(self._refuse_if_late)
         except StreamingIOFailure:
@@ -131,13 +139,7 @@ class Committer:
             before_sleep=tenacity.before_sleep_log(_log, logging.WARNING),
             reraise=True,
         )
-        retry(self._send_heartbeat_once)
-        reach("after_commit_heartbeat")
-
-    def _send_heartbeat_once(self) -> None:
-        sent_at = now()
-        self._client.heartbeat(txn_id=self._txn_id)
-        self._heartbeater.record_heartbeat(self._txn_id, sent_at)
+        retry(send_heartbeat, self._client, self._heartbeater, self._txn_id)
 
     def _age_seconds(self) -> float:
         return self._heartbeater.age_seconds(self._txn_id)

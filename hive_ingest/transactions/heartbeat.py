@@ -183,6 +183,24 @@ class Heartbeater:
         return True
 
 
+def send_heartbeat(client: MetastoreClient, heartbeater: Heartbeater, txn_id: TxnId) -> float:
+    """Have the metastore confirm on the owner's thread that a transaction is open.
+
+    In SQLite this also syncs the transaction's ids and locks.
+
+    Returns:
+        When it was sent, in seconds of `now`.
+
+    Raises:
+        NoSuchTxn, TxnAborted: The transaction has ended.
+        MetastoreUnavailable: The metastore cannot be reached.
+    """
+    sent_at = now()
+    client.heartbeat(txn_id=txn_id)
+    heartbeater.record_heartbeat(txn_id, sent_at)
+    return sent_at
+
+
 def _log_failure(what: str, error: Exception) -> None:
     is_expected = isinstance(error, StreamingError)
     _log.warning("%s failed, will be retried in 1 s: %s", what, error, exc_info=None if is_expected else error)

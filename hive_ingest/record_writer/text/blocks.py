@@ -358,10 +358,12 @@ def _lines_of(chunks: list[bytes]) -> bytes:
     """Arguments as lines: a newline is added to each that does not end in one."""
     if len(chunks) == 1:
         return chunks[0] if chunks[0][-1] == NEWLINE else chunks[0] + b"\n"
-    lines = b"\n".join([*chunks, b""])
-    if has_empty_line(lines):
-        lines = b"".join([chunk if chunk[-1] == NEWLINE else chunk + b"\n" for chunk in chunks])
-    return lines
+    # Those of a caller usually all end in a newline, or none does.
+    if chunks[0][-1] != NEWLINE:
+        lines = b"\n".join([*chunks, b""])
+        if not has_empty_line(lines):
+            return lines
+    return b"".join([chunk if chunk[-1] == NEWLINE else chunk + b"\n" for chunk in chunks])
 
 
 def _first_longer(lines: bytes, most_bytes: int) -> int | None:

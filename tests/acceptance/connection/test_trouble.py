@@ -66,6 +66,7 @@ def test_a_full_disk_fails_the_transaction_and_the_next_one_works(
         conn.write(ROWS)
         with monkeypatch.context() as patch:
             patch.setattr(kind, "write", write)
+            patch.setattr(kind, "write_all", lambda self, parts: [self.write(part) for part in parts])
             with pytest.raises(StreamingIOFailure, match="the disk is full"):
                 conn.commit_transaction()
         assert conn.state is TransactionState.FAILED

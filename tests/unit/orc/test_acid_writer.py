@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -182,11 +183,11 @@ class FileOnFullDisk(LocalOutputFile):
         super().__init__(path, sync=False)
         self._disk = disk
 
-    def write(self, data: BytesLike) -> int:
-        self._disk.room -= len(data)
+    def write_all(self, parts: Sequence[BytesLike]) -> None:
+        self._disk.room -= sum(map(len, parts))
         if self._disk.room < 0:
             raise StreamingIOFailure("the disk is full") from OSError(errno.ENOSPC, "No space left on device")
-        return super().write(data)
+        super().write_all(parts)
 
 
 @pytest.mark.parametrize("room", [0, 100, 2_000_000])

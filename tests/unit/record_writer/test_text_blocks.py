@@ -60,6 +60,22 @@ def test_the_end_of_an_argument_ends_its_last_record():
     ]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        ([b"a\n", b"b\n", b"c"], [b"a", b"b", b"c"]),
+        ([b"a\n", b"b", b"c\n"], [b"a", b"b", b"c"]),
+        ([b"a", b"b\n", b"c"], [b"a", b"b", b"c"]),
+        ([b"a", b"b", b"c"], [b"a", b"b", b"c"]),
+        ([b"a\n\n", b"b\n"], [b"a", b"", b"b"]),
+        ([b"a", b"b\n\n", b"c"], [b"a", b"b", b"", b"c"]),
+        ([b"\n", b"a"], [b"", b"a"]),
+    ],
+)
+def test_arguments_may_end_in_a_newline_or_not(arguments, wanted):
+    assert records(*arguments) == wanted
+
+
 def test_a_custom_delimiter_leaves_newlines_unchanged():
     assert records(b"a;b\nc;;d\r;", line_delimiter=";") == [b"a", b"b\nc", b"", b"d\r"]
     assert records(b"a;b", line_delimiter=";") == [b"a", b"b"]

@@ -6,7 +6,7 @@ import errno
 import os
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -94,6 +94,37 @@ def test_a_file_holds_what_was_written_in_order(store: FileStore, tmp_path: Path
         assert source.read() == b"onetwothree"
 
 
+def test_parts_are_written_in_order(store: FileStore, tmp_path: Path) -> None:
+    with store.create(f"{tmp_path}/a", sync=False) as out:
+        out.write_all([])
+        out.write_all([b"one"])
+        out.write_all([b"", memoryview(b"two"), pa.py_buffer(b"three"), bytearray(b"four")])
+        assert out.tell() == 15
+    assert (tmp_path / "a").read_bytes() == b"onetwothreefour"
+
+
+def test_parts_are_written_in_order_however_many_and_however_short_the_writes_of_the_system_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [b"%d" % number * (number % 4) for number in range(3_000)]
+    real = os.writev
+    counts: list[int] = []
+
+    def writev(fd: int, buffers: Sequence[memoryview]) -> int:
+        counts.append(len(buffers))
+        data = b"".join(buffers)
+        return real(fd, [data[: max(1, len(data) // 3)]])
+
+    monkeypatch.setattr(os, "writev", writev)
+    with LocalStore().create(f"{tmp_path}/a", sync=False) as out:
+        out.write_all([])
+        out.write_all([b"", memoryview(b"first"), pa.py_buffer(b""), bytearray(b"second"), b""])
+        out.write_all(parts)
+        assert out.tell() == len(b"firstsecond") + sum(map(len, parts))
+    assert (tmp_path / "a").read_bytes() == b"firstsecond" + b"".join(parts)
+    assert max(counts) <= os.sysconf("SC_IOV_MAX")
+
+
 def test_an_output_file_serves_pyarrow_as_a_python_file(tmp_path: Path) -> None:
     table = pa.table({"a": [1, 2, 3]})
     with LocalStore().create(f"{tmp_path}/a", sync=False) as out, pa.ipc.new_file(out, table.schema) as writer:
@@ -158,7 +189,7 @@ def test_a_full_disk_is_reported_as_such(tmp_path: Path, monkeypatch: pytest.Mon
     def fail(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, "write", fail)
+    monkeypatch.setattr(os, "writev", fail)
     with pytest.raises(StreamingIOFailure, match=r"write .*disk is full: free some space") as caught:
         out.write(b"x")
     assert isinstance(caught.value.__cause__, OSError)
