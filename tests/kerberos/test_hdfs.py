@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.kerberos.conftest import KerberizedHdfs
 from tests.services.kdc import REALM, Kdc, login_environment
 
-TICKET_SECONDS = 6
+TICKET_SECONDS = 15
 _ROOT = Path(__file__).parents[2]
 
 
@@ -67,22 +67,23 @@ def test_a_keytab_renews_tickets_and_a_ticket_cache_alone_does_not(
         (tmp_path / "copy").write_bytes(cache.read_bytes())
         with writer(kerberized_hdfs, without_keytab) as cached:
             assert cached.write("cached") == "done"
-        assert "expired" in until_refused(kerberized_hdfs, without_keytab)
+        wait_until_expired(kerberized_hdfs, without_keytab)
         # One that runs, and one that starts.
         assert early.write("early_2") == "done"
         with writer(kerberized_hdfs, environment) as late:
             assert late.write("late") == "done"
 
 
-def until_refused(hdfs: KerberizedHdfs, environment: Mapping[str, str]) -> str:
-    """The error of a process that starts once the ticket has expired."""
+def wait_until_expired(hdfs: KerberizedHdfs, environment: Mapping[str, str]) -> None:
+    """Until a process that starts is told that its ticket has expired. The server may be the first to notice."""
     deadline = time.monotonic() + 20 * TICKET_SECONDS
+    answer = ""
     while time.monotonic() < deadline:
         with writer(hdfs, environment) as process:
             answer = process.write(f"refused_{time.monotonic_ns()}")
-        if answer != "done":
-            return answer
-    raise AssertionError("the ticket never expired")
+        if "expired" in answer:
+            return
+    raise AssertionError(f"the ticket never expired; the last answer is {answer!r}")
 
 
 def test_delegation_tokens_are_enough_without_a_ticket(
