@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hive_ingest.errors import CorruptFile, StreamingError
-from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead
 from hive_ingest.orc.acid_schema import (
     ACID_KEY_INDEX,
     ACID_STATS,
@@ -28,12 +27,13 @@ from hive_ingest.orc.acid_schema import (
     WRITE_ID,
     parse_key_index,
 )
-from hive_ingest.orc.checksums import read_segment
-from hive_ingest.orc.column_bounds import column_bounds
-from hive_ingest.orc.columns import OrcColumn, OrcKind
 from hive_ingest.orc.delete_events import RowIds
-from hive_ingest.orc.protobuf import WireError
-from hive_ingest.orc.stripe_reader import StripeRows
+from hive_ingest.orc.format.checksums import read_segment
+from hive_ingest.orc.format.column_bounds import column_bounds
+from hive_ingest.orc.format.columns import OrcColumn, OrcKind
+from hive_ingest.orc.format.protobuf import WireError
+from hive_ingest.orc.reader.acid_reader import AcidFileReader, FileToRead
+from hive_ingest.orc.reader.stripe_reader import StripeRows
 from hive_ingest.storage import FileStore
 
 _ACID_COLUMNS = (OPERATION, ORIGINAL_WRITE_ID, BUCKET, ROW_ID, WRITE_ID)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from hive_ingest.orc.codec import unpack
-from hive_ingest.orc.protobuf import read_fields
-from hive_ingest.orc.tail import OrcTail, read_tail
+from hive_ingest.orc.format.codec import unpack
+from hive_ingest.orc.format.protobuf import read_fields
+from hive_ingest.orc.format.tail import OrcTail, read_tail
 from tests.interop.hive import RealHive
 
 _WRITER_TIMEZONE = 3  # of orc_proto.proto's StripeFooter

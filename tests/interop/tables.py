@@ -21,7 +21,7 @@ from hive_ingest.model import (
     TxnId,
     WriteId,
 )
-from hive_ingest.orc.acid_writer import AcidOrcWriter, write_acid_version
+from hive_ingest.orc.writer.acid_writer import AcidOrcWriter, write_acid_version
 from hive_ingest.storage import Location
 from tests.interop.hive import RealHive
 

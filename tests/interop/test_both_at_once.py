@@ -20,7 +20,7 @@ from hive_ingest.connection import StreamingConnection
 from hive_ingest.errors import TxnAborted
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import DataOperationType, LockComponent, LockLevel, LockRequest, LockState, LockType, TableName
-from hive_ingest.orc.acid_writer import write_acid_version
+from hive_ingest.orc.writer.acid_writer import write_acid_version
 from hive_ingest.storage import Location
 from hive_ingest.testing import faults
 from tests.interop.agreement import BOTH_MODES, assert_agreement

@@ -9,9 +9,9 @@ from hive_ingest.acid.bucket_codec import encode_bucket
 from hive_ingest.acid.names import BucketFileName, DeleteDeltaName
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table, WriteId
-from hive_ingest.orc.acid_writer import write_acid_version
 from hive_ingest.orc.delete_events import RowIds
-from hive_ingest.orc.delete_writer import DeleteEventWriter
+from hive_ingest.orc.writer.acid_writer import write_acid_version
+from hive_ingest.orc.writer.delete_writer import DeleteEventWriter
 from hive_ingest.schema import arrow_schema
 from hive_ingest.storage import LocalStore
 from tests.interop.agreement import BOTH_MODES, assert_agreement

@@ -20,7 +20,7 @@ import pytest
 import hive_ingest as hi
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import Table
-from hive_ingest.orc.tail import read_tail
+from hive_ingest.orc.format.tail import read_tail
 from hive_ingest.schema import arrow_type
 from tests.interop import streamed
 from tests.interop.hive import HiveError, RealHive

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hive_ingest.orc.tail import OrcTail, read_tail
+from hive_ingest.orc.format.tail import OrcTail, read_tail
 from hive_ingest.storage import Location
 from hive_ingest.transactions.staging import STAGING_FOLDER
 from tests.support.compactions import Compacted

@@ -41,7 +41,7 @@ from hive_ingest.model import (
     WriteId,
 )
 from hive_ingest.orc import RowIds
-from hive_ingest.orc.delete_writer import DeleteEventWriter
+from hive_ingest.orc.writer.delete_writer import DeleteEventWriter
 from hive_ingest.schema import arrow_schema
 from hive_ingest.storage import Location
 from tests.support.metastores import connect_in

@@ -19,10 +19,10 @@ from hive_ingest.acid import bucket_ids
 from hive_ingest.connection import JoinedTransaction
 from hive_ingest.errors import CorruptFile
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
-from hive_ingest.orc.codec import unpack
-from hive_ingest.orc.stripe_footer import DICTIONARIES, column_encoding
-from hive_ingest.orc.stripe_streams import parse_stripe_footer
-from hive_ingest.orc.tail import read_tail
+from hive_ingest.orc.format.codec import unpack
+from hive_ingest.orc.format.stripe_footer import DICTIONARIES, column_encoding
+from hive_ingest.orc.format.stripe_streams import parse_stripe_footer
+from hive_ingest.orc.format.tail import read_tail
 from tests.acceptance.connection.hive_cases import (
     ALERTS,
     ASIA_INDIA,

@@ -26,7 +26,7 @@ from hive_ingest.model import (
     TableName,
     WriteId,
 )
-from hive_ingest.orc.acid_writer import AcidOrcWriter
+from hive_ingest.orc.writer.acid_writer import AcidOrcWriter
 from hive_ingest.storage import Location
 from hive_ingest.testing import AnswerLost, CrashPoint, FaultError, faults
 from tests.support import connections

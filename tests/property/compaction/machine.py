@@ -27,7 +27,7 @@ from hive_ingest.compaction.cleaner_lock import release_locks_of_dead_cleaners
 from hive_ingest.errors import TxnAborted
 from hive_ingest.faults import CLEANER_FAULT_POINTS, WORKER_FAULT_POINTS
 from hive_ingest.model import CompactionState, CompactionType, TxnId, TxnState, TxnType, WriteId
-from hive_ingest.orc.acid_writer import AcidOrcWriter
+from hive_ingest.orc.writer.acid_writer import AcidOrcWriter
 from hive_ingest.storage import Location
 from hive_ingest.testing import CrashPoint, FaultError, faults
 from tests.support.compactions import FAST, NO_GRACE, Compacted, RowId, connect_quietly

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hive_ingest.acid import ValidTxnList
 from hive_ingest.acid.bucket_codec import encode_bucket
 from hive_ingest.model import TxnId, WriteId
-from hive_ingest.orc.acid_writer import AcidOrcWriter
+from hive_ingest.orc.writer.acid_writer import AcidOrcWriter
 from hive_ingest.reader.partitions import PartitionToRead
 from hive_ingest.reader.predicate import Predicate
 from hive_ingest.reader.rows import Projection, Snapshot, full_schema, read_partition

@@ -22,10 +22,10 @@ from hive_ingest.compaction import (
     plan_minor,
 )
 from hive_ingest.model import Column, Table, TableName, TxnId, WriteId
-from hive_ingest.orc.acid_writer import AcidOrcWriter
 from hive_ingest.orc.delete_events import RowIds
-from hive_ingest.orc.delete_writer import DeleteEventWriter
-from hive_ingest.orc.tail import OrcTail, read_tail
+from hive_ingest.orc.format.tail import OrcTail, read_tail
+from hive_ingest.orc.writer.acid_writer import AcidOrcWriter
+from hive_ingest.orc.writer.delete_writer import DeleteEventWriter
 from hive_ingest.reader.partitions import PartitionToRead
 from hive_ingest.reader.rows import Projection, Snapshot, read_partition
 from hive_ingest.schema import arrow_schema

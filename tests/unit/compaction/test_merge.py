@@ -12,7 +12,7 @@ import pytest
 
 from hive_ingest.compaction import MergePlan, MergeProgress
 from hive_ingest.errors import CorruptFile, UnsupportedFeature
-from hive_ingest.orc.tail import read_stripe_statistics
+from hive_ingest.orc.format.tail import read_stripe_statistics
 from hive_ingest.storage import LocalStore
 from tests.unit.compaction.folders import Folder, tail_of
 

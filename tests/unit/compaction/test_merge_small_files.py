@@ -13,10 +13,12 @@ import pytest
 
 from hive_ingest.errors import CorruptFile, UnsupportedFeature
 from hive_ingest.model import WriteId
-from hive_ingest.orc import AcidOrcWriter, joined_files, key_columns, merge_input
-from hive_ingest.orc import merge as merge_module
-from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead
-from hive_ingest.orc.merge_runs import SmallFiles, StripeSizes
+from hive_ingest.orc import AcidOrcWriter
+from hive_ingest.orc.merge import inputs, row_files
+from hive_ingest.orc.merge.runs import SmallFiles, StripeSizes
+from hive_ingest.orc.reader import joined_files
+from hive_ingest.orc.reader.acid_reader import AcidFileReader, FileToRead
+from hive_ingest.orc.writer import key_columns
 from tests.unit.compaction.folders import STORE, Folder, tail_of
 
 BUCKET = 1 << 29
@@ -41,7 +43,7 @@ def test_many_small_files_are_merged_together(
         return original(self, stripe)
 
     monkeypatch.setattr(joined_files.JoinedFiles, "read_all", read_all)
-    monkeypatch.setattr(merge_module, "_KEPT_FILES", 25)  # others are opened again
+    monkeypatch.setattr(row_files, "_KEPT_FILES", 25)  # others are opened again
     if not is_late:
         monkeypatch.setattr(SmallFiles, "fits", lambda self, unit: False)
     for write_id in range(1, 41):
@@ -126,7 +128,7 @@ def test_each_small_file_is_opened_once_except_for_a_sample(folder: Folder, monk
             opened[file.path] += 1
             super().__init__(store, file, **options)
 
-    monkeypatch.setattr(merge_input, "AcidFileReader", Reader)
+    monkeypatch.setattr(inputs, "AcidFileReader", Reader)
     insert_texts(folder, range(1, 41), 10)
     folder.compact("minor", stripe_bytes=10_000)
     assert len(opened) == 40

@@ -15,7 +15,7 @@ from hive_ingest.delta.delta_writer import DeltaTarget, DeltaWriter
 from hive_ingest.delta.routing import GroupKey
 from hive_ingest.errors import SerializationError
 from hive_ingest.model import Column, Table, TableName, WriteId
-from hive_ingest.orc.acid_writer import AcidOrcWriter
+from hive_ingest.orc.writer.acid_writer import AcidOrcWriter
 from hive_ingest.storage import Location
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from hive_ingest.errors import CorruptFile, UnsupportedFeature
-from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead
 from hive_ingest.orc.acid_schema import ACID_COLUMNS, ROW
+from hive_ingest.orc.reader.acid_reader import AcidFileReader, FileToRead
 from hive_ingest.storage import LocalStore
 
 

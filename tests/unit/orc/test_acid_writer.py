@@ -17,8 +17,8 @@ import pytest
 
 from hive_ingest.errors import ConfigurationError, SerializationError, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.model import WriteId
-from hive_ingest.orc.acid_writer import AcidFile, AcidOrcWriter, write_acid_version
-from hive_ingest.orc.tail import read_tail
+from hive_ingest.orc.format.tail import read_tail
+from hive_ingest.orc.writer.acid_writer import AcidFile, AcidOrcWriter, write_acid_version
 from hive_ingest.storage import BytesLike
 from hive_ingest.storage.local_store import LocalOutputFile, LocalStore
 

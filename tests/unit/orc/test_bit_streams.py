@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hive_ingest.orc.bit_streams import read_bits, write_bits
-from hive_ingest.orc.protobuf import WireError
-from hive_ingest.orc.stripe_streams import DATA, packed_stripe_footer, stripe_streams
-from hive_ingest.orc.tail import read_tail
+from hive_ingest.orc.format.bit_streams import read_bits, write_bits
+from hive_ingest.orc.format.protobuf import WireError
+from hive_ingest.orc.format.stripe_streams import DATA, packed_stripe_footer, stripe_streams
+from hive_ingest.orc.format.tail import read_tail
 
 _BITS = st.lists(st.tuples(st.lists(st.booleans(), min_size=1, max_size=9), st.integers(1, 400)), max_size=8).map(
     lambda runs: [bit for pattern, repeats in runs for bit in pattern * repeats]

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hive_ingest.orc.column_statistics import int_range, merge_column_statistics
-from hive_ingest.orc.protobuf import (
+from hive_ingest.orc.format.column_statistics import int_range, merge_column_statistics
+from hive_ingest.orc.format.protobuf import (
     WireError,
     bytes_field,
     double_field,
@@ -23,7 +23,7 @@ from hive_ingest.orc.protobuf import (
     signed_field,
     varint,
 )
-from hive_ingest.orc.tail import read_tail
+from hive_ingest.orc.format.tail import read_tail
 
 INT, DOUBLE, STRING, BUCKET, DECIMAL, DATE, BINARY, TIMESTAMP, COLLECTION = 2, 3, 4, 5, 6, 7, 8, 9, 12
 NO_NULLS = int_field(10, 0)

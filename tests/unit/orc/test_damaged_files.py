@@ -23,15 +23,15 @@ import pytest
 
 from hive_ingest.errors import CorruptFile
 from hive_ingest.model import WriteId
-from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead
-from hive_ingest.orc.acid_writer import AcidOrcWriter
-from hive_ingest.orc.checksums import CONTENT_CHECKSUMS
-from hive_ingest.orc.codec import Codec
-from hive_ingest.orc.columns import OrcKind
-from hive_ingest.orc.protobuf import bytes_field, int_field
-from hive_ingest.orc.stripe_copy import join
-from hive_ingest.orc.stripe_footer import check_stripe_footer
-from hive_ingest.orc.tail import OrcTail, Stripe, read_tail, with_lengths
+from hive_ingest.orc.format.checksums import CONTENT_CHECKSUMS
+from hive_ingest.orc.format.codec import Codec
+from hive_ingest.orc.format.columns import OrcKind
+from hive_ingest.orc.format.protobuf import bytes_field, int_field
+from hive_ingest.orc.format.stripe_footer import check_stripe_footer
+from hive_ingest.orc.format.tail import OrcTail, Stripe, read_tail, with_lengths
+from hive_ingest.orc.reader.acid_reader import AcidFileReader, FileToRead
+from hive_ingest.orc.writer.acid_writer import AcidOrcWriter
+from hive_ingest.orc.writer.stripe_copy import join
 from hive_ingest.storage import LocalStore, Location
 
 BUCKET = 1 << 29

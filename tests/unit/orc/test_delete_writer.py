@@ -11,11 +11,11 @@ import pytest
 
 from hive_ingest.errors import CorruptFile, InvalidOperation, StreamingIOFailure
 from hive_ingest.model import WriteId
-from hive_ingest.orc import delete_writer
-from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead
 from hive_ingest.orc.delete_events import DeleteEvents, RowIds
-from hive_ingest.orc.delete_writer import DeleteEventWriter
-from hive_ingest.orc.file_writer import AcidFile, FileOptions
+from hive_ingest.orc.reader.acid_reader import AcidFileReader, FileToRead
+from hive_ingest.orc.writer import delete_writer
+from hive_ingest.orc.writer.delete_writer import DeleteEventWriter
+from hive_ingest.orc.writer.file_writer import AcidFile, FileOptions
 from hive_ingest.storage import LocalStore
 
 SCHEMA = pa.schema([("id", pa.int64()), ("who", pa.struct([("name", pa.string())]))])

@@ -12,13 +12,11 @@ import pyarrow.orc as orc
 import pytest
 
 from hive_ingest.model import WriteId
-from hive_ingest.orc.acid_writer import AcidOrcWriter
-from hive_ingest.orc.codec import Codec, unpack
-from hive_ingest.orc.columns import OrcColumn, OrcKind, column_types
-from hive_ingest.orc.normalise import has_early_fractions
-from hive_ingest.orc.protobuf import packed_varints, read_fields
-from hive_ingest.orc.stripe_output import stripe_statistics
-from hive_ingest.orc.stripe_streams import (
+from hive_ingest.orc.format.codec import Codec, unpack
+from hive_ingest.orc.format.columns import OrcColumn, OrcKind, column_types
+from hive_ingest.orc.format.protobuf import packed_varints, read_fields
+from hive_ingest.orc.format.stripe_statistics import stripe_statistics
+from hive_ingest.orc.format.stripe_streams import (
     DATA,
     PRESENT,
     ROW_INDEX,
@@ -26,7 +24,9 @@ from hive_ingest.orc.stripe_streams import (
     packed_stripe_footer,
     parse_stripe_footer,
 )
-from hive_ingest.orc.tail import OrcTail, read_tail
+from hive_ingest.orc.format.tail import OrcTail, read_tail
+from hive_ingest.orc.normalise import has_early_fractions
+from hive_ingest.orc.writer.acid_writer import AcidOrcWriter
 from hive_ingest.storage import LocalStore
 from tests.unit.orc.integer_streams import read_integers
 

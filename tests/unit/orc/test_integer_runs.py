@@ -9,7 +9,7 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hive_ingest.orc.integer_runs import write_integers
+from hive_ingest.orc.format.integer_runs import write_integers
 from tests.unit.orc.integer_streams import read_integers
 
 #: Of all widths, and in runs that are longer than one run of a stream can be.

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from hive_ingest.acid.bucket_codec import encode_bucket
 from hive_ingest.model import WriteId
-from hive_ingest.orc.acid_reader import AcidFileReader, FileToRead
-from hive_ingest.orc.acid_writer import AcidOrcWriter
-from hive_ingest.orc.columns import OrcKind, column_types
-from hive_ingest.orc.joined_files import JOINED_ROWS, FileGroup, JoinedFiles, grouped, shares
-from hive_ingest.orc.joined_stripes import joinable_files
-from hive_ingest.orc.tail import read_tail
+from hive_ingest.orc.format.columns import OrcKind, column_types
+from hive_ingest.orc.format.tail import read_tail
+from hive_ingest.orc.reader.acid_reader import AcidFileReader, FileToRead
+from hive_ingest.orc.reader.joined_files import JOINED_ROWS, FileGroup, JoinedFiles, grouped, shares
+from hive_ingest.orc.reader.joined_stripes import joinable_files
+from hive_ingest.orc.writer.acid_writer import AcidOrcWriter
 from hive_ingest.storage import LocalStore
 from tests.support.hive_tables import unpack_all
 

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from hive_ingest.model import WriteId
 from hive_ingest.orc.acid_schema import ACID_COLUMNS, INSERT, acid_schema
-from hive_ingest.orc.codec import unpack
-from hive_ingest.orc.file_writer import BATCH_ROWS, arrow_compression
-from hive_ingest.orc.insert_encoder import InsertEncoder
-from hive_ingest.orc.key_columns import InsertedRows
-from hive_ingest.orc.stripe_encoder import EncodedStripes
-from hive_ingest.orc.stripe_output import StripeOutput
-from hive_ingest.orc.stripe_streams import StreamKey, StripeFooter, packed_stripe_footer, parse_stripe_footer
-from hive_ingest.orc.tail import OrcTail, read_tail
+from hive_ingest.orc.format.codec import unpack
+from hive_ingest.orc.format.stripe_streams import StreamKey, StripeFooter, packed_stripe_footer, parse_stripe_footer
+from hive_ingest.orc.format.tail import OrcTail, read_tail
+from hive_ingest.orc.writer.file_writer import BATCH_ROWS, arrow_compression
+from hive_ingest.orc.writer.insert_encoder import InsertEncoder
+from hive_ingest.orc.writer.key_columns import InsertedRows
+from hive_ingest.orc.writer.stripe_encoder import EncodedStripes
+from hive_ingest.orc.writer.stripe_output import StripeOutput
 from hive_ingest.storage.local_store import LocalStore
 
 SCHEMA = pa.schema([("text", pa.string()), ("flag", pa.bool_())])

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from hive_ingest.errors import SerializationError
 from hive_ingest.model import WriteId
-from hive_ingest.orc.acid_writer import AcidOrcWriter
 from hive_ingest.orc.normalise import normalise, unwritable_values
+from hive_ingest.orc.writer.acid_writer import AcidOrcWriter
 from hive_ingest.storage import LocalStore
 
 Value = Any

@@ -13,14 +13,14 @@ import pyarrow.orc as orc
 import pytest
 
 from hive_ingest.model import WriteId
-from hive_ingest.orc import small_stripes
-from hive_ingest.orc.codec import Codec, unpack
-from hive_ingest.orc.insert_encoder import InsertEncoder
-from hive_ingest.orc.key_columns import InsertedRows
-from hive_ingest.orc.protobuf import WireError, bytes_field
-from hive_ingest.orc.stripe_output import StripeOutput
-from hive_ingest.orc.stripe_streams import StripeFooter, packed_stripe_footer, parse_stripe_footer
-from hive_ingest.orc.tail import OrcTail, read_tail
+from hive_ingest.orc.format.codec import Codec, unpack
+from hive_ingest.orc.format.protobuf import WireError, bytes_field
+from hive_ingest.orc.format.stripe_streams import StripeFooter, packed_stripe_footer, parse_stripe_footer
+from hive_ingest.orc.format.tail import OrcTail, read_tail
+from hive_ingest.orc.writer import small_stripes
+from hive_ingest.orc.writer.insert_encoder import InsertEncoder
+from hive_ingest.orc.writer.key_columns import InsertedRows
+from hive_ingest.orc.writer.stripe_output import StripeOutput
 from hive_ingest.storage import LocalStore
 
 COMPRESSIONS = ["NONE", "ZLIB", "SNAPPY", "LZ4", "ZSTD"]
@@ -75,7 +75,7 @@ def test_streams_indexes_and_statistics_are_those_of_the_library(
     rows: int, compression: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, footer, streams = parts(encoded(rows, compression, tmp_path / "a"))
-    monkeypatch.setattr("hive_ingest.orc.insert_encoder.SMALL_STRIPE_BYTES", -1)
+    monkeypatch.setattr("hive_ingest.orc.writer.insert_encoder.SMALL_STRIPE_BYTES", -1)
     librarys, librarys_footer, librarys_streams = parts(encoded(rows, compression, tmp_path / "b"))
 
     assert streams == librarys_streams

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from hive_ingest.orc import AcidFileReader, FileToRead, OrcKind, StripeBounds, ValueRange
-from hive_ingest.orc.protobuf import bytes_field, int_field, signed_field
-from hive_ingest.orc.tail import OrcTail
+from hive_ingest.orc.format.protobuf import bytes_field, int_field, signed_field
+from hive_ingest.orc.format.tail import OrcTail
 from hive_ingest.storage import LocalStore
 from tests.support.acid_files import write_acid_file
 

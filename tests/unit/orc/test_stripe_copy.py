@@ -14,17 +14,17 @@ import pytest
 
 from hive_ingest.errors import CorruptFile, IncompatibleStripes, StreamingIOFailure
 from hive_ingest.model import WriteId
-from hive_ingest.orc.acid_writer import AcidFile, AcidOrcWriter
-from hive_ingest.orc.codec import Codec, pack
-from hive_ingest.orc.protobuf import int_field, read_fields
-from hive_ingest.orc.stripe_copy import join
-from hive_ingest.orc.tail import (
+from hive_ingest.orc.format.codec import Codec, pack
+from hive_ingest.orc.format.protobuf import int_field, read_fields
+from hive_ingest.orc.format.tail import (
     OrcTail,
     encode_footer,
     read_stripe_statistics,
     read_tail,
     with_lengths,
 )
+from hive_ingest.orc.writer.acid_writer import AcidFile, AcidOrcWriter
+from hive_ingest.orc.writer.stripe_copy import join
 from hive_ingest.storage import LocalStore, Location
 
 STORE = LocalStore()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from hive_ingest.orc import stripe_threads
+from hive_ingest.orc.reader import stripe_threads
 
 TIMEOUT_SECONDS = 60
 

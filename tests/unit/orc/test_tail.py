@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hive_ingest.errors import CorruptFile
-from hive_ingest.orc.checksums import CHECKSUM_ITEMS, ChecksumBuilder
-from hive_ingest.orc.codec import MAX_BLOCK_SIZE, Codec, pack, store, unpack, unpack_all
-from hive_ingest.orc.protobuf import WireError, bytes_field, int_field, read_fields, signed_field
-from hive_ingest.orc.tail import (
+from hive_ingest.orc.format.checksums import CHECKSUM_ITEMS, ChecksumBuilder
+from hive_ingest.orc.format.codec import MAX_BLOCK_SIZE, Codec, pack, store, unpack, unpack_all
+from hive_ingest.orc.format.protobuf import WireError, bytes_field, int_field, read_fields, signed_field
+from hive_ingest.orc.format.tail import (
     PROLEPTIC_GREGORIAN,
     OrcTail,
     completed_tail,

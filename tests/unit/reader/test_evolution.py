@@ -9,9 +9,9 @@ import pytest
 
 from hive_ingest.errors import UnsupportedFeature
 from hive_ingest.model import columns_of
-from hive_ingest.orc.columns import OrcColumn, OrcKind, check_timestamps, column_tree
-from hive_ingest.orc.protobuf import bytes_field, int_field, signed_field
-from hive_ingest.orc.tail import read_tail
+from hive_ingest.orc.format.columns import OrcColumn, OrcKind, check_timestamps, column_tree
+from hive_ingest.orc.format.protobuf import bytes_field, int_field, signed_field
+from hive_ingest.orc.format.tail import read_tail
 from hive_ingest.reader.evolution import JULIAN_GREGORIAN, ColumnSource, column_sources
 from hive_ingest.schema import arrow_type, is_widening, parse_type
 

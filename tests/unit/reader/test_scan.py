@@ -20,8 +20,8 @@ from hive_ingest.errors import (
 from hive_ingest.model import (
     Column,
 )
-from hive_ingest.orc import acid_reader
-from hive_ingest.orc.tail import read_tail
+from hive_ingest.orc.format.tail import read_tail
+from hive_ingest.orc.reader import acid_reader
 from hive_ingest.reader import read_table, scan
 from tests.unit.reader.reading import BUCKET_0, ids, open_readers
 

@@ -21,8 +21,9 @@ from hive_ingest.acid import ValidTxnList
 from hive_ingest.acid.bucket_codec import encode_bucket
 from hive_ingest.errors import CorruptFile, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.model import TxnId
-from hive_ingest.orc import FileToRead, joined_files, open_ahead
-from hive_ingest.orc.open_ahead import THREAD_NAME
+from hive_ingest.orc import FileToRead, open_ahead
+from hive_ingest.orc.reader import joined_files
+from hive_ingest.orc.reader.open_ahead import THREAD_NAME
 from hive_ingest.reader.partitions import PartitionToRead
 from hive_ingest.reader.predicate import Predicate
 from hive_ingest.reader.rows import Projection, Snapshot, full_schema, read_partition

@@ -17,7 +17,7 @@ import pytest
 from hive_ingest.acid import ValidTxnList
 from hive_ingest.errors import CorruptFile
 from hive_ingest.model import TxnId
-from hive_ingest.orc.stripe_threads import THREAD_NAME
+from hive_ingest.orc.reader.stripe_threads import THREAD_NAME
 from hive_ingest.reader.partitions import PartitionToRead
 from hive_ingest.reader.predicate import Predicate
 from hive_ingest.reader.rows import Projection, Snapshot, full_schema, list_files, read_files, read_partition

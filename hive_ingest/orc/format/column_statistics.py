@@ -1,0 +1,222 @@
+"""Statistics of one column over several files, merged as if the rows had been written to one file.
+
+What cannot be merged is left out as a whole: a reader takes missing statistics for "anything may be in here",
+but a typed message without its minimum would be read as an empty range (ORC's `ColumnStatisticsImpl`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from decimal import Decimal, InvalidOperation, localcontext
+
+from hive_ingest.orc.format.protobuf import (
+    Field,
+    WireError,
+    as_bytes,
+    bytes_field,
+    double_field,
+    int_field,
+    int_fields,
+    packed_varints,
+    read_fields,
+    scan_fields,
+    signed_field,
+    varint,
+    zigzag,
+)
+from hive_ingest.schema import MAX_DECIMAL_PRECISION
+
+_Message = dict[int, Field]
+_NUMBER_OF_VALUES, _TIMESTAMP, _HAS_NULL, _BYTES_ON_DISK = 1, 9, 10, 11
+_INT64 = range(-(2**63), 2**63)
+_MAX_NANOS = 999_999
+
+
+class _NotMergeableError(Exception):
+    """The typed statistics must be left out."""
+
+
+def merge_column_statistics(parts: Sequence[bytes]) -> bytes:
+    """One `ColumnStatistics` message from several, in any order. Raises WireError."""
+    if len(parts) == 1:
+        return parts[0]
+    messages = [_message(part) for part in parts]
+    merged = int_field(_NUMBER_OF_VALUES, sum(_values(m) for m in messages))
+    merged += _merged_typed([m for m in messages if _values(m)] or messages[:1])
+    if all(_HAS_NULL in m for m in messages):  # a reader takes a missing flag for true
+        merged += int_field(_HAS_NULL, int(any(m[_HAS_NULL].as_int for m in messages)))
+    if all(_BYTES_ON_DISK in m for m in messages):
+        merged += int_field(_BYTES_ON_DISK, sum(m[_BYTES_ON_DISK].as_int for m in messages))
+    return merged
+
+
+def int_range(part: bytes) -> tuple[int, int] | None:
+    """Minimum and maximum of an integer column, if they are known. Raises WireError."""
+    for number, value, _, _ in scan_fields(part):
+        if number == 2:
+            typed = int_fields(as_bytes(number, value))
+            return (zigzag(typed[1]), zigzag(typed[2])) if 1 in typed and 2 in typed else None
+    return None
+
+
+def with_timestamp_bounds(part: bytes, low: int, high: int) -> bytes:
+    """The statistics of a column of timestamps with other bounds, in nanoseconds since 1970. Raises WireError."""
+    (low_ms, least), (high_ms, most) = divmod(low, _MAX_NANOS + 1), divmod(high, _MAX_NANOS + 1)
+    typed = signed_field(3, low_ms) + signed_field(4, high_ms) + _nano_bounds(least, most)
+    others = (field.raw for field in read_fields(part) if field.number != _TIMESTAMP)
+    return b"".join([*others, bytes_field(_TIMESTAMP, typed)])
+
+
+def _message(data: bytes) -> _Message:
+    return {field.number: field for field in read_fields(data)}
+
+
+def _values(message: _Message) -> int:
+    return message[_NUMBER_OF_VALUES].as_int if _NUMBER_OF_VALUES in message else 0
+
+
+def _merged_typed(messages: Sequence[_Message]) -> bytes:
+    merged = b""
+    for number, merge in _MERGERS.items():
+        if all(number in message for message in messages):
+            typed = [message[number].as_bytes for message in messages]
+            try:
+                merged += bytes_field(number, typed[0] if len(typed) == 1 else merge([_message(t) for t in typed]))
+            except _NotMergeableError:
+                continue
+    return merged
+
+
+def _all(messages: Sequence[_Message], number: int) -> list[Field]:
+    found = [message[number] for message in messages if number in message]
+    if len(found) != len(messages):
+        raise _NotMergeableError
+    return found
+
+
+def _signed_sum(messages: Sequence[_Message], number: int) -> bytes:
+    """A sum is left out where it overflowed, in one file or in all together."""
+    found = [message[number].as_signed for message in messages if number in message]
+    total = sum(found)
+    return signed_field(number, total) if len(found) == len(messages) and total in _INT64 else b""
+
+
+def _signed_bounds(messages: Sequence[_Message]) -> bytes:
+    low = min(field.as_signed for field in _all(messages, 1))
+    high = max(field.as_signed for field in _all(messages, 2))
+    return signed_field(1, low) + signed_field(2, high)
+
+
+def _int(messages: Sequence[_Message]) -> bytes:
+    return _signed_bounds(messages) + _signed_sum(messages, 3)
+
+
+def _double(messages: Sequence[_Message]) -> bytes:
+    low = [field.as_double for field in _all(messages, 1)]
+    high = [field.as_double for field in _all(messages, 2)]
+    if any(map(math.isnan, low + high)):
+        raise _NotMergeableError
+    sums = [message[3].as_double for message in messages if 3 in message]
+    total = double_field(3, sum(sums)) if len(sums) == len(messages) else b""
+    return double_field(1, min(low)) + double_field(2, max(high)) + total
+
+
+def _string(messages: Sequence[_Message]) -> bytes:
+    # 1 and 2 are the exact bounds; Java cuts long ones and writes 4 and 5 instead (ORC-203).
+    low, exact_low = min(_bound(m, exact=1, cut=4) for m in messages)
+    high, cut_high = max((value, -cut) for value, cut in (_bound(m, exact=2, cut=5) for m in messages))
+    bounds = bytes_field(4 if exact_low else 1, low) + bytes_field(5 if cut_high else 2, high)
+    return bounds + _signed_sum(messages, 3)
+
+
+def _bound(message: _Message, *, exact: int, cut: int) -> tuple[bytes, int]:
+    """The bound, and 1 if it was truncated. Of two equal bounds the exact one is used."""
+    if exact in message:
+        return message[exact].as_bytes, 0
+    if cut in message:
+        return message[cut].as_bytes, 1
+    raise _NotMergeableError
+
+
+def _bucket(messages: Sequence[_Message]) -> bytes:
+    counts = [packed_varints(field) for field in _all(messages, 1)]
+    if len({len(count) for count in counts}) != 1:
+        raise _NotMergeableError
+    totals = [sum(column) for column in zip(*counts, strict=True)]
+    return bytes_field(1, b"".join(map(varint, totals)))
+
+
+def _decimal(messages: Sequence[_Message]) -> bytes:
+    low = min(map(_as_decimal, _all(messages, 1)))
+    high = max(map(_as_decimal, _all(messages, 2)))
+    bounds = bytes_field(1, f"{low:f}".encode()) + bytes_field(2, f"{high:f}".encode())
+    sums = [_as_decimal(message[3]) for message in messages if 3 in message]
+    if len(sums) != len(messages):
+        return bounds
+    with localcontext(prec=4 * MAX_DECIMAL_PRECISION):
+        total = sum(sums, Decimal(0))
+    digits = max(len(total.as_tuple().digits), -int(total.as_tuple().exponent))
+    return bounds + (bytes_field(3, f"{total:f}".encode()) if digits <= MAX_DECIMAL_PRECISION else b"")
+
+
+def _as_decimal(field: Field) -> Decimal:
+    try:
+        number = Decimal(field.as_bytes.decode("ascii"))
+    except (InvalidOperation, UnicodeDecodeError) as error:
+        raise WireError("decimal statistics are not a decimal") from error
+    if not number.is_finite():
+        raise WireError("decimal statistics are not a number")
+    return number
+
+
+def _binary(messages: Sequence[_Message]) -> bytes:
+    return _signed_sum(messages, 1)
+
+
+def _timestamp(messages: Sequence[_Message]) -> bytes:
+    # 1 and 2 are milliseconds in the writer's time zone, 3 and 4 in UTC; 5 and 6 the nanoseconds below them, plus 1.
+    shapes = {tuple(sorted(message.keys() & {1, 2, 3, 4})) for message in messages}
+    if len(shapes) != 1:
+        raise _NotMergeableError
+    merged = b""
+    for low, high in ((1, 2), (3, 4)):
+        if low in messages[0] and high in messages[0]:
+            merged += signed_field(low, min(m[low].as_signed for m in messages))
+            merged += signed_field(high, max(m[high].as_signed for m in messages))
+    if not merged:
+        raise _NotMergeableError
+    key = 3 if 3 in messages[0] else 1
+    least = min((m[key].as_signed, _nanos(m, 5, 0)) for m in messages)[1]
+    most = max((m[key + 1].as_signed, _nanos(m, 6, _MAX_NANOS)) for m in messages)[1]
+    return merged + _nano_bounds(least, most)
+
+
+def _nano_bounds(least: int, most: int) -> bytes:
+    low = int_field(5, least + 1) if least != 0 else b""
+    return low + (int_field(6, most + 1) if most != _MAX_NANOS else b"")
+
+
+def _nanos(message: _Message, number: int, default: int) -> int:
+    return message[number].as_int - 1 if number in message else default
+
+
+def _collection(messages: Sequence[_Message]) -> bytes:
+    return (
+        int_field(1, min(field.as_int for field in _all(messages, 1)))
+        + int_field(2, max(field.as_int for field in _all(messages, 2)))
+        + int_field(3, sum(field.as_int for field in _all(messages, 3)))
+    )
+
+
+_MERGERS: dict[int, Callable[[Sequence[_Message]], bytes]] = {
+    2: _int,
+    3: _double,
+    4: _string,
+    5: _bucket,
+    6: _decimal,
+    7: _signed_bounds,
+    8: _binary,
+    _TIMESTAMP: _timestamp,
+    12: _collection,
+}

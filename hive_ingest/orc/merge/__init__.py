@@ -1,0 +1,1 @@
+"""Files of rows or delete events merged into one, for compactions."""

@@ -1,0 +1,1 @@
+"""Files in Hive's ACID schema to rows, stripe by stripe."""
