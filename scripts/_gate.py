@@ -16,6 +16,8 @@ begins with the name of its stage then. What the gate leaves to the stages that 
     the suites with their warehouse on S3, and most of   warehouses   storage has the stores' own tests and a sample on
     them with it on HDFS                                              HDFS
     tests/interop/test_on_s3.py                          warehouses   interop has the same on HDFS
+    property tests with examples drawn at random         soak         the gate draws the same examples each time, so
+                                                                      that a failure comes from a change
 
 Every stage runs with a PATH that leads to Python, git, bash and coreutils alone and without JAVA_HOME: what it
 needs beyond these it has to bring, or the gate fails on every machine and not only on a bare one. (Bash is what
@@ -280,7 +282,15 @@ STAGES = (
         runs=(("tests/spark/test_harness.py", "tests/kafka/test_services.py", "tests/interop/test_versus_java.py"),),
         gates=False,
     ),
-    Stage("soak", runs=(("tests/soak", "tests/spark/test_restarts.py"),), gates=False, on_disk=True),
+    Stage(
+        "soak",
+        runs=(
+            ("tests/soak", "tests/spark/test_restarts.py"),
+            ("tests/property", "tests/unit", "--hypothesis-profile=random"),
+        ),
+        gates=False,
+        on_disk=True,
+    ),
 )
 
 

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 _LEFT_OUT = pytest.StashKey[list[str]]()
 
 # How long an example takes says more of the machine than of the code.
-hypothesis.settings.register_profile("hive_ingest", deadline=None)
+hypothesis.settings.register_profile("random", deadline=None, print_blob=True)
+# The same examples each time, so that a failure comes from a change. `--hypothesis-profile=random` draws others.
+hypothesis.settings.register_profile("hive_ingest", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("hive_ingest")
 
 

@@ -258,7 +258,7 @@ class OpenTransaction:
         return len(own.union((file.partition, file.folder_name) for write in prepared for file in write.files))
 
     def _stage_versions(self, staging: Location, folders: int) -> list[Location]:
-        if not folders:
+        if not folders or staging.store.first_file_makes_folder:
             return []
         files = stage_version_files(staging, folders, sync=self._context.settings.fsync)
         self._version_files.append(files)

@@ -43,6 +43,7 @@ class S3Store(FileStore):
     can_rename_folders = False
     first_file_makes_folder = True
     spills_locally = True
+    closes_slowly = True
 
     def __init__(self, bucket: str, options: Callable[[], S3Options] | None = None) -> None:
         """

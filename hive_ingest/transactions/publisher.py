@@ -78,7 +78,7 @@ class Publisher:
         return copy
 
     def publish(self, check: Callable[[], None]) -> None:
-        """Create the ACID folders and rename every file into its folder.
+        """Create the ACID folders and rename every file into its folder, those of all tables at the same time.
 
         Args:
             check: Called before each step, by several threads at once for a store with parallel renames. Raises if the
@@ -91,8 +91,9 @@ class Publisher:
         for write in self._writes:
             check()
             self._make_new_partition_folders(write)
-            self._make_acid_folders(write.acid_folders(), write.version_files)
-            self._rename_files(write, check)
+        check()
+        self._make_acid_folders()
+        self._rename_files(check)
         self._unmark_folders()
         if self._fsync:
             self._sync()
@@ -102,16 +103,17 @@ class Publisher:
         check()
         self._look_at_new_partitions()
 
-    def _rename_files(self, write: TableWrite, check: Callable[[], None]) -> None:
-        first = next((file for each in self._writes for file in each.files), None)
+    def _rename_files(self, check: Callable[[], None]) -> None:
+        files = [(write, file) for write in self._writes for file in write.files]
 
-        def rename(file: StagedFile) -> None:
+        def rename(each: tuple[TableWrite, StagedFile]) -> None:
             check()
-            if file is not first:
+            if each is not files[0]:
                 reach("between_renames")
+            write, file = each
             self._rename(file, write.folder_of(file) / file.file_name)
 
-        _for_each(write.files, rename, max((file.location.store.parallel_files for file in write.files), default=1))
+        _for_each(files, rename, _at_a_time([file.location for _, file in files]))
 
     def _rename(self, file: StagedFile, target: Location) -> None:
         try:
@@ -144,10 +146,14 @@ class Publisher:
                         "another writer adds the same partition: write the transaction again"
                     )
 
-    def _make_acid_folders(self, folders: Sequence[Location], version_files: list[Location]) -> None:
-        _for_each(folders, self._make_acid_folder, max((each.store.parallel_files for each in folders), default=1))
-        without_files = [folder for folder in folders if not folder.store.first_file_makes_folder]
-        unmarked = self._rename_version_files(without_files, version_files)
+    def _make_acid_folders(self) -> None:
+        made = [(write, write.acid_folders()) for write in self._writes]
+        folders = [folder for _, own in made for folder in own]
+        _for_each(folders, self._make_acid_folder, _at_a_time(folders))
+        unmarked: list[Location] = []
+        for write, own in made:
+            without_files = [folder for folder in own if not folder.store.first_file_makes_folder]
+            unmarked += self._rename_version_files(without_files, write.version_files)
         for store, paths in _by_store(unmarked).items():
             self._marking.append(write_acid_version(store, paths, sync=self._fsync))
 
@@ -200,6 +206,11 @@ class Publisher:
         while self._copies:
             self._copies[-1].delete_file()
             self._copies.pop()
+
+
+def _at_a_time(locations: Sequence[Location]) -> int:
+    """How many of them are created or renamed at a time."""
+    return max((each.store.parallel_files for each in locations), default=1)
 
 
 def _for_each(items: Sequence[T], function: Callable[[T], None], threads: int) -> None:

@@ -23,7 +23,8 @@ from hive_ingest.record_writer.record_by_record import parse_halving, parse_reco
 from hive_ingest.record_writer.static_keys import StaticKeys
 from hive_ingest.record_writer.text.blocks import DEFAULT_BLOCK_BYTES, DEFAULT_MAX_RECORD_BYTES
 from hive_ingest.record_writer.typed_columns import not_bound, typed_columns
-from hive_ingest.record_writer.values.coercion import COERCIONS, Coerce
+from hive_ingest.record_writer.values.coercion import Coerce
+from hive_ingest.record_writer.values.text_forms import DecimalPoint, text_forms
 from hive_ingest.record_writer.values.timestamp_formats import TimestampOptions
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 
@@ -63,6 +64,10 @@ class CsvWriter(CsvInput):
             tried. Default: the table's property `timestamp.formats`, else only `yyyy-mm-dd hh:mm:ss[.fffffffff]`.
         timezone: The zone whose wall clock a timestamp with an offset, or a number since 1970, becomes, such as
             "Europe/Berlin". Default: UTC.
+        date_formats: The patterns of dates, such as "dd.MM.yyyy", in the order in which they are tried. Default: only
+            yyyy-MM-dd.
+        decimal_point: "." or ",": the character before the fraction of a number. Separators of thousands are not
+            accepted.
         on_error: "fail" (a bad record fails the transaction) or "skip" (it is skipped and counted).
         block_bytes: Size of the text that is parsed in one call.
         max_record_bytes: Size of the longest record. A longer one fails the transaction, also with on_error="skip".
@@ -89,6 +94,8 @@ class CsvWriter(CsvInput):
         coerce: Coerce = "strict",
         timestamp_formats: Sequence[str] | None = None,
         timezone: str | None = None,
+        date_formats: Sequence[str] | None = None,
+        decimal_point: DecimalPoint = ".",
         on_error: OnError = "fail",
         block_bytes: int = DEFAULT_BLOCK_BYTES,
         max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
@@ -105,7 +112,6 @@ class CsvWriter(CsvInput):
         check_choice("unknown_fields", unknown_fields, ("ignore", "fail"))
         check_choice("blank_lines", blank_lines, ("fail", "skip"))
         check_choice("empty_partition_values", empty_partition_values, ("null", "fail"))
-        check_choice("coerce", coerce, COERCIONS)
         if header and columns is not None:
             raise ConfigurationError(
                 f"columns={list(columns)} is the order of fields without a header: set header=False, or leave it out"
@@ -117,8 +123,13 @@ class CsvWriter(CsvInput):
             (quote or "").encode(),
             (escape or "").encode(),
             tuple(text.encode() for text in nulls),
+            text_forms(
+                coerce=coerce,
+                date_formats=date_formats,
+                decimal_point=decimal_point,
+                characters={"quote": quote, "escape": escape},
+            ),
             missing_fields == "null",
-            coerce=coerce,
         )
         super().__init__(
             framing=CsvFraming(self._format.field_delimiter, self._format.quote, self._format.escape),
@@ -258,7 +269,8 @@ class _Parsers:
     ) -> None:
         self._columns = [*typed_columns(schema.all_columns), *static.columns]
         self._schema = pa.schema([*schema.arrow, *static.fields])
-        self._format = replace(format_, timestamps=timestamps.for_schema(schema))
+        forms = replace(format_.forms, timestamps=timestamps.for_schema(schema))
+        self._format = replace(format_, forms=forms)
         self._framing = framing
 
     def of(self, layout: CsvLayout) -> tuple[CsvBlocks, CsvRows, CsvLayout]:

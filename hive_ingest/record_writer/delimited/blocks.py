@@ -32,7 +32,7 @@ class DelimitedBlocks:
     def __init__(
         self, columns: list[TypedColumn], order: list[str], format_: DelimitedFormat, schema: pa.Schema
     ) -> None:
-        self._columns = TextColumns(columns, schema, format_.timestamps, format_.coerce)
+        self._columns = TextColumns(columns, schema, format_.forms)
         self._order = order
         self._format = format_
         types = dict(columns)
@@ -114,6 +114,7 @@ class DelimitedBlocks:
                     include_columns=names,
                     null_values=nulls,
                     strings_can_be_null=bool(nulls),
+                    decimal_point=self._format.forms.decimal_point,
                     true_values=TRUE_WORDS,
                     false_values=FALSE_WORDS,
                 ),

@@ -99,6 +99,7 @@ def test_a_table_whose_folder_is_missing_is_not_read_as_empty_nor_created_again(
     assert ids(ms) == [1]
 
 
+@pytest.mark.local_warehouse(because="other stores have no symbolic links")
 def test_a_warehouse_that_was_moved_is_used_through_a_link_at_its_old_place(ms: MetastoreClient) -> None:
     write(ms, b'{"id": 1}')
     warehouse = folder(ms).parents[1]

@@ -1,4 +1,4 @@
-"""On a store where closing takes long, all files of a commit are closed at the same time; nothing else changes."""
+"""On a store where each step takes long, all files of a commit take it at the same time; nothing else changes."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ pytestmark = [
     pytest.mark.one_embedded,
     pytest.mark.local_warehouse(because="the local file system is made slow; others are as they are"),
 ]
+#: ACID folders of a commit: one for each of three partitions and the progress. Each gets a file.
+FOLDERS = 4
 #: One to close for each of three partitions and the progress, and one that marks each of their folders.
 FILES = 8
 
@@ -96,6 +98,26 @@ def test_all_files_are_closed_at_the_same_time(ms: MetastoreClient, closing: thr
     with sink(ms) as conn:
         commit(conn, "abc", 1)
     assert ids(ms) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("step", ["make_folder", "publish"])
+def test_the_folders_and_files_of_all_tables_are_published_at_the_same_time(
+    ms: MetastoreClient, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """The progress waited for the data, and on S3 each commit for three requests more."""
+    real, barrier = getattr(LocalStore, step), threading.Barrier(FOLDERS, timeout=60)
+
+    def wait(self: LocalStore, path: str, *arguments: Any, **options: Any) -> Any:
+        if options.get("exist_ok") is not True:  # as for all folders but ACID folders
+            barrier.wait()
+        return real(self, path, *arguments, **options)
+
+    with sink(ms) as conn:
+        commit(conn, "abc", 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalStore, step, wait)
+            commit(conn, "abc", 2)
+    assert sorted(ids(ms)) == [0, 0, 1, 1, 2, 2]
 
 
 @pytest.mark.parametrize("fails_at", range(FILES))

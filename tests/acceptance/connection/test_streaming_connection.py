@@ -1,14 +1,12 @@
-"""Hive's own TestStreaming cases, on every metastore, and what Java's client does not promise."""
+"""Transactions of a connection, its locks and ids, and who may use it."""
 
 from __future__ import annotations
 
 import io
-import json
 import os
 import threading
 import warnings
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,42 +17,22 @@ from hive_ingest.connection import StreamingConnection, TransactionState
 from hive_ingest.delta.transaction_writer import TransactionWriter
 from hive_ingest.errors import (
     ConnectionMisuse,
-    InvalidTable,
     InvalidTransactionState,
-    PartitionCreationFailed,
     SerializationError,
-    StreamingConnectionError,
-    UnsupportedFeature,
 )
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import LockState, LockType, TxnId
-from hive_ingest.record_writer import StrictDelimitedInputWriter, StrictJsonWriter
-from tests.support import connections
+from hive_ingest.record_writer import StrictJsonWriter
+from tests.acceptance.connection.web_tables import connect, create_web_tables, record
 from tests.support.rows import ids
 from tests.support.tables import files_of
 from tests.support.waiting import wait_until
 
 
-def record(id: int, msg: str = "m", **partition: Any) -> bytes:
-    return json.dumps({"id": id, "msg": msg, **partition}).encode()
-
-
 @pytest.fixture
 def ms(metastore: MetastoreClient) -> MetastoreClient:
-    metastore.create_database("web")
-    metastore.create_table("web.plain", columns={"id": "int", "msg": "string"})
-    metastore.create_table(
-        "web.alerts",
-        columns={"id": "int", "msg": "string"},
-        partition_keys={"continent": "string", "country": "string"},
-        bucket_columns=["id"],
-        num_buckets=4,
-    )
+    create_web_tables(metastore)
     return metastore
-
-
-def connect(client: MetastoreClient, table: str = "plain", **options: Any) -> StreamingConnection:
-    return connections.connect(client, table, agent_info="test", **options)
 
 
 @pytest.fixture
@@ -63,7 +41,7 @@ def conn(ms: MetastoreClient) -> Iterator[StreamingConnection]:
         yield connection
 
 
-# -- transactions --------------------------------------------------------------------------------------
+# -- transactions ----------------------------------------------------------------------------------------
 
 
 def test_a_late_clean_up_of_one_transaction_loses_no_record_of_the_next(
@@ -295,7 +273,7 @@ def test_threads_with_a_connection_each_lose_and_duplicate_nothing(ms: Metastore
     assert ids(ms, "web.plain") == list(range(300))
 
 
-# -- locks and ids -------------------------------------------------------------------------------------
+# -- locks and ids ---------------------------------------------------------------------------------------
 
 
 def test_the_lock_is_shared_read_on_the_table_and_carries_the_agent_info(
@@ -325,236 +303,7 @@ def test_write_ids_grow_by_one_a_transaction(ms: MetastoreClient, conn: Streamin
     assert ms.get_valid_write_ids(["web.plain"]) == [ValidWriteIdList(conn.table.name, seen[-1])]
 
 
-# -- partitions and buckets ----------------------------------------------------------------------------
-
-
-def test_dynamic_partitions_are_created_with_the_commit(ms: MetastoreClient) -> None:
-    with connect(ms, "alerts") as conn:
-        conn.begin_transaction()
-        conn.write([record(1, continent="Asia", country="India"), record(2, continent="Europe", country="France")])
-        conn.flush()
-        assert ms.list_partition_names("web.alerts") == []
-        conn.commit_transaction()
-        assert conn.stats.partitions_created == 2
-        assert sorted(conn.partitions) == ["continent=Asia/country=India", "continent=Europe/country=France"]
-        with conn.transaction():
-            conn.write(record(3, continent="Asia", country="India"))
-        assert conn.stats.partitions_created == 2
-    rows = hi.read_table(ms, "web.alerts").sort_by("id").to_pylist()
-    assert [(r["id"], r["continent"], r["country"]) for r in rows] == [
-        (1, "Asia", "India"),
-        (2, "Europe", "France"),
-        (3, "Asia", "India"),
-    ]
-
-
-def test_partition_values_are_escaped_as_hive_does_and_null_has_its_own_name(ms: MetastoreClient) -> None:
-    values = ["a/b=c:d%", "ü 東京", "", None, "__HIVE_DEFAULT_PARTITION__", " x "]
-    with connect(ms, "alerts") as conn, conn.transaction():
-        conn.write([record(i, continent="c", country=v) for i, v in enumerate(values)])
-    names = {name.split("/")[1] for name in ms.list_partition_names("web.alerts")}
-    assert names == {"country=a%2Fb%3Dc%3Ad%25", "country=ü 東京", "country=__HIVE_DEFAULT_PARTITION__", "country= x "}
-    found = {r["id"]: r["country"] for r in hi.read_table(ms, "web.alerts").to_pylist()}
-    assert found == {0: values[0], 1: values[1], 2: None, 3: None, 4: None, 5: " x "}
-
-
-def test_static_values_leave_the_other_keys_dynamic(ms: MetastoreClient) -> None:
-    with connect(ms, "alerts", static_partition_values=["Asia"]) as conn, conn.transaction():
-        conn.write(record(1, country="India"))
-    with connect(ms, "alerts", static_partition_values=["Asia", "Nepal"]) as conn, conn.transaction():
-        conn.write(record(2))
-    assert ms.list_partition_names("web.alerts") == ["continent=Asia/country=India", "continent=Asia/country=Nepal"]
-
-
-def test_a_char_names_the_same_partition_static_or_dynamic(ms: MetastoreClient) -> None:
-    ms.create_table("web.chars", columns={"id": "int"}, partition_keys={"c": "char(4)"})
-    with connect(ms, "chars", static_partition_values=["ab"]) as conn, conn.transaction():
-        conn.write({"id": 1})
-    with connect(ms, "chars") as conn, conn.transaction():
-        conn.write([{"id": 2, "c": "ab"}, {"id": 3, "c": "ab  "}])
-    assert ms.list_partition_names("web.chars") == ["c=ab  "]
-    assert sorted(hi.read_table(ms, "web.chars").to_pydict()["id"]) == [1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("type_", "given", "name", "value"),
-    [
-        ("int", "01", "1", 1),
-        ("decimal(5,2)", "1.50", "1.5", "1.50"),
-        ("boolean", "TRUE", "true", True),
-        ("date", "2024-02-29", "2024-02-29", "2024-02-29"),
-        ("char(3)", "a", "a  ", "a  "),
-    ],
-)
-def test_a_static_value_names_the_partition_that_its_value_has(
-    ms: MetastoreClient, type_: str, given: str, name: str, value: object
-) -> None:
-    """`"01"` once made a second folder beside `1`."""
-    ms.create_table("web.typed", columns={"id": "int"}, partition_keys={"k": type_})
-    with connect(ms, "typed", static_partition_values=[given]) as conn, conn.transaction():
-        conn.write({"id": 1})
-    with connect(ms, "typed") as conn, conn.transaction():
-        conn.write({"id": 2, "k": value})
-    assert ms.list_partition_names("web.typed") == [f"k={name}"]
-    assert sorted(hi.read_table(ms, "web.typed").to_pydict()["id"]) == [1, 2]
-
-
-def test_a_static_value_that_is_not_of_its_keys_type_is_refused_at_connect(ms: MetastoreClient) -> None:
-    """It was once committed, and every read of the table failed."""
-    ms.create_table("web.typed", columns={"id": "int"}, partition_keys={"year": "int"})
-    for values in (["20x"], [2024], "2024"):
-        with pytest.raises(StreamingConnectionError, match="static"):
-            connect(ms, "typed", static_partition_values=values)
-    assert hi.read_table(ms, "web.typed").num_rows == 0
-
-
-def test_the_last_fields_of_delimited_text_are_the_dynamic_partitions(ms: MetastoreClient) -> None:
-    writer = StrictDelimitedInputWriter(field_delimiter=",")
-    with connect(ms, "alerts", record_writer=writer) as conn, conn.transaction():
-        conn.write(b"1,hello,Asia,India\n2,\\N,Europe,\\N\n")
-    rows = hi.read_table(ms, "web.alerts").sort_by("id").to_pylist()
-    assert [tuple(row.values()) for row in rows] == [(1, "hello", "Asia", "India"), (2, None, "Europe", None)]
-
-
-def test_partitions_named_at_the_commit_are_created_too(ms: MetastoreClient) -> None:
-    with connect(ms, "alerts") as conn:
-        conn.begin_transaction()
-        conn.commit_transaction(partitions=["continent=Asia/country=Japan"])
-    assert ms.list_partition_names("web.alerts") == ["continent=Asia/country=Japan"]
-
-
-def test_more_partitions_than_the_limit_are_refused_and_nothing_is_left(ms: MetastoreClient) -> None:
-    with connect(ms, "alerts", settings={"max_partitions_per_transaction": 3}) as conn:
-        conn.begin_transaction()
-        conn.write([record(i, continent="c", country=str(i)) for i in range(4)])
-        with pytest.raises(PartitionCreationFailed, match="max_partitions_per_transaction=3"):
-            conn.commit_transaction()
-        conn.abort_transaction()
-    assert files_of(ms, "web.alerts") == []
-
-
-@pytest.mark.only_on(["sqlite", "postgres", "hive401"], because="Hive 3 knows no key and value")
-def test_a_table_parameter_changes_with_the_commit(ms: MetastoreClient) -> None:
-    ms.create_table("web.kv", columns={"id": "int", "msg": "string"}, properties={"_meta.offset": "0"})
-    with connect(ms, "kv") as conn:
-        conn.begin_transaction()
-        conn.commit_transaction(key="_meta.offset", value="42")
-        conn.begin_transaction()
-        conn.abort_transaction()
-    assert ms.get_table("web.kv").properties["_meta.offset"] == "42"
-
-
-# -- what is refused at connect ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("properties", "error", "message"),
-    [
-        ({"transactional": "false"}, InvalidTable, "is not transactional|is EXTERNAL_TABLE"),
-        ({"transactional": "true", "transactional_properties": "insert_only"}, UnsupportedFeature, "insert-only"),
-        pytest.param(
-            *(
-                {"transactional": "true", "transactional_properties": "odd"},
-                InvalidTable,
-                "transactional_properties='odd'",
-            ),
-            marks=pytest.mark.only_on(["sqlite", "postgres"], because="Hive refuses to make such a table"),
-        ),
-        ({"orc.compress": "BROTLI"}, UnsupportedFeature, "orc.compress='BROTLI'"),
-    ],
-)
-def test_a_table_that_cannot_be_streamed_into_is_refused_at_connect(
-    ms: MetastoreClient, properties: dict[str, str], error: type[Exception], message: str
-) -> None:
-    ms.create_table("web.bad", columns={"id": "int"}, properties=properties)
-    with pytest.raises(error, match=message):
-        connect(ms, "bad")
-
-
-def test_types_that_cannot_place_a_row_are_refused_at_connect(
-    ms: MetastoreClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as as_hive:
-        as_hive.setattr("hive_ingest.metastore_client.table_checks.check_bucket_type", lambda type_: type_)
-        ms.create_table("web.b", columns={"id": "binary"}, bucket_columns=["id"], num_buckets=2)
-    ms.create_table("web.f", columns={"id": "int"}, partition_keys={"p": "float"})
-    with pytest.raises(UnsupportedFeature, match="bucket column of type binary"):
-        connect(ms, "b")
-    with pytest.raises(UnsupportedFeature, match="partition key 'p' is of type float"):
-        connect(ms, "f")
-
-
-def test_invalid_partition_values_and_names_are_refused_at_connect(ms: MetastoreClient) -> None:
-    with pytest.raises(StreamingConnectionError, match="is not partitioned"):
-        connect(ms, "plain", static_partition_values=["Asia"])
-    with pytest.raises(StreamingConnectionError, match="3 static partition values for the 2"):
-        connect(ms, "alerts", static_partition_values=["a", "b", "c"])
-    with pytest.raises(StreamingConnectionError, match="is a mapping: give a list of the values alone"):
-        connect(ms, "alerts", static_partition_values={"continent": "Asia"})
-    with pytest.raises(InvalidTable, match=r"no table web\.nowhere"):
-        connect(ms, "nowhere")
-    with pytest.raises(StreamingConnectionError, match="is not a record writer"):
-        connect(ms, record_writer=object())
-
-
-def test_a_record_writer_serves_one_connection_at_a_time(ms: MetastoreClient) -> None:
-    writer = StrictJsonWriter()
-    with connect(ms, record_writer=writer) as conn:
-        with pytest.raises(StreamingConnectionError, match="give each connection one of its own"):
-            connect(ms, "alerts", record_writer=writer)
-        with conn.transaction():
-            conn.write(record(1))
-    with connect(ms, record_writer=writer) as conn, conn.transaction():
-        conn.write(record(2))
-    assert ids(ms, "web.plain") == [1, 2]
-
-
-# -- changed schemas -----------------------------------------------------------------------------------
-
-
-def with_columns(client: MetastoreClient, table: str, columns: dict[str, str]) -> None:
-    import dataclasses
-
-    from hive_ingest.model import columns_of
-
-    found = client.get_table(table)
-    client.alter_table(table, dataclasses.replace(found, columns=columns_of(columns)))
-
-
-def test_an_added_column_is_picked_up_by_the_next_transaction(ms: MetastoreClient, conn: StreamingConnection) -> None:
-    with conn.transaction():
-        conn.write(record(1))
-    with_columns(ms, "web.plain", {"id": "int", "msg": "string", "extra": "double"})
-    with conn.transaction():
-        conn.write(b'{"id": 2, "msg": "m", "extra": 2.5}')
-    rows = hi.read_table(ms, "web.plain").sort_by("id").to_pylist()
-    assert [(r["id"], r["extra"]) for r in rows] == [(1, None), (2, 2.5)]
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [({"id": "int"}, "'msg' of web.plain was dropped"), ({"id": "bigint", "msg": "string"}, "'id'")],
-)
-def test_a_dropped_or_retyped_column_stops_the_connection(
-    ms: MetastoreClient, conn: StreamingConnection, columns: dict[str, str], message: str
-) -> None:
-    with_columns(ms, "web.plain", columns)
-    with pytest.raises(InvalidTable, match=message):
-        conn.begin_transaction()
-    assert ms.show_locks() == []
-
-
-@pytest.mark.only_on(
-    ["sqlite", "postgres", "hive401"], because="Hive 3 has no table ids: the second table is of the same second"
-)
-def test_a_table_dropped_and_created_again_stops_the_connection(ms: MetastoreClient, conn: StreamingConnection) -> None:
-    ms.drop_table("web.plain")
-    ms.create_table("web.plain", columns={"id": "int", "msg": "string"})
-    with pytest.raises(InvalidTable, match="dropped and created again"):
-        conn.begin_transaction()
-
-
-# -- one owner -----------------------------------------------------------------------------------------
+# -- one owner -------------------------------------------------------------------------------------------
 
 
 def test_use_from_another_thread_is_refused(conn: StreamingConnection) -> None:
@@ -603,7 +352,7 @@ def test_an_unclosed_connection_warns_and_aborts(ms: MetastoreClient) -> None:
     wait_until(lambda: ms.get_valid_txns().open == () and files_of(ms, "web.plain") == [])
 
 
-# -- big and small -------------------------------------------------------------------------------------
+# -- big and small ---------------------------------------------------------------------------------------
 
 
 def test_spills_are_joined_into_one_file_and_no_row_is_lost(ms: MetastoreClient) -> None:

@@ -42,7 +42,7 @@ def strict_rows_stay(make: Any, schema: Any, records: list[bytes], choice: str) 
 
 
 @pytest.mark.parametrize("choice", ["lossless", "hive"])
-@settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=60, suppress_health_check=SLOW)
 @given(data=st.data())
 def test_json_values(choice: str, data: st.DataObject) -> None:
     schema = data.draw(st.sampled_from(json_lines.SCHEMAS[:4]))
@@ -69,7 +69,7 @@ def test_json_values(choice: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("choice", ["lossless", "hive"])
-@settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=60, suppress_health_check=SLOW)
 @given(data=st.data())
 def test_texts(choice: str, data: st.DataObject) -> None:
     """The writers of text agree with each other, too, on fields that need neither quotes nor escapes."""

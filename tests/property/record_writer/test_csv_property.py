@@ -230,7 +230,6 @@ def test_the_machine_reads_what_pythons_csv_reads(case: tuple[RecordSchema, str]
 
 @settings(
     max_examples=200,
-    derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(

@@ -234,7 +234,6 @@ def _compare(schema, text, escape, missing):
 
 @settings(
     max_examples=200,
-    derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(

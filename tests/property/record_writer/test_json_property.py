@@ -314,7 +314,6 @@ def test_no_misleading_text_splits_a_record_or_hides_a_key(decoy):
 
 @settings(
     max_examples=200,
-    derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(

@@ -34,9 +34,7 @@ Row = tuple[Any, ...]
 #: So many rows are parsed as a block, and fewer one by one.
 COPIES = 40
 _numbers = itertools.count()
-_quickly = settings(
-    max_examples=40, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+_quickly = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @pytest.fixture(scope="module")
