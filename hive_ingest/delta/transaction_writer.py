@@ -31,7 +31,7 @@ T = TypeVar("T")
 _LEAST_BLOCK_BYTES = 1 << 18
 #: The most groups that a thread encodes together, and the most bytes in memory of the rows of each, about.
 _MOST_TOGETHER, _MOST_SMALL_BYTES = 16, 1 << 18
-#: A group with its rows in the buffer, which has them no more.
+#: A group, and its rows that were taken out of the buffer.
 _Taken: TypeAlias = tuple[Group, list[Run]]
 
 
