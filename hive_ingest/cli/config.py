@@ -23,7 +23,7 @@ def root() -> None:
     """Without it, typer makes a single command the whole group."""
 
 
-@app.command("show", cls=Command)
+@app.command("show", cls=Command, short_help="List settings and their sources.")
 def show(
     context: typer.Context,
     metastore: OptionalMetastoreOption = None,

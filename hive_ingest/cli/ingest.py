@@ -23,6 +23,9 @@ from hive_ingest.cli.record_options import (
     CoerceOption,
     CollectionDelimiterOption,
     ColumnsOption,
+    DateFormatsOption,
+    DecimalPoint,
+    DecimalPointOption,
     EmptyPartitionValues,
     EmptyPartitionValuesOption,
     EscapeOption,
@@ -133,6 +136,8 @@ def ingest(
     coerce: CoerceOption = Coerce.STRICT,
     timestamp_formats: TimestampFormatsOption = None,
     timezone: TimezoneOption = None,
+    date_formats: DateFormatsOption = None,
+    decimal_point: DecimalPointOption = DecimalPoint.POINT,
     max_record_bytes: MaxRecordBytesOption = 16 << 20,
     maintenance: Annotated[
         MaintenanceMode,
@@ -199,10 +204,25 @@ def ingest(
                 if result.stats.transactions_committed:
                     confirm(f"{name}: {_summary(result)}")
             return
-        result = ingest_files(client, name, files, **options)
+        with _default_format_named(context):
+            result = ingest_files(client, name, files, **options)
     confirm(f"{name}: {_summary(result)}")
     if result.stats.records_skipped:
         raise typer.Exit(RECORDS_SKIPPED)
+
+
+@contextmanager
+def _default_format_named(context: typer.Context) -> Iterator[None]:
+    """The first record of a CSV file is a bad one for the default format, which the error names."""
+    from hive_ingest.errors import SerializationError
+
+    try:
+        yield
+    except SerializationError as error:
+        source = context.get_parameter_source("format")
+        if (source is not None and source.name == "COMMANDLINE") or "not a JSON object" not in str(error):
+            raise
+        raise SerializationError(f"{error}. Without --format the records are read as JSON") from error
 
 
 def _chosen_for_following(context: typer.Context) -> dict[str, str]:
@@ -260,8 +280,11 @@ def _progress_bar() -> Iterator[Callable[[IngestProgress], None]]:
 
 def _summary(result: IngestResult) -> str:
     stats = result.stats
+    too_short = f"{counted(len(result.too_short), 'file')} too short to be recognised by content"
     if not stats.transactions_committed:
-        return f"nothing to do, everything is committed already: {counted(len(result.positions), 'file')}"
+        done = f"everything is committed already: {counted(len(result.positions), 'file')}"
+        known = [text for text, has_files in ((done, result.positions), (too_short, result.too_short)) if has_files]
+        return f"nothing to do, {'; '.join(known)}"
     parts = [
         f"{counted(stats.rows_committed, 'row')} in {counted(stats.transactions_committed, 'transaction')} and "
         f"{counted(stats.files_committed, 'ORC file')}, {result.seconds:.1f} s"
@@ -271,5 +294,5 @@ def _summary(result: IngestResult) -> str:
     if result.finished_before:
         parts.append(f"{counted(len(result.finished_before), 'file')} finished before")
     if result.too_short:
-        parts.append(f"{counted(len(result.too_short), 'file')} too short to be recognised by content")
+        parts.append(too_short)
     return "; ".join(parts)

@@ -28,6 +28,9 @@ from hive_ingest.cli.record_options import (
     CoerceOption,
     CollectionDelimiterOption,
     ColumnsOption,
+    DateFormatsOption,
+    DecimalPoint,
+    DecimalPointOption,
     EmptyPartitionValues,
     EmptyPartitionValuesOption,
     EscapeOption,
@@ -224,6 +227,8 @@ def kafka(
     coerce: CoerceOption = Coerce.STRICT,
     timestamp_formats: TimestampFormatsOption = None,
     timezone: TimezoneOption = None,
+    date_formats: DateFormatsOption = None,
+    decimal_point: DecimalPointOption = DecimalPoint.POINT,
     max_record_bytes: MaxRecordBytesOption = 16 << 20,
     bad_records: BadRecordsOption = None,
     dead_letter_topic: Annotated[

@@ -28,6 +28,7 @@ _ELSEWHERE = {"create": "`hive-ingest create-table --create-metastore`"}
 _PHRASES = {
     "StrictJsonWriter or ArrowWriter": "--format json",
     "write the transaction again": "run the command again",
+    "begin a new transaction": "run the command again",
 }
 
 

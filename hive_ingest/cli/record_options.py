@@ -68,6 +68,13 @@ class EmptyPartitionValues(enum.StrEnum):
     FAIL = "fail"
 
 
+class DecimalPoint(enum.StrEnum):
+    """What is before the fraction of a number."""
+
+    POINT = "."
+    COMMA = ","
+
+
 class Coerce(enum.StrEnum):
     """Which forms of values are accepted."""
 
@@ -199,6 +206,18 @@ TimezoneOption = Annotated[
         "since 1970. Default: UTC.",
     ),
 ]
+DateFormatsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--date-format",
+        metavar="PATTERN",
+        help="CSV: accepted form of dates, such as dd.MM.yyyy. May be repeated. Default: yyyy-MM-dd.",
+        show_default=False,
+    ),
+]
+DecimalPointOption = Annotated[
+    DecimalPoint, typer.Option("--decimal-point", help="CSV: the character before the fraction of a number.")
+]
 MaxRecordBytesOption = Annotated[
     int, typer.Option("--max-record-bytes", metavar="N", min=1, help="Size of the longest record.")
 ]
@@ -285,7 +304,7 @@ def writer_from_options(values: Mapping[str, Any]) -> RecordWriter:
     }
     for name in {"field_delimiter", "collection_delimiter", "map_key_delimiter"} & options.keys():
         options[name] = options[name].replace("\\t", "\t")
-    for name in {"timestamp_formats", "null_values", "quote"} & options.keys():
+    for name in {"timestamp_formats", "date_formats", "null_values", "quote"} & options.keys():
         options[name] = options[name] or None
     if options.get("columns") is not None:
         options["columns"] = [name.strip() for name in options["columns"].split(",")]

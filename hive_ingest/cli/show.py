@@ -77,7 +77,7 @@ def _seconds_since(milliseconds: int) -> float:
     return max(0.0, round(time.time() - milliseconds / 1000, 1))
 
 
-@app.command(cls=Command)
+@app.command(cls=Command, short_help="List locks, and what they wait for.")
 def locks(
     metastore: MetastoreOption,
     table: OptionalTableArgument = None,
@@ -164,7 +164,7 @@ def databases(
     write_rows(("database", "location", "comment"), rows, output)
 
 
-@app.command(cls=Command)
+@app.command(cls=Command, short_help="List tables, how they are partitioned, and their folders.")
 def tables(
     metastore: MetastoreOption,
     database: Annotated[
@@ -197,7 +197,7 @@ def tables(
     write_rows(("table", "transactional", "columns", "partition_keys", "buckets", "location"), rows, output)
 
 
-@app.command(cls=Command)
+@app.command(cls=Command, short_help="Count the delta folders of each partition.")
 def deltas(
     metastore: MetastoreOption,
     table: OptionalTableArgument = None,
@@ -222,7 +222,7 @@ def deltas(
     write_rows(columns, [[getattr(report, column) for column in columns] for report in found], output)
 
 
-@app.command(cls=Command)
+@app.command(cls=Command, short_help="List compactions, queued and ended.")
 def compactions(
     metastore: MetastoreOption,
     table: OptionalTableArgument = None,

@@ -33,11 +33,11 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-app.command("seek", cls=Command)(seek.seek)
-app.command("seek-file", cls=Command)(seek.seek_file)
+app.command("seek", cls=Command, short_help="Set the positions of Kafka topics.")(seek.seek)
+app.command("seek-file", cls=Command, short_help="Set the positions of files.")(seek.seek_file)
 
 
-@app.command("list", cls=Command)
+@app.command("list", cls=Command, short_help="List sinks, their tables and latest commits.")
 def list_(
     metastore: MetastoreOption,
     database: Annotated[
@@ -75,7 +75,7 @@ def _utc(time: dt.datetime) -> str:
     return f"{time.isoformat(timespec='milliseconds')}Z"
 
 
-@app.command(cls=Command)
+@app.command(cls=Command, short_help="Show the position of each source of a sink.")
 def show(
     target: Annotated[
         str, typer.Argument(metavar="DB.TABLE|DB", help="The table, or its database.", show_default=False)
@@ -151,7 +151,7 @@ def _check_sink(client: MetastoreClient, progress_table: TableName, sink: str) -
         ) from error
 
 
-@app.command(cls=Command)
+@app.command(cls=Command, short_help="Bind a sink to another Spark query.")
 def adopt(
     table: TableArgument,
     metastore: MetastoreOption,

@@ -258,7 +258,7 @@ def _files(delete_data: bool) -> str:
 # -- alter -------------------------------------------------------------------------------------------
 
 
-@alter_app.command("add-column", cls=Command)
+@alter_app.command("add-column", cls=Command, short_help="Add columns at the end.")
 def add_column(
     table: TableArgument,
     columns: Annotated[
@@ -284,7 +284,7 @@ def add_column(
     confirm(f"{changed.name}: {counted(len(added), 'column')} added{': ' * bool(added)}{', '.join(added)}")
 
 
-@alter_app.command("set-property", cls=Command)
+@alter_app.command("set-property", cls=Command, short_help="Set or remove table properties.")
 def set_property(
     table: TableArgument,
     properties: Annotated[

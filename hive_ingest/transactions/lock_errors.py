@@ -14,9 +14,10 @@ def lock_timeout(
     table: TableName | str, blockers: Sequence[LockInfo], waited_seconds: float, *, wanted: str = "lock"
 ) -> LockTimeout:
     """The error that names the holders of blocking locks. `wanted` names the requested lock."""
+    holders = "".join(f" {txn_id}" for txn_id in sorted({lock.txn_id for lock in blockers if lock.txn_id}))
     return LockTimeout(
         f"no {wanted} on {table} within lock_wait_seconds={waited_seconds:g}: {describe_locks(blockers)}. Wait for it, "
-        "abort it (hive-ingest abort), or raise the limit"
+        f"abort it (hive-ingest abort{holders}), or raise the limit"
     )
 
 

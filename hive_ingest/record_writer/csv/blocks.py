@@ -82,7 +82,7 @@ class CsvBlocks:
     def __init__(
         self, columns: list[TypedColumn], layout: CsvLayout, format_: CsvFormat, framing: CsvFraming, schema: pa.Schema
     ) -> None:
-        self._columns = TextColumns(columns, schema, format_.timestamps, format_.coerce)
+        self._columns = TextColumns(columns, schema, format_.forms)
         self._layout = layout
         self._format = format_
         self._framing = framing
@@ -168,6 +168,7 @@ class CsvBlocks:
                     null_values=[text.decode() for text in self._format.null_values],
                     strings_can_be_null=True,
                     quoted_strings_can_be_null=False,
+                    decimal_point=self._format.forms.decimal_point,
                     true_values=TRUE_WORDS,
                     false_values=FALSE_WORDS,
                 ),

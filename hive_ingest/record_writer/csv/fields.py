@@ -10,8 +10,7 @@ from typing import Any
 from hive_ingest.record_writer.bad_records import BadValue
 from hive_ingest.record_writer.csv.layout import CsvLayout
 from hive_ingest.record_writer.typed_columns import TypedColumn
-from hive_ingest.record_writer.values.coercion import Coerce, text_converter
-from hive_ingest.record_writer.values.timestamp_formats import STRICT_TIMESTAMPS, TimestampFormats
+from hive_ingest.record_writer.values.text_forms import TextForms, field_converter
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +22,16 @@ class CsvFormat:
         quote: The character around fields, or empty.
         escape: The character before one that is data, or empty.
         null_values: The texts of a field without quotes that is null.
+        forms: The forms of values.
         is_lenient: Whether missing fields at the end are null and additional ones are ignored.
-        timestamps: The forms of timestamps.
-        coerce: Which further values are accepted.
     """
 
     field_delimiter: bytes
     quote: bytes
     escape: bytes
     null_values: tuple[bytes, ...]
+    forms: TextForms
     is_lenient: bool = False
-    timestamps: TimestampFormats = STRICT_TIMESTAMPS
-    coerce: Coerce = "strict"
 
 
 class CsvFields:
@@ -112,9 +109,7 @@ class CsvRows:
         self._format = format_
         self._fields = CsvFields(format_)
         self._readers = [
-            None
-            if name is None
-            else (name, places[name], text_converter(types[name], format_.timestamps, format_.coerce))
+            None if name is None else (name, places[name], field_converter(types[name], format_.forms))
             for name in layout.fields
         ]
 

@@ -24,6 +24,7 @@ from hive_ingest.record_writer.static_keys import StaticKeys
 from hive_ingest.record_writer.text.blocks import DEFAULT_BLOCK_BYTES, DEFAULT_MAX_RECORD_BYTES
 from hive_ingest.record_writer.typed_columns import not_bound, typed_columns
 from hive_ingest.record_writer.values.coercion import COERCIONS, Coerce
+from hive_ingest.record_writer.values.text_forms import DateFormats, TextForms
 from hive_ingest.record_writer.values.timestamp_formats import TimestampOptions
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 
@@ -63,6 +64,10 @@ class CsvWriter(CsvInput):
             tried. Default: the table's property `timestamp.formats`, else only `yyyy-mm-dd hh:mm:ss[.fffffffff]`.
         timezone: The zone whose wall clock a timestamp with an offset, or a number since 1970, becomes, such as
             "Europe/Berlin". Default: UTC.
+        date_formats: The patterns of dates, such as "dd.MM.yyyy", in the order in which they are tried. Default: only
+            yyyy-MM-dd.
+        decimal_point: "." or ",": the character before the fraction of a number. Separators of thousands are not
+            accepted.
         on_error: "fail" (a bad record fails the transaction) or "skip" (it is skipped and counted).
         block_bytes: Size of the text that is parsed in one call.
         max_record_bytes: Size of the longest record. A longer one fails the transaction, also with on_error="skip".
@@ -89,6 +94,8 @@ class CsvWriter(CsvInput):
         coerce: Coerce = "strict",
         timestamp_formats: Sequence[str] | None = None,
         timezone: str | None = None,
+        date_formats: Sequence[str] | None = None,
+        decimal_point: Literal[".", ","] = ".",
         on_error: OnError = "fail",
         block_bytes: int = DEFAULT_BLOCK_BYTES,
         max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
@@ -106,6 +113,7 @@ class CsvWriter(CsvInput):
         check_choice("blank_lines", blank_lines, ("fail", "skip"))
         check_choice("empty_partition_values", empty_partition_values, ("null", "fail"))
         check_choice("coerce", coerce, COERCIONS)
+        _check_decimal_point(decimal_point, coerce, quote, escape)
         if header and columns is not None:
             raise ConfigurationError(
                 f"columns={list(columns)} is the order of fields without a header: set header=False, or leave it out"
@@ -117,8 +125,12 @@ class CsvWriter(CsvInput):
             (quote or "").encode(),
             (escape or "").encode(),
             tuple(text.encode() for text in nulls),
+            TextForms(
+                coerce=coerce,
+                dates=None if date_formats is None else DateFormats(date_formats),
+                decimal_point=decimal_point,
+            ),
             missing_fields == "null",
-            coerce=coerce,
         )
         super().__init__(
             framing=CsvFraming(self._format.field_delimiter, self._format.quote, self._format.escape),
@@ -258,7 +270,8 @@ class _Parsers:
     ) -> None:
         self._columns = [*typed_columns(schema.all_columns), *static.columns]
         self._schema = pa.schema([*schema.arrow, *static.fields])
-        self._format = replace(format_, timestamps=timestamps.for_schema(schema))
+        forms = replace(format_.forms, timestamps=timestamps.for_schema(schema))
+        self._format = replace(format_, forms=forms)
         self._framing = framing
 
     def of(self, layout: CsvLayout) -> tuple[CsvBlocks, CsvRows, CsvLayout]:
@@ -278,6 +291,17 @@ def _check_characters(field_delimiter: str, quote: str | None, escape: str | Non
             raise ConfigurationError(f"{name}={value!r} is not one ASCII character other than a line end")
     if len({*single.values()}) < len(single):
         raise ConfigurationError("field_delimiter, quote and escape must differ from each other")
+
+
+def _check_decimal_point(decimal_point: str, coerce: Coerce, quote: str | None, escape: str | None) -> None:
+    check_choice("decimal_point", decimal_point, (".", ","))
+    if decimal_point in (quote, escape):
+        raise ConfigurationError(f"decimal_point={decimal_point!r} is the quote or the escape: choose other ones")
+    if decimal_point != "." and coerce == "hive":
+        raise ConfigurationError(
+            f"decimal_point={decimal_point!r} cannot be combined with coerce='hive', because Hive has no such option: "
+            "use coerce='lossless'"
+        )
 
 
 def _check_null_values(null_values: Sequence[str]) -> None:

@@ -14,14 +14,14 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hive_ingest.record_writer.bad_records import BadValue, Doubt
 from hive_ingest.record_writer.text.blocks import NEWLINE, SCAN_BYTES, count_byte
 from hive_ingest.record_writer.typed_columns import TypedColumn
 from hive_ingest.record_writer.values import strict_arrays
-from hive_ingest.record_writer.values.coercion import Coerce, text_converter
 from hive_ingest.record_writer.values.strict_values import Converter
-from hive_ingest.record_writer.values.timestamp_formats import TimestampFormats
+from hive_ingest.record_writer.values.text_forms import TextForms, field_converter
 from hive_ingest.schema import HiveType
 
 #: The words of booleans; the other spellings that the rules accept are read record by record.
@@ -35,20 +35,18 @@ _HEXADECIMAL: Final = b"xX"
 class TextColumns:
     """The columns of one schema. Has no state: several threads may use it."""
 
-    def __init__(
-        self, columns: list[TypedColumn], schema: pa.Schema, timestamps: TimestampFormats, coerce: Coerce
-    ) -> None:
+    def __init__(self, columns: list[TypedColumn], schema: pa.Schema, forms: TextForms) -> None:
         self._columns = columns
         self._types = dict(columns)
         self._schema = schema
-        self._timestamps = timestamps
+        self._forms = forms
         self._converters = {
-            name: text_converter(type_, timestamps, coerce)
+            name: field_converter(type_, forms)
             for name, type_ in columns
             if type_.kind != "string" and not type_.children
         }
         #: Whether there are values that the strict rules do not accept.
-        self.are_coerced = coerce != "strict"
+        self.are_coerced = forms.coerce != "strict"
         self._has_numbers = any(type_.kind in _NUMBERS for _, type_ in columns)
 
     def refuse_empty_fields(self, names: list[str]) -> bool:
@@ -105,7 +103,7 @@ class TextColumns:
         """
         read = dict(zip(names, table.columns, strict=True))
         arrays = [
-            self._from_wire(_single_chunk(read[name]), type_, numbers_as_text)
+            self._from_wire(_single_chunk(read[name]), name, type_, numbers_as_text)
             if name in read
             else pa.nulls(table.num_rows, type_.arrow)
             for name, type_ in self._columns
@@ -128,17 +126,27 @@ class TextColumns:
             return array
         if type_.kind != "boolean":
             with contextlib.suppress(Doubt):
-                return self._from_wire(array, type_, numbers_as_text=True)
+                return self._from_wire(array, name, type_, numbers_as_text=True)
         return converted(array, self._converters[name], type_)
 
-    def _from_wire(self, array: pa.Array, type_: HiveType, numbers_as_text: bool) -> pa.Array:
+    def _from_wire(self, array: pa.Array, name: str, type_: HiveType, numbers_as_text: bool) -> pa.Array:
         if type_.kind in ("boolean", "string"):
             return array
+        if type_.kind == "date" and self._forms.dates is not None:
+            return strict_arrays.readable_by_hive(converted(array, self._converters[name], type_))
         if type_.kind not in _NUMBERS:
-            return strict_arrays.from_text(array, type_, self._timestamps)
+            return strict_arrays.from_text(array, type_, self._forms.timestamps)
         if numbers_as_text:
-            return strict_arrays.numbers_from_text(array, type_)
+            return strict_arrays.numbers_from_text(self._with_points(array), type_)
         return strict_arrays.numbers(array, type_)
+
+    def _with_points(self, numbers: pa.Array) -> pa.Array:
+        """Texts of numbers, with a point before their fraction. Raises Doubt for one that has a point already."""
+        if self._forms.decimal_point == ".":
+            return numbers
+        if pc.any(pc.match_substring(numbers, ".")).as_py():
+            raise Doubt("a point in a number with another decimal point")
+        return pc.replace_substring(numbers, self._forms.decimal_point, ".")
 
 
 def _wire_type(type_: HiveType, numbers_as_text: bool) -> pa.DataType:

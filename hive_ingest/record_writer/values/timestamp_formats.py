@@ -152,7 +152,7 @@ class TimestampFormats:
         self._zone = _Zone(_UTC if timezone is None else timezone)
         self._epoch: _Epoch | None = None
         self._forms = [form for name in self._formats or ("hive",) for form in self._forms_of(name)]
-        _check_distinct(self._forms)
+        check_distinct("timestamp_formats", self._forms)
         self._matches = [re.compile(form.regex).fullmatch for form in self._forms]
 
     @property
@@ -293,15 +293,19 @@ class _Zone:
         return nanos if self._is_utc else self._offsets.wall_clocks(nanos, 10**9)
 
 
-def _check_distinct(forms: Sequence[TimestampForm]) -> None:
-    """Two patterns of the same digits, such as dd/MM/yyyy and MM/dd/yyyy, would make the second one useless."""
+def check_distinct(option: str, forms: Sequence[TimestampForm]) -> None:
+    """Two patterns of the same digits, such as dd/MM/yyyy and MM/dd/yyyy, would make the second one useless.
+
+    Raises:
+        ConfigurationError: There are two; names the option.
+    """
     known: dict[str, str] = {}
     for form in forms:
         if isinstance(form, TimestampPattern):
             digits = re.sub(r"\?P<\w+>", "", form.regex)
             if digits in known:
                 raise ConfigurationError(
-                    f"timestamp_formats: every text that has the form {form.name!r} also has the form "
+                    f"{option}: every text that has the form {form.name!r} also has the form "
                     f"{known[digits]!r}; name only one of them"
                 )
             known[digits] = form.name

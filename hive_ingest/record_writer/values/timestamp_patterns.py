@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ _MONTHS: Final = (
 _DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _HALVES: Final = ("am", "pm")
 _NAMES: Final = {"month_name": _MONTHS, "weekday": _DAYS, "half": _HALVES}
+_DATE_FIELDS: Final = ("year", "month", "day", "weekday")
 #: Java's offsets end at 18 hours.
 OFFSET_HOURS: Final = "[+-](?:0[0-9]|1[0-8])"
 #: The field of each letter that stands for digits, one letter for one or two digits, two letters for two.
@@ -67,24 +68,27 @@ class TimestampPattern:
     Args:
         name: What the user calls it.
         pattern: The pattern.
+        kind: "timestamp", or "date" for a pattern of a day without a time of day.
 
     Raises:
         ConfigurationError: The pattern is not supported.
     """
 
-    def __init__(self, name: str, pattern: str) -> None:
+    def __init__(self, name: str, pattern: str, kind: Literal["timestamp", "date"] = "timestamp") -> None:
         self.name = name
+        self._kind = kind
         self._pattern = pattern
         self._fields: list[str] = []
         self.regex = "".join(self._parts())
         self._check_fields()
-        self._match = re.compile(self.regex).fullmatch
+        #: The match of a text that has this form.
+        self.matches = re.compile(self.regex).fullmatch
         #: Whether it is an instant, by an offset.
         self.is_instant = "offset" in self._fields
 
     def nanos(self, text: str) -> int:
         """Nanoseconds since 1970 of a text that has this form. Raises BadValue."""
-        found = self._match(text)
+        found = self.matches(text)
         assert found is not None
         fields = _without_names({name: _value(name, value) for name, value in found.groupdict().items()})
         time_of_day = (fields.get(name, 0) for name in ("hour", "minute", "second"))
@@ -92,9 +96,9 @@ class TimestampPattern:
             _check_hour12(fields)
             seconds = dt.datetime(fields["year"], fields["month"], fields["day"], *time_of_day) - _EPOCH
         except ValueError as error:
-            raise BadValue(f"{shown(text)} is not a timestamp: {error}") from error
+            raise BadValue(f"{shown(text)} is not a {self._kind}: {error}") from error
         if "weekday" in fields and (seconds.days + 3) % 7 != fields["weekday"]:
-            raise BadValue(f"{shown(text)} is not a timestamp: that date is another day of the week")
+            raise BadValue(f"{shown(text)} is not a {self._kind}: that date is another day of the week")
         whole = seconds.days * 86_400 + seconds.seconds - fields.get("offset", 0)
         nanos: int = whole * 10**9 + fields.get("fraction", 0)
         return nanos
@@ -170,10 +174,12 @@ class TimestampPattern:
             raise self._refused(f"it has no {missing[0]}")
         if ("hour12" in fields) != ("half" in fields) or {"hour", "hour12"} <= set(fields):
             raise self._refused("h needs a, a needs h, and H needs neither")
+        if self._kind == "date" and (others := [name for name in fields if name not in _DATE_FIELDS]):
+            raise self._refused(f"a date has no {others[0].removesuffix('12')}")
 
     def _refused(self, why: str) -> ConfigurationError:
         hint = "; patterns are those of Java, such as yyyy-MM-dd for %Y-%m-%d" if "%" in self._pattern else ""
-        return ConfigurationError(f"timestamp_formats: the pattern {self.name!r} is not valid: {why}{hint}")
+        return ConfigurationError(f"{self._kind}_formats: the pattern {self.name!r} is not valid: {why}{hint}")
 
 
 def _any_of(names: tuple[str, ...], length: int | None) -> str:

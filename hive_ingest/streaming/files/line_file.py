@@ -324,7 +324,8 @@ class LineFile:
         raise SinkConflict(
             f"{self.location!r}: the first {counted(position.offset, 'byte')} ({counted(position.records, 'record')}) "
             f"of a file named {self.name!r} are committed already, but {why}. Give another file another "
-            "name; to load it again under this one, use another sink name"
+            "name. To load it again under this one, use another sink name; if it was edited, set the position by "
+            "`hive-ingest sinks seek-file`, or by seek_file in Python"
         )
 
 

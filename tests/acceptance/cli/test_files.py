@@ -54,3 +54,15 @@ def test_an_unfinished_line_can_wait(alerts: Shell, tmp_path: Path) -> None:
     assert count(alerts) == 2
     alerts.done("ingest", "web.alerts", path)
     assert count(alerts) == 3
+
+
+def test_the_summary_counts_files_that_are_too_short_to_be_recognised(alerts: Shell, tmp_path: Path) -> None:
+    long, short = records(tmp_path / "a.json", 30), records(tmp_path / "b.json", 1, start=30)
+    assert "; 1 file too short" in alerts.done("ingest", "web.alerts", long, short, "--source-key", "content").out
+    again = alerts.done("ingest", "web.alerts", long, short, "--source-key", "content").out
+    assert again == (
+        "web.alerts: nothing to do, everything is committed already: 1 file; "
+        "1 file too short to be recognised by content\n"
+    )
+    alone = alerts.done("ingest", "web.alerts", short, "--source-key", "content", "--sink", "alone").out
+    assert alone == "web.alerts: nothing to do, 1 file too short to be recognised by content\n"

@@ -145,6 +145,36 @@ def test_ingest_takes_csv_with_a_header_and_without(alerts: Shell, tmp_path: Pat
     assert (row["msg"], row["at"]) == ("x;y", None)
 
 
+def test_ingest_takes_csv_with_decimal_commas_and_dates_by_a_pattern(alerts: Shell, tmp_path: Path) -> None:
+    alerts.done(
+        *("create-table", "web.prices", "--column", "id:int", "--column", "price:decimal(10,2)"),
+        *("--partition-key", "day:date"),
+    )
+    path = tmp_path / "prices.csv"
+    path.write_text('\ufeffDay;Id;Price\n01.02.2026;1;12,50\n31.12.2025;2;"0,5"\n', encoding="utf-8")
+    options = ("--format", "csv", "--field-delimiter", ";", "--decimal-point", ",", "--date-format", "dd.MM.yyyy")
+    alerts.done("ingest", "web.prices", path, *options)
+    rows = alerts.done("read", "web.prices", "-o", "json").rows
+    assert sorted((list(row.values()) for row in rows), key=str) == [
+        [1, "12.50", "2026-02-01"],
+        [2, "0.50", "2025-12-31"],
+    ]
+    bad = tmp_path / "bad.csv"
+    bad.write_text("day;id;price\n1.2.2026;3;1\n")
+    error = alerts("ingest", "web.prices", bad, *options)
+    assert error.code == 1
+    assert "'1.2.2026' has none of the forms in --date-format=['dd.MM.yyyy']" in error.err
+
+
+def test_a_csv_file_without_its_format_is_refused_with_the_name_of_the_option(alerts: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id,msg,continent,country\n1,a,Asia,In\n")
+    hint = "Without --format the records are read as JSON"
+    assert hint in alerts("ingest", "web.alerts", path).err
+    assert hint not in alerts("ingest", "web.alerts", path, "--format", "json").err
+    assert hint not in alerts("ingest", "web.alerts", path, "--format", "csv").err
+
+
 @pytest.mark.parametrize(
     ("format", "option"),
     [("json", "--null-format"), ("delimited", "--quote"), ("csv", "--null-format"), ("json", "--no-header")],

@@ -47,6 +47,7 @@ _SINGULAR = {
     "bucket_columns": "bucket-column",
     "properties": "property",
     "timestamp_formats": "timestamp-format",
+    "date_formats": "date-format",
     "null_values": "null-value",
     "kafka_options": "kafka-option",
 }
@@ -103,6 +104,7 @@ def test_an_option_has_the_default_of_its_argument(name: str) -> None:
         ("not within lock_wait_seconds=0.5: wait", "not within HIVE_INGEST_LOCK_WAIT_SECONDS=0.5: wait"),
         ("raise begin_retries or fsync", "raise HIVE_INGEST_BEGIN_RETRIES or fsync"),
         ("set fsync=True", "set HIVE_INGEST_FSYNC=true"),
+        ("free some space, then begin a new transaction", "free some space, then run the command again"),
         ("set fsync=False", "set HIVE_INGEST_FSYNC=false"),
         ("num_buckets=4: give both", "--num-buckets=4: give both"),
         ("set location='x'", "set --location x"),
