@@ -4,6 +4,7 @@
     python benchmarks/storage.py --stores local hdfs        those
     python benchmarks/storage.py --partitions 1 20          so many partitions a transaction
     python benchmarks/storage.py --stores hdfs --java       and Java's Hive Streaming on the same HDFS
+    python benchmarks/storage.py --stores hdfs --java 10    with ten transactions open at a time alone
 
 Small transactions of 1,000 rows with a sink's progress, synced, into 1, 20 and 100 partitions; then large ones of
 1,000,000 rows. The metastore is SQLite on the local disk each time. HDFS is a NameNode and a DataNode in one JVM
@@ -72,7 +73,9 @@ def main() -> None:
     parser.add_argument("--partitions", nargs="+", type=int, default=[1, 20, 100])
     parser.add_argument("--commits", type=int, default=15, help="small transactions for each number of partitions")
     parser.add_argument("--large", type=int, default=3, help="large transactions")
-    parser.add_argument("--java", action="store_true", help="measure Java's Hive Streaming on HDFS, too")
+    parser.add_argument(
+        "--java", nargs="*", type=int, metavar="OPEN", help="Java on HDFS, too, so many transactions open at a time"
+    )
     arguments = parser.parse_args()
     print(
         f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, pyarrow {pa.__version__}"
@@ -84,7 +87,7 @@ def main() -> None:
     for store in arguments.stores:
         with tempfile.TemporaryDirectory(prefix="hive-ingest-bench-") as folder, _running(store, Path(folder)):
             _measure(store, Path(folder), arguments)
-            if arguments.java and store == "hdfs":
+            if arguments.java is not None and store == "hdfs":
                 _measure_java(Path(folder, "java"), arguments)
 
 
@@ -180,7 +183,7 @@ def _measure_java(folder: Path, arguments: argparse.Namespace) -> None:
     folder.mkdir()
     with java_hive(folder, warehouse_in(folder)) as hive:
         warm_up = JAVA_WARM_UP
-        for batch in JAVA_BATCHES:
+        for batch in arguments.java or JAVA_BATCHES:
             for partitions in arguments.partitions:
                 commits = -(-arguments.commits // JAVA_ROUNDS // batch) * batch
                 _java_cases(hive, folder, partitions, SMALL_ROWS, warm_up, commits, batch)
