@@ -211,12 +211,13 @@ DateFormatsOption = Annotated[
     typer.Option(
         "--date-format",
         metavar="PATTERN",
-        help="CSV: accepted form of dates, such as dd.MM.yyyy. May be repeated. Default: yyyy-MM-dd.",
+        help="Delimited, CSV, regex: accepted form of dates, such as dd.MM.yyyy. May be repeated. Default: yyyy-MM-dd.",
         show_default=False,
     ),
 ]
 DecimalPointOption = Annotated[
-    DecimalPoint, typer.Option("--decimal-point", help="CSV: the character before the fraction of a number.")
+    DecimalPoint,
+    typer.Option("--decimal-point", help="Delimited, CSV, regex: the character before the fraction of a number."),
 ]
 MaxRecordBytesOption = Annotated[
     int, typer.Option("--max-record-bytes", metavar="N", min=1, help="Size of the longest record.")

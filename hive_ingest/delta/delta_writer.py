@@ -21,7 +21,7 @@ from hive_ingest.config import StreamingSettings
 from hive_ingest.delta.routing import GroupKey
 from hive_ingest.delta.row_buffer import one_batch
 from hive_ingest.model import Table, WriteId
-from hive_ingest.orc import AcidFile, AcidOrcWriter, InsertedRows, InsertEncoder, StripeOutput, join
+from hive_ingest.orc import AcidFile, AcidOrcWriter, EncodedStripes, InsertedRows, InsertEncoder, StripeOutput, join
 from hive_ingest.schema import arrow_schema
 from hive_ingest.storage import FileStore, Location, local_spill_folder
 from hive_ingest.transactions import StagedFile
@@ -35,6 +35,8 @@ _JOINED_ROWS, _JOINED_BYTES = 8192, 1 << 28
 _MOST_CLOSING = 64
 #: The least that a thread encodes at commit, in bytes of rows in memory: each part becomes a stripe.
 _MIN_PART_BYTES = 384 << 10
+#: The most rows of a group that `finish_small` encodes: fewer than an entry of the row index has.
+MOST_SMALL_ROWS = 8192
 
 
 def compression_of(table: Table) -> str:
@@ -59,7 +61,7 @@ class DeltaTarget:
     #: Whether the rows replace the existing ones (Hive: INSERT OVERWRITE) instead of being added to them.
     is_overwrite: bool = False
 
-    @property
+    @cached_property
     def folder_name(self) -> str:
         """`delta_0000004_0000004_0000`; `base_0000004` for an overwrite, whatever the statement."""
         if self.is_overwrite:
@@ -70,6 +72,10 @@ class DeltaTarget:
     def schema(self) -> pa.Schema:
         """Of the table's data columns."""
         return arrow_schema(self.table.columns)
+
+    @cached_property
+    def table_folder(self) -> Location:
+        return Location.of(self.table.location)
 
 
 class DeltaWriter:
@@ -98,8 +104,8 @@ class DeltaWriter:
         target = self._target
         file = self._new_file(self._staging_folder(), ".orc")
         partition = partition_name([each.name for each in target.table.partition_keys], key.partition)
-        folder = Location.of(target.table.location)
-        file.announce_rename((folder / partition if partition else folder) / target.folder_name / _file_name(key))
+        folder = f"{partition}/{target.folder_name}" if partition else target.folder_name
+        file.announce_rename(target.table_folder / f"{folder}/{_file_name(key)}")
         return file
 
     def _staging_folder(self) -> Location:
@@ -136,7 +142,7 @@ class DeltaWriter:
             file.path,
             schema=target.schema,
             write_id=target.write_id,
-            bucket_property=encode_bucket(key.bucket, target.statement_id),
+            bucket_property=self._bucket(key),
             first_row_id=first_row_id,
             compression=compression_of(target.table),
             stripe_size_bytes=self._settings.stripe_size_bytes,
@@ -150,7 +156,7 @@ class DeltaWriter:
             writer.discard()
             raise
 
-    def _begin_close(self, writer: AcidOrcWriter) -> AcidFile:
+    def _begin_close(self, writer: AcidOrcWriter | StripeOutput) -> AcidFile:
         file, closed = writer.begin_close()
         self._closing.append(closed)
         if len(self._closing) > _MOST_CLOSING:
@@ -183,28 +189,51 @@ class DeltaWriter:
         else:
             sync = self._settings.fsync
             file = self.encode(key, self._new_output(key), rest, first_row_id=0, sync=sync, wait=wait)
-        target = self._target
+        return self._staged(key, self._staging.parent / file.path.rpartition("/")[2], file)
+
+    def finish_small(self, groups: Sequence[tuple[GroupKey, pa.RecordBatch]]) -> list[StagedFile]:
+        """A file for each of several groups of at most `MOST_SMALL_ROWS`, encoded together.
+
+        They may be complete only after `wait_for_files`.
+        """
+        ids = [InsertedRows(self._target.write_id, self._bucket(key), 0, rows.num_rows) for key, rows in groups]
+        encoded = self._encoder.encode_each([rows for _, rows in groups], ids, self._staging.path)
+        return [self._write(key, stripes) for (key, _), stripes in zip(groups, encoded, strict=True)]
+
+    def _write(self, key: GroupKey, stripes: EncodedStripes) -> StagedFile:
+        file = self._new_output(key)
+        with StripeOutput(file.store, file.path, like=self._encoder.like, sync=self._settings.fsync) as output:
+            stripes.append_to(output)
+            return self._staged(key, file, self._begin_close(output))
+
+    def _staged(self, key: GroupKey, location: Location, file: AcidFile) -> StagedFile:
         return StagedFile(
-            location=target.staging.parent / file.path.rpartition("/")[2],
+            location=location,
             partition=key.partition,
-            folder_name=target.folder_name,
+            folder_name=self._target.folder_name,
             file_name=_file_name(key),
             rows=file.rows,
             size_bytes=file.size_bytes,
         )
 
+    @cached_property
+    def _encoder(self) -> InsertEncoder:
+        target = self._target
+        return InsertEncoder(
+            target.schema, compression=compression_of(target.table), stripe_bytes=self._settings.stripe_size_bytes
+        )
+
+    def _bucket(self, key: GroupKey) -> int:
+        return encode_bucket(key.bucket, self._target.statement_id)
+
     def _encode_parts(
         self, key: GroupKey, file: Location, parts: Sequence[Sequence[pa.RecordBatch]], pool: ThreadPoolExecutor
     ) -> AcidFile:
         """Write one complete ORC file, with a stripe for each part."""
-        target = self._target
-        encoder = InsertEncoder(
-            target.schema, compression=compression_of(target.table), stripe_bytes=self._settings.stripe_size_bytes
-        )
-        bucket = encode_bucket(key.bucket, target.statement_id)
+        encoder, bucket = self._encoder, self._bucket(key)
         encoded, first = [], 0
         for part in parts:
-            ids = InsertedRows(target.write_id, bucket, first, sum(batch.num_rows for batch in part))
+            ids = InsertedRows(self._target.write_id, bucket, first, sum(batch.num_rows for batch in part))
             encoded.append(pool.submit(encoder.encode, part, ids, file.path))
             first += ids.rows
         try:
@@ -230,7 +259,7 @@ class DeltaWriter:
             [file.path for file in files],
             output,
             write_id=self._target.write_id,
-            bucket_property=encode_bucket(key.bucket, self._target.statement_id),
+            bucket_property=self._bucket(key),
             sync=self._settings.fsync,
         )
         for file in files:

@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from hive_ingest.config import StreamingSettings
-from hive_ingest.delta.delta_writer import DeltaTarget, DeltaWriter
+from hive_ingest.delta.delta_writer import MOST_SMALL_ROWS, DeltaTarget, DeltaWriter
 from hive_ingest.delta.routing import PartitionValues, RoutedBatch, Router
-from hive_ingest.delta.row_buffer import Group, RowBuffer, Run, SharedSpill, slices
+from hive_ingest.delta.row_buffer import Group, RowBuffer, Run, SharedSpill, one_batch, slices
 from hive_ingest.errors import PartitionCreationFailed, SerializationError
 from hive_ingest.faults import reach
 from hive_ingest.orc import AcidFile, unreadable_row
@@ -29,6 +29,10 @@ from hive_ingest.transactions import StagedFile
 T = TypeVar("T")
 #: The least that the last block is divided into, so that several threads parse it: a smaller one takes less than 1 ms.
 _LEAST_BLOCK_BYTES = 1 << 18
+#: The most groups that a thread encodes together, and the most bytes in memory of the rows of each, about.
+_MOST_TOGETHER, _MOST_SMALL_BYTES = 16, 1 << 18
+#: A group with its rows in the buffer, which has them no more.
+_Taken: TypeAlias = tuple[Group, list[Run]]
 
 
 @dataclass(slots=True)
@@ -226,21 +230,20 @@ class TransactionWriter:
         self._close_shared()
         return files
 
-    def _finish_in_threads(self, groups: Sequence[tuple[Group, list[Run]]]) -> list[StagedFile]:
+    def _finish_in_threads(self, groups: Sequence[_Taken]) -> list[StagedFile]:
         files: dict[int, StagedFile] = {}
-        waiting = deque(enumerate(groups))
-
-        def finish() -> None:
-            # Each thread takes the next group when it is free, which costs less than a future for each group.
-            while (item := _popped(waiting)) is not None:
-                number, (group, runs) = item
-                files[number] = self._finish_group(group, runs, wait=False)
-
         with contextlib.ExitStack() as stack:
             pool, threads = self._pool(), min(self._settings.writer_threads, len(groups))
             if (most := min(self._delta.store.parallel_files, len(groups))) > threads:
                 threads = most
                 pool = stack.enter_context(ThreadPoolExecutor(threads, "hive-ingest-files"))
+            waiting = self._shares(groups, threads)
+
+            def finish() -> None:
+                # Each thread takes the next share when it is free, which costs less than a future for each group.
+                while (share := _popped(waiting)) is not None:
+                    files.update(zip(share, self._finish_share([groups[at] for at in share]), strict=True))
+
             self._finishing = [pool.submit(finish) for _ in range(threads)]
             try:
                 for future in self._finishing:
@@ -249,6 +252,24 @@ class TransactionWriter:
                 waiting.clear()
                 raise
         return [files[number] for number in range(len(groups))]
+
+    def _shares(self, groups: Sequence[_Taken], threads: int) -> deque[Sequence[int]]:
+        """The numbers of the groups that a thread finishes at once: one, or several small ones."""
+        small = [number for number, (group, runs) in enumerate(groups) if self._is_small(group, runs)]
+        count = -(-len(small) // (_MOST_TOGETHER * threads)) * threads  # as many for each thread
+        others = [[number] for number in sorted({*range(len(groups))}.difference(small))]
+        return deque([*others, *(share for first in range(count) if (share := small[first::count]))])
+
+    def _is_small(self, group: Group, runs: Sequence[Run]) -> bool:
+        if group.spills or group.parts or sum(rows for _, _, rows in runs) > MOST_SMALL_ROWS:
+            return False
+        size: float = sum(batch.nbytes * rows / batch.num_rows for batch, _, rows in runs)
+        return size <= min(_MOST_SMALL_BYTES, self._settings.stripe_size_bytes)
+
+    def _finish_share(self, groups: Sequence[_Taken]) -> list[StagedFile]:
+        if len(groups) == 1:
+            return [self._finish_group(*groups[0], wait=False)]
+        return self._delta.finish_small([(group.key, one_batch(slices(runs))) for group, runs in groups])
 
     def _finish_group(
         self, group: Group, runs: list[Run], pool: ThreadPoolExecutor | None = None, *, wait: bool = True

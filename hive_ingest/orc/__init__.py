@@ -31,7 +31,7 @@ from hive_ingest.orc.writer.file_writer import arrow_compression
 from hive_ingest.orc.writer.insert_encoder import InsertEncoder
 from hive_ingest.orc.writer.key_columns import InsertedRows
 from hive_ingest.orc.writer.stripe_copy import join
-from hive_ingest.orc.writer.stripe_encoder import StripeEncoder
+from hive_ingest.orc.writer.stripe_encoder import EncodedStripes, StripeEncoder
 from hive_ingest.orc.writer.stripe_output import StripeOutput
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "ColumnSummary",
     "DeleteEventWriter",
     "DeleteEvents",
+    "EncodedStripes",
     "ExpectedRows",
     "FileCheck",
     "FileGroup",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hive_ingest.errors import ConfigurationError, StreamingConnectionError, UnsupportedFeature
@@ -14,8 +15,9 @@ from hive_ingest.record_writer.partition_texts import EmptyPartitionValues, Part
 from hive_ingest.record_writer.record_by_record import parse_records
 from hive_ingest.record_writer.text.blocks import DEFAULT_BLOCK_BYTES, DEFAULT_MAX_RECORD_BYTES, TextRecordWriter
 from hive_ingest.record_writer.typed_columns import not_bound, typed_columns
-from hive_ingest.record_writer.values.coercion import COERCIONS, Coerce, text_converter
+from hive_ingest.record_writer.values.coercion import Coerce
 from hive_ingest.record_writer.values.strict_values import Converter
+from hive_ingest.record_writer.values.text_forms import DecimalPoint, field_converter, text_forms
 from hive_ingest.record_writer.values.timestamp_formats import TimestampOptions
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 
@@ -47,6 +49,10 @@ class StrictRegexWriter(TextRecordWriter):
             tried. Default: the table's property `timestamp.formats`, else only `yyyy-mm-dd hh:mm:ss[.fffffffff]`.
         timezone: The zone whose wall clock a timestamp with an offset, or a number since 1970, becomes, such as
             "Europe/Berlin". Default: UTC.
+        date_formats: The patterns of dates, such as "dd.MM.yyyy", in the order in which they are tried. Default: only
+            yyyy-MM-dd.
+        decimal_point: "." or ",": the character before the fraction of a number. Separators of thousands are not
+            accepted.
         line_delimiter: The ASCII character between records.
         line_delimiter_pattern: Instead, a regular expression that matches what is between records, such as
             `\r?\n(?=\d{4}-)` for records that begin with a date and have several lines.
@@ -69,6 +75,8 @@ class StrictRegexWriter(TextRecordWriter):
         coerce: Coerce = "strict",
         timestamp_formats: Sequence[str] | None = None,
         timezone: str | None = None,
+        date_formats: Sequence[str] | None = None,
+        decimal_point: DecimalPoint = ".",
         line_delimiter: str = "\n",
         line_delimiter_pattern: str | None = None,
         on_error: OnError = "fail",
@@ -82,13 +90,12 @@ class StrictRegexWriter(TextRecordWriter):
             max_record_bytes=max_record_bytes,
         )
         check_choice("empty_partition_values", empty_partition_values, ("null", "fail"))
-        check_choice("coerce", coerce, COERCIONS)
         if isinstance(null_values, str):
             raise ConfigurationError(f"null_values={null_values!r} is not valid: give a list of texts")
         self._pattern = _compiled(regex, case_insensitive=case_insensitive)
         self._order = _order(self._pattern, columns)
         self._null_values = frozenset(null_values or ())
-        self._coerce: Coerce = coerce
+        self._forms = text_forms(coerce=coerce, date_formats=date_formats, decimal_point=decimal_point, characters={})
         self._empty_partition_values: EmptyPartitionValues = empty_partition_values
         self._timestamps = TimestampOptions(timestamp_formats, timezone)
         self._bad_records = BadRecords(on_error)
@@ -119,14 +126,14 @@ class StrictRegexWriter(TextRecordWriter):
             )
         types = dict(columns)
         places = {name: place for place, (name, _) in enumerate(columns)}
-        timestamps = self._timestamps.for_schema(schema)
+        forms = replace(self._forms, timestamps=self._timestamps.for_schema(schema))
         fields: list[tuple[str, int, Converter]] = []
         for name in names:
             if types[name].children:
                 raise UnsupportedFeature(
                     f"column {name!r}: {types[name]} cannot be read by a regular expression; use StrictJsonWriter"
                 )
-            fields.append((name, places[name], text_converter(types[name], timestamps, self._coerce)))
+            fields.append((name, places[name], field_converter(types[name], forms)))
         self._fields = fields
         self._width = len(columns)
         self._keys = PartitionTexts(schema, self._empty_partition_values)
@@ -156,7 +163,7 @@ class StrictRegexWriter(TextRecordWriter):
         row: list[Any] = [None] * self._width
         found = self._pattern.fullmatch(_decoded(record))
         if found is None:
-            if self._coerce == "hive":
+            if self._forms.coerce == "hive":
                 return tuple(row)
             raise BadValue("the record does not match regex")
         for (name, place, convert), text in zip(self._fields, found.groups(), strict=True):

@@ -119,19 +119,16 @@ class ChecksummedOutput:
 # -- the tail --------------------------------------------------------------------------------------
 
 
-def tail_checksum_item(crc: int) -> bytes:
-    """The last item of a footer, as an encoded field of it: its last four bytes are the checksum."""
-    return bytes_field(5, bytes_field(1, TAIL_CHECKSUM.encode()) + bytes_field(2, _CRC.pack(crc)))
-
-
-_ITEM_START = tail_checksum_item(0)[:-CHECKSUM_BYTES]
+#: The last item of a footer, as an encoded field of it: its last four bytes are the checksum, here 0.
+EMPTY_CHECKSUM_ITEM = bytes_field(5, bytes_field(1, TAIL_CHECKSUM.encode()) + bytes_field(2, _CRC.pack(0)))
+_ITEM_START = EMPTY_CHECKSUM_ITEM[:-CHECKSUM_BYTES]
 
 
 def sealed_tail(footer: bytes, ending: bytes) -> bytes:
     """A file's tail with its checksum.
 
     Args:
-        footer: The footer in the file, up to the checksum; `tail_checksum_item` is its end.
+        footer: The footer in the file, up to the checksum; `EMPTY_CHECKSUM_ITEM` is its end.
         ending: The postscript and its length.
     """
     return footer + _CRC.pack(zlib.crc32(ending, zlib.crc32(footer))) + ending

@@ -211,7 +211,7 @@ def _decompressed(decompress: Callable[[bytes, int], bytes], chunk: bytes, block
 def pack(content: bytes, codec: Codec, block_size: int) -> bytes:
     """Encode a section."""
     if 0 < len(content) < _MIN_COMPRESSED_BYTES and codec != Codec.NONE:
-        return _chunk(content, content)
+        return _STORED_HEADERS[len(content)] + content
     return b"".join(packed_chunks(content, codec, block_size))
 
 
@@ -238,4 +238,13 @@ def store(content: bytes, codec: Codec, block_size: int) -> bytes:
 def _chunk(original: bytes, packed: bytes) -> bytes:
     if len(packed) < len(original):
         return (len(packed) << 1).to_bytes(_HEADER_BYTES, "little") + packed
-    return (len(original) << 1 | 1).to_bytes(_HEADER_BYTES, "little") + original
+    return _stored_header(len(original)) + original
+
+
+def _stored_header(length: int) -> bytes:
+    """The header of a chunk that is not compressed."""
+    return (length << 1 | 1).to_bytes(_HEADER_BYTES, "little")
+
+
+#: By the length of the chunk. Most streams of a small stripe are as short.
+_STORED_HEADERS = tuple(map(_stored_header, range(_MIN_COMPRESSED_BYTES)))

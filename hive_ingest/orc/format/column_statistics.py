@@ -69,7 +69,7 @@ def with_timestamp_bounds(part: bytes, low: int, high: int) -> bytes:
 
 
 def _message(data: bytes) -> _Message:
-    return {field.number: field for field in read_fields(data)}
+    return {number: Field(number, value, b"") for number, value, _, _ in scan_fields(data)}
 
 
 def _values(message: _Message) -> int:
@@ -78,8 +78,9 @@ def _values(message: _Message) -> int:
 
 def _merged_typed(messages: Sequence[_Message]) -> bytes:
     merged = b""
-    for number, merge in _MERGERS.items():
-        if all(number in message for message in messages):
+    for number in messages[0]:
+        merge = _MERGERS.get(number)
+        if merge is not None and all(number in message for message in messages):
             typed = [message[number].as_bytes for message in messages]
             try:
                 merged += bytes_field(number, typed[0] if len(typed) == 1 else merge([_message(t) for t in typed]))

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from hive_ingest.errors import CorruptFile
 from hive_ingest.orc.format.column_statistics import merge_column_statistics
-from hive_ingest.orc.format.protobuf import WireError, read_fields
+from hive_ingest.orc.format.protobuf import WireError, as_bytes, read_fields, scan_fields
 from hive_ingest.orc.format.tail import OrcTail, read_stripe_statistics
 
 
@@ -30,7 +30,9 @@ def merged_statistics(stripes: Sequence[bytes], columns: int) -> tuple[bytes, ..
 
     Raises WireError.
     """
-    parts = [[field.as_bytes for field in read_fields(message) if field.number == 1] for message in stripes]
+    parts = [
+        [as_bytes(number, value) for number, value, _, _ in scan_fields(message) if number == 1] for message in stripes
+    ]
     if any(len(part) != columns for part in parts):
         return ()
     return tuple(map(merge_column_statistics, zip(*parts, strict=True)))

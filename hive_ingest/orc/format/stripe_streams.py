@@ -24,7 +24,9 @@ INDEXES = frozenset({6, 7, 8})
 _STREAM, _ENCODING, _TIME_ZONE = 1, 2, 3
 _KIND, _COLUMN, _LENGTH = 1, 2, 3
 #: Fields 1 to 3 of a `Stream` as writers write it, kind and column in a byte each.
-_USUAL_STREAMS = re.compile(rb"\n(.)\x08([\x00-\x7f])\x10([\x00-\x7f])\x18([\x80-\xff]{0,8}[\x00-\x7f])", re.DOTALL)
+_USUAL_STREAM = rb"\n(.)\x08([\x00-\x7f])\x10([\x00-\x7f])\x18([\x80-\xff]{0,8}[\x00-\x7f])"
+_USUAL_STREAMS = re.compile(_USUAL_STREAM, re.DOTALL)
+_SEVERAL_USUAL_STREAMS = re.compile(rb"(?:%b)*" % _USUAL_STREAM, re.DOTALL)
 
 #: The column of a stream, and its kind.
 StreamKey = tuple[int, int]
@@ -102,15 +104,14 @@ def _usual_streams(message: bytes) -> tuple[list[StreamInfo], bytes]:
 
     A stripe has tens of streams: parsing each as a message of its own takes three times as long.
     """
-    found = []
-    at = 0
-    for match in _USUAL_STREAMS.finditer(message):
-        size, kind, column, length = match.groups()
-        if match.start() != at or size[0] != 5 + len(length):
-            break
-        at = match.end()
+    found: list[StreamInfo] = []
+    several = _SEVERAL_USUAL_STREAMS.match(message)
+    end = several.end() if several else 0
+    for size, kind, column, length in _USUAL_STREAMS.findall(message, 0, end):
+        if size[0] != 5 + len(length):
+            return [], message
         found.append((kind[0], column[0], length[0] if len(length) == 1 else read_varint(length, 0)[0]))
-    return found, message[at:]
+    return found, message[end:]
 
 
 @lru_cache(maxsize=1024)  # what follows the streams is the same in most stripes of a table
@@ -120,16 +121,13 @@ def _fields(message: bytes) -> list[tuple[int, int | bytes, int, int]]:
 
 def encode_stripe_footer(footer: StripeFooter) -> bytes:
     """Encode the message, uncompressed."""
-    parts = [
-        bytes_field(_STREAM, _kind_and_column(kind, column) + int_field(_LENGTH, length))
-        for kind, column, length in footer.streams
-    ]
+    parts = [_encoded_stream(*stream) for stream in footer.streams]
     return b"".join([*parts, _after_streams(footer.encodings, footer.time_zone)])
 
 
-@lru_cache(maxsize=4096)
-def _kind_and_column(kind: int, column: int) -> bytes:
-    return int_field(_KIND, kind) + int_field(_COLUMN, column)
+@lru_cache(maxsize=16384)  # of small stripes, many columns have streams of one length
+def _encoded_stream(kind: int, column: int, length: int) -> bytes:
+    return bytes_field(_STREAM, int_field(_KIND, kind) + int_field(_COLUMN, column) + int_field(_LENGTH, length))
 
 
 @lru_cache(maxsize=1024)  # the same in most stripes of a table

@@ -20,10 +20,10 @@ from hive_ingest.errors import CorruptFile
 from hive_ingest.orc.format.checksums import (
     CHECKSUM_BYTES,
     CONTENT_CHECKSUMS,
+    EMPTY_CHECKSUM_ITEM,
     ContentChecksums,
     has_valid_checksum,
     sealed_tail,
-    tail_checksum_item,
 )
 from hive_ingest.orc.format.codec import MAX_BLOCK_SIZE, Codec, store, unpack
 from hive_ingest.orc.format.protobuf import (
@@ -211,9 +211,9 @@ def completed_tail(
     """
     added = _encode_items({**items, CONTENT_CHECKSUMS: checksums.encode()})
     added += b"" if calendar is None else int_field(11, calendar)
-    last = tail_checksum_item(0)
     # The last item is a separate chunk: no chunk header may split it.
-    footer += b"".join(store(part, postscript.codec, postscript.block_size) for part in (added, last))
+    for part in (added, EMPTY_CHECKSUM_ITEM):
+        footer += store(part, postscript.codec, postscript.block_size)
     ending = with_lengths(postscript, len(footer), metadata_length)
     return sealed_tail(footer[:-CHECKSUM_BYTES], ending)
 

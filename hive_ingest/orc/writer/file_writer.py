@@ -296,11 +296,18 @@ class _Sink:
 
 
 def orc_writer(
-    sink: object, *, compression: str, stripe_size_bytes: int, row_index_stride: int, compress: bool = True
+    sink: object,
+    *,
+    compression: str,
+    stripe_size_bytes: int,
+    row_index_stride: int,
+    compress: bool = True,
+    batch_rows: int = BATCH_ROWS,
 ) -> orc.ORCWriter:
     """pyarrow's writer with the options of every file here.
 
-    Without `compress`, it encodes the values as for that compression, and leaves them uncompressed.
+    Without `compress`, it encodes the values as for that compression, and leaves them uncompressed. A stripe may end
+    after every `batch_rows` rows.
 
     Raises ConfigurationError, UnsupportedFeature.
     """
@@ -312,7 +319,7 @@ def orc_writer(
         compression_strategy=strategy,
         stripe_size=stripe_size_bytes,
         row_index_stride=row_index_stride,
-        batch_size=BATCH_ROWS,
+        batch_size=batch_rows,
     )
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from hive_ingest.errors import CorruptFile
 from hive_ingest.orc.acid_schema import ROW
 from hive_ingest.orc.format.codec import pack, unpack
-from hive_ingest.orc.format.protobuf import WireError, bytes_field, read_fields
+from hive_ingest.orc.format.protobuf import WireError, bytes_field, scan_fields
 from hive_ingest.orc.format.stripe_statistics import stripe_statistics
 from hive_ingest.orc.format.stripe_streams import (
     DATA,
@@ -31,6 +31,7 @@ from hive_ingest.orc.format.tail import OrcTail, Stripe, read_tail
 from hive_ingest.orc.normalise import has_early_fractions, normalise
 from hive_ingest.orc.writer.early_timestamps import with_early_timestamps
 from hive_ingest.orc.writer.file_writer import (
+    BATCH_ROWS,
     DEFAULT_COMPRESSION,
     DEFAULT_ROW_INDEX_STRIDE,
     DEFAULT_STRIPE_SIZE_BYTES,
@@ -39,9 +40,11 @@ from hive_ingest.orc.writer.file_writer import (
 )
 from hive_ingest.orc.writer.key_columns import KEY_COLUMNS, KEY_ENCODING, InsertedRows, KeyColumn, key_columns
 from hive_ingest.orc.writer.small_stripes import SMALL_STRIPE_BYTES, Stream, compressed_streams
-from hive_ingest.orc.writer.stripe_encoder import EncodedStripes, StripeEncoder
+from hive_ingest.orc.writer.stripe_encoder import EncodedStripe, EncodedStripes, StripeEncoder
 from hive_ingest.orc.writer.stripe_output import WholeStripe
-from hive_ingest.storage import BytesLike
+
+#: The parts of a stripe up to this size are joined: to write each takes longer than to copy some KiB.
+_JOINED_BYTES = 128 * 1024
 
 
 @dataclass(frozen=True)
@@ -86,30 +89,69 @@ class InsertEncoder:
         if inserted.rows <= self.row_index_stride:
             rows = list(rows)
             is_small = sum(part.nbytes for part in rows) <= SMALL_STRIPE_BYTES
-        content = self._encoded(rows, path, compress=not is_small)  # `_streams` compresses those of a small stripe
-        source = pa.BufferReader(content)
-        tail = read_tail(source, path)
+        # `_streams` compresses those of a small stripe.
+        content = self._encoded(rows, path, self.stripe_bytes, compress=not is_small)
+        tail = read_tail(pa.BufferReader(content), path)
         if tail.footer.rows != inserted.rows:
             raise CorruptFile(f"{path!r} was given {inserted.rows} rows, but its stripes have {tail.footer.rows}")
-        statistics = stripe_statistics(source, tail, path)
-        try:
-            return self._with_ids(memoryview(content), tail, statistics or [], inserted, path)
-        except (WireError, ValueError) as error:
-            raise CorruptFile(
-                f"the ORC library wrote a stripe of {path!r} that is not understood ({error}): use another release of "
-                "pyarrow"
-            ) from error
+        counts = [stripe.rows for stripe in tail.footer.stripes]
+        ids = [
+            inserted.slice(start, count) for start, count in zip(accumulate(counts, initial=0), counts, strict=False)
+        ]
+        return EncodedStripes(tuple(self._with_ids(content, tail, ids, path)))
 
-    def _encoded(self, rows: Iterable[pa.StructArray], path: str, *, compress: bool) -> pa.Buffer:
+    def encode_each(
+        self, batches: Sequence[pa.RecordBatch], inserted: Sequence[InsertedRows], path: str
+    ) -> list[EncodedStripes]:
+        """What `encode` returns for each of several small batches, which go to different files.
+
+        The ORC library writes all of them into one file in memory, with a stripe for each: its writer takes longer to
+        create, and the tail of its file to parse, than some hundred rows to encode.
+
+        Args:
+            batches: The rows of each file: at least one, at most `row_index_stride`.
+            inserted: The ids of the rows of each file.
+            path: The prefix of the files, for messages.
+
+        Raises:
+            SerializationError: The rows do not fit.
+        """
+        rows = [normalise(batch, self.schema) for batch in batches]
+        found = None if any(map(has_early_fractions, rows)) else self._encoded_together(rows, inserted, path)
+        return found or [self.encode_rows([part], ids, path) for part, ids in zip(rows, inserted, strict=True)]
+
+    def _encoded_together(
+        self, rows: Sequence[pa.StructArray], inserted: Sequence[InsertedRows], path: str
+    ) -> list[EncodedStripes] | None:
+        """None where the library puts rows of several files into one stripe.
+
+        It ends a stripe after a batch only once it has bytes of it, and holds back up to 512 integers.
+        """
+        content = self._encoded(rows, path, 1, compress=False, batch_rows=max(map(len, rows)))
+        tail = read_tail(pa.BufferReader(content), path)
+        if [stripe.rows for stripe in tail.footer.stripes] != [ids.rows for ids in inserted]:
+            return None
+        return [EncodedStripes((stripe,)) for stripe in self._with_ids(content, tail, inserted, path)]
+
+    def _encoded(
+        self,
+        rows: Iterable[pa.StructArray],
+        path: str,
+        stripe_bytes: int,
+        *,
+        compress: bool,
+        batch_rows: int = BATCH_ROWS,
+    ) -> pa.Buffer:
         """A file with the table's columns in the struct `row`."""
         sink = pa.BufferOutputStream()
         schema = pa.schema([(ROW, pa.struct(list(self.schema)))])
         with orc_writer(
             sink,
             compression=self.compression,
-            stripe_size_bytes=self.stripe_bytes,
+            stripe_size_bytes=stripe_bytes,
             row_index_stride=self.row_index_stride,
             compress=compress,
+            batch_rows=batch_rows,
         ) as writer:
             is_empty, is_early = True, False
             for part in rows:
@@ -120,26 +162,34 @@ class InsertEncoder:
         return with_early_timestamps(sink.getvalue(), path) if is_early else sink.getvalue()
 
     def _with_ids(
-        self, data: memoryview, tail: OrcTail, statistics: list[bytes], inserted: InsertedRows, path: str
-    ) -> EncodedStripes:
-        stripes = tail.footer.stripes
-        starts = accumulate((stripe.rows for stripe in stripes), initial=0)
-        encoded: list[tuple[WholeStripe, Sequence[BytesLike]]] = []
-        for stripe, of_row, start in zip(stripes, statistics, starts, strict=False):
-            ids = inserted.slice(start, stripe.rows)
-            columns = key_columns(
-                ids,
-                row_index_stride=self.row_index_stride,
-                codec=self.like.postscript.codec,
-                block_size=self.like.postscript.block_size,
-            )
-            footer, streams = self._streams(data, stripe, tail)
-            parts, lengths = self._joined(streams, footer, columns)
-            placed = Stripe(0, *lengths, stripe.rows)
-            encoded.append((WholeStripe(path, placed, _joined_statistics(of_row, columns), ids.last_key), parts))
-        if len(encoded) != len(stripes):
-            raise WireError("it has no statistics")
-        return EncodedStripes(tuple(encoded))
+        self, content: pa.Buffer, tail: OrcTail, inserted: Sequence[InsertedRows], path: str
+    ) -> list[EncodedStripe]:
+        """The stripes of a file of the library, each with the ids of its rows."""
+        statistics = stripe_statistics(pa.BufferReader(content), tail, path)
+        data = memoryview(content)
+        try:
+            found = zip(tail.footer.stripes, statistics or [], inserted, strict=True)
+            return [self._stripe_with_ids(data, tail, *each, path) for each in found]
+        except (WireError, ValueError) as error:
+            raise CorruptFile(
+                f"the ORC library wrote a stripe of {path!r} that is not understood ({error}): use another release of "
+                "pyarrow"
+            ) from error
+
+    def _stripe_with_ids(
+        self, data: memoryview, tail: OrcTail, stripe: Stripe, of_row: bytes, ids: InsertedRows, path: str
+    ) -> EncodedStripe:
+        columns = key_columns(
+            ids,
+            row_index_stride=self.row_index_stride,
+            codec=self.like.postscript.codec,
+            block_size=self.like.postscript.block_size,
+        )
+        footer, streams = self._streams(data, stripe, tail)
+        parts, lengths = self._joined(streams, footer, columns)
+        placed = Stripe(0, *lengths, stripe.rows)
+        whole = WholeStripe(path, placed, _joined_statistics(of_row, columns), ids.last_key)
+        return whole, [b"".join(parts)] if placed.length <= _JOINED_BYTES else parts
 
     def _streams(self, data: memoryview, stripe: Stripe, tail: OrcTail) -> tuple[StripeFooter, list[Stream]]:
         """The footer of a stripe, and its streams with the compression of the file that it is for."""
@@ -188,5 +238,5 @@ def _renumbered(stream: Stream) -> Stream:
 
 def _joined_statistics(of_row: bytes, columns: list[KeyColumn]) -> bytes:
     """A `StripeStatistics` message with those of the columns after that of the root."""
-    root, *rest = (each.raw for each in read_fields(of_row))
-    return b"".join([root, *(bytes_field(1, column.statistics) for column in columns), *rest])
+    (_, _, _, end), *_ = scan_fields(of_row)
+    return b"".join([of_row[:end], *(bytes_field(1, column.statistics) for column in columns), of_row[end:]])

@@ -20,6 +20,8 @@ SMALL_STRIPE_BYTES = 512 * 1024
 Stream = tuple[int, int, bytes | memoryview]
 #: Field numbers of `RowIndex` and of `RowIndexEntry`.
 _ENTRY, _POSITIONS = 1, 1
+#: The first byte of these fields, and of a `RowIndexEntry`'s statistics.
+_ENTRY_TAG, _POSITIONS_TAG, _STATISTICS_TAG = 0x0A, 0x0A, 0x12
 
 
 def compressed_streams(streams: Sequence[Stream], codec: Codec, block_size: int) -> list[Stream]:
@@ -44,6 +46,13 @@ def _row_index(message: bytes, streams: int) -> bytes:
     The position in each stream has one more part where the stream is compressed: the start of the block, and the
     position in it. Both are 0 in the first entry, as all other parts are.
     """
+    size = len(message) - 2
+    # As the library writes it, if it is short: each of the three messages has a length of one byte.
+    if 2 < size < 0x80 and message[0] == _ENTRY_TAG and message[1] == size and message[2] == _POSITIONS_TAG:
+        end = 4 + message[3]
+        positions, statistics = message[4:end], message[end:]
+        if statistics[:2] == bytes((_STATISTICS_TAG, (len(statistics) - 2) & 0x7F)) and not any(positions):
+            return bytes_field(_ENTRY, bytes_field(_POSITIONS, bytes(len(positions) + streams)) + statistics)
     entries = scan_fields(message)
     if [number for number, _, _, _ in entries] != [_ENTRY]:
         raise WireError("a row index has more than one entry")

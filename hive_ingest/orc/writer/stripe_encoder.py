@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -31,11 +32,15 @@ from hive_ingest.storage import BytesLike
 _JOINED_ROWS = 8 * BATCH_ROWS
 
 
+#: A stripe with its bytes, in parts.
+EncodedStripe: TypeAlias = tuple[WholeStripe, Sequence[BytesLike]]
+
+
 @dataclass(frozen=True, slots=True)
 class EncodedStripes:
-    """The result of `StripeEncoder.encode`: one stripe, as a rule; none without rows. Each with its bytes in parts."""
+    """The result of `StripeEncoder.encode`: one stripe, as a rule; none without rows."""
 
-    stripes: tuple[tuple[WholeStripe, Sequence[BytesLike]], ...]
+    stripes: tuple[EncodedStripe, ...]
 
     def append_to(self, output: StripeOutput) -> None:
         for stripe, parts in self.stripes:

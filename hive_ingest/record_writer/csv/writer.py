@@ -23,8 +23,8 @@ from hive_ingest.record_writer.record_by_record import parse_halving, parse_reco
 from hive_ingest.record_writer.static_keys import StaticKeys
 from hive_ingest.record_writer.text.blocks import DEFAULT_BLOCK_BYTES, DEFAULT_MAX_RECORD_BYTES
 from hive_ingest.record_writer.typed_columns import not_bound, typed_columns
-from hive_ingest.record_writer.values.coercion import COERCIONS, Coerce
-from hive_ingest.record_writer.values.text_forms import DateFormats, TextForms
+from hive_ingest.record_writer.values.coercion import Coerce
+from hive_ingest.record_writer.values.text_forms import DecimalPoint, text_forms
 from hive_ingest.record_writer.values.timestamp_formats import TimestampOptions
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 
@@ -95,7 +95,7 @@ class CsvWriter(CsvInput):
         timestamp_formats: Sequence[str] | None = None,
         timezone: str | None = None,
         date_formats: Sequence[str] | None = None,
-        decimal_point: Literal[".", ","] = ".",
+        decimal_point: DecimalPoint = ".",
         on_error: OnError = "fail",
         block_bytes: int = DEFAULT_BLOCK_BYTES,
         max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
@@ -112,8 +112,6 @@ class CsvWriter(CsvInput):
         check_choice("unknown_fields", unknown_fields, ("ignore", "fail"))
         check_choice("blank_lines", blank_lines, ("fail", "skip"))
         check_choice("empty_partition_values", empty_partition_values, ("null", "fail"))
-        check_choice("coerce", coerce, COERCIONS)
-        _check_decimal_point(decimal_point, coerce, quote, escape)
         if header and columns is not None:
             raise ConfigurationError(
                 f"columns={list(columns)} is the order of fields without a header: set header=False, or leave it out"
@@ -125,10 +123,11 @@ class CsvWriter(CsvInput):
             (quote or "").encode(),
             (escape or "").encode(),
             tuple(text.encode() for text in nulls),
-            TextForms(
+            text_forms(
                 coerce=coerce,
-                dates=None if date_formats is None else DateFormats(date_formats),
+                date_formats=date_formats,
                 decimal_point=decimal_point,
+                characters={"quote": quote, "escape": escape},
             ),
             missing_fields == "null",
         )
@@ -291,17 +290,6 @@ def _check_characters(field_delimiter: str, quote: str | None, escape: str | Non
             raise ConfigurationError(f"{name}={value!r} is not one ASCII character other than a line end")
     if len({*single.values()}) < len(single):
         raise ConfigurationError("field_delimiter, quote and escape must differ from each other")
-
-
-def _check_decimal_point(decimal_point: str, coerce: Coerce, quote: str | None, escape: str | None) -> None:
-    check_choice("decimal_point", decimal_point, (".", ","))
-    if decimal_point in (quote, escape):
-        raise ConfigurationError(f"decimal_point={decimal_point!r} is the quote or the escape: choose other ones")
-    if decimal_point != "." and coerce == "hive":
-        raise ConfigurationError(
-            f"decimal_point={decimal_point!r} cannot be combined with coerce='hive', because Hive has no such option: "
-            "use coerce='lossless'"
-        )
 
 
 def _check_null_values(null_values: Sequence[str]) -> None:

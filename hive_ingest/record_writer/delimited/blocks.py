@@ -19,7 +19,6 @@ from hive_ingest.record_writer.delimited.records import DelimitedFormat
 from hive_ingest.record_writer.text.blocks import TextBlock, has_empty_line
 from hive_ingest.record_writer.text.columns import FALSE_WORDS, TRUE_WORDS, TextColumns
 from hive_ingest.record_writer.typed_columns import TypedColumn
-from hive_ingest.record_writer.values.text_forms import TextForms
 
 #: Below this many records, a call of the reader costs more than reading them one by one.
 MIN_RECORDS: Final = 32
@@ -33,7 +32,7 @@ class DelimitedBlocks:
     def __init__(
         self, columns: list[TypedColumn], order: list[str], format_: DelimitedFormat, schema: pa.Schema
     ) -> None:
-        self._columns = TextColumns(columns, schema, TextForms(format_.timestamps, format_.coerce))
+        self._columns = TextColumns(columns, schema, format_.forms)
         self._order = order
         self._format = format_
         types = dict(columns)
@@ -115,6 +114,7 @@ class DelimitedBlocks:
                     include_columns=names,
                     null_values=nulls,
                     strings_can_be_null=bool(nulls),
+                    decimal_point=self._format.forms.decimal_point,
                     true_values=TRUE_WORDS,
                     false_values=FALSE_WORDS,
                 ),

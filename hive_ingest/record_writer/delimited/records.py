@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from hive_ingest.record_writer.bad_records import BadValue, shown
 from hive_ingest.record_writer.typed_columns import TypedColumn
-from hive_ingest.record_writer.values.coercion import Coerce, text_converter
-from hive_ingest.record_writer.values.timestamp_formats import STRICT_TIMESTAMPS, TimestampFormats
+from hive_ingest.record_writer.values.text_forms import TextForms, field_converter
 from hive_ingest.schema import HiveType
 
 #: Types whose text is unescaped; others are read as is (Hive: LazyString, LazyHiveChar, LazyHiveVarchar).
@@ -29,17 +28,17 @@ class DelimitedFormat:
     """How the fields of a line are separated. `escape` is empty if there is none.
 
     Attributes:
+        forms: The forms of values.
         separators: What separates the parts of nested values, from the outside to the inside: elements, then the keys
             of maps from their values.
     """
 
     field_delimiter: bytes
     null_format: bytes
+    forms: TextForms
     escape: bytes = b""
     #: Whether missing fields at the end are null and additional ones are ignored, as in Hive.
     is_lenient: bool = False
-    timestamps: TimestampFormats = STRICT_TIMESTAMPS
-    coerce: Coerce = "strict"
     separators: bytes = DEFAULT_SEPARATORS
 
 
@@ -87,7 +86,7 @@ def _reader(type_: HiveType, format_: DelimitedFormat, level: int = 0) -> Reader
         return lambda text: [children[0](part) for part in split(text)] if text else []
     if type_.kind == "map":
         entry = _splitter(format_.separators[level + 1 : level + 2], format_.escape)
-        return _map(split, entry, children[0], children[1], first_counts=format_.coerce == "hive")
+        return _map(split, entry, children[0], children[1], first_counts=format_.forms.coerce == "hive")
     return _struct(split, children, is_lenient=format_.is_lenient)
 
 
@@ -125,7 +124,7 @@ def _map(split: Splitter, split_entry: Splitter, key_of: Reader, value_of: Reade
 
 
 def _primitive(type_: HiveType, format_: DelimitedFormat) -> Reader:
-    convert = text_converter(type_, format_.timestamps, format_.coerce)
+    convert = field_converter(type_, format_.forms)
     escape = format_.escape
     if not escape or type_.kind not in _ESCAPED_KINDS:
         return lambda text: convert(_decoded(text))

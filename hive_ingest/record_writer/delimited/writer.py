@@ -25,7 +25,8 @@ from hive_ingest.record_writer.text.blocks import (
     TextRecordWriter,
 )
 from hive_ingest.record_writer.typed_columns import TypedColumn, not_bound, typed_columns
-from hive_ingest.record_writer.values.coercion import COERCIONS, Coerce
+from hive_ingest.record_writer.values.coercion import Coerce
+from hive_ingest.record_writer.values.text_forms import DecimalPoint, text_forms
 from hive_ingest.record_writer.values.timestamp_formats import TimestampOptions
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 from hive_ingest.schema import HiveType
@@ -61,6 +62,10 @@ class StrictDelimitedInputWriter(TextRecordWriter):
             tried. Default: the table's property `timestamp.formats`, else only `yyyy-mm-dd hh:mm:ss[.fffffffff]`.
         timezone: The zone whose wall clock a timestamp with an offset, or a number since 1970, becomes, such as
             "Europe/Berlin". Default: UTC.
+        date_formats: The patterns of dates, such as "dd.MM.yyyy", in the order in which they are tried. Default: only
+            yyyy-MM-dd.
+        decimal_point: "." or ",": the character before the fraction of a number. Separators of thousands are not
+            accepted.
         on_error: "fail" (a bad record fails the transaction) or "skip" (it is skipped and counted).
         block_bytes: Size of the text that is parsed in one call.
         max_record_bytes: Size of the longest record. A longer one fails the transaction, also with on_error="skip".
@@ -85,6 +90,8 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         coerce: Coerce = "strict",
         timestamp_formats: Sequence[str] | None = None,
         timezone: str | None = None,
+        date_formats: Sequence[str] | None = None,
+        decimal_point: DecimalPoint = ".",
         on_error: OnError = "fail",
         block_bytes: int = DEFAULT_BLOCK_BYTES,
         max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
@@ -97,7 +104,6 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         )
         check_choice("missing_fields", missing_fields, ("fail", "null"))
         check_choice("empty_partition_values", empty_partition_values, ("null", "fail"))
-        check_choice("coerce", coerce, COERCIONS)
         single = {
             "field_delimiter": field_delimiter,
             "collection_delimiter": collection_delimiter,
@@ -107,9 +113,14 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         self._format = DelimitedFormat(
             field_delimiter.encode(),
             null_format.encode(),
+            text_forms(
+                coerce=coerce,
+                date_formats=date_formats,
+                decimal_point=decimal_point,
+                characters={**single, "escape": escape},
+            ),
             (escape or "").encode(),
             missing_fields == "null",
-            coerce=coerce,
             separators=(collection_delimiter + map_key_delimiter).encode() + DEFAULT_SEPARATORS[2:],
         )
         self._empty_partition_values: EmptyPartitionValues = empty_partition_values
@@ -142,7 +153,8 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         types = dict(columns)
         for name in order:
             _check_nesting(name, types[name])
-        format_ = replace(self._format, timestamps=self._timestamps.for_schema(schema))
+        forms = replace(self._format.forms, timestamps=self._timestamps.for_schema(schema))
+        format_ = replace(self._format, forms=forms)
         self._records = DelimitedRecords(columns, order, format_)
         self._blocks = DelimitedBlocks(columns, order, format_, schema.arrow)
         self._keys = PartitionTexts(schema, self._empty_partition_values)

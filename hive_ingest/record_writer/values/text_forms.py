@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.record_writer.bad_records import BadValue, shown
+from hive_ingest.record_writer.options import check_choice
 from hive_ingest.record_writer.values import hive_values, strict_values
-from hive_ingest.record_writer.values.coercion import Coerce, text_converter
+from hive_ingest.record_writer.values.coercion import COERCIONS, Coerce, text_converter
 from hive_ingest.record_writer.values.timestamp_formats import STRICT_TIMESTAMPS, TimestampFormats, check_distinct
 from hive_ingest.record_writer.values.timestamp_patterns import TimestampPattern
 from hive_ingest.schema import HiveType
 
+#: The character before the fraction of a number.
+DecimalPoint = Literal[".", ","]
 _NANOS_A_DAY: Final = 86_400 * 10**9
 _BLANKS: Final = " \t"
 #: Types whose values may have a fraction in text; with `coerce="lossless"` whole numbers may have one of zeros.
@@ -60,6 +63,38 @@ class TextForms:
     coerce: Coerce = "strict"
     dates: DateFormats | None = None
     decimal_point: str = "."
+
+
+def text_forms(
+    *, coerce: Coerce, date_formats: Sequence[str] | None, decimal_point: str, characters: Mapping[str, str | None]
+) -> TextForms:
+    """The forms of a writer's options; those of timestamps depend on the table.
+
+    Args:
+        coerce: The option of that name.
+        date_formats: The option of that name.
+        decimal_point: The option of that name.
+        characters: Characters with another meaning, by the names of their options.
+
+    Raises:
+        ConfigurationError: An option is not valid, or `decimal_point` cannot be combined with another one.
+    """
+    check_choice("coerce", coerce, COERCIONS)
+    check_choice("decimal_point", decimal_point, (".", ","))
+    if decimal_point != ".":
+        _check_combination(decimal_point, coerce, characters)
+    dates = None if date_formats is None else DateFormats(date_formats)
+    return TextForms(coerce=coerce, dates=dates, decimal_point=decimal_point)
+
+
+def _check_combination(decimal_point: str, coerce: Coerce, characters: Mapping[str, str | None]) -> None:
+    if same := [name for name, value in characters.items() if value == decimal_point]:
+        raise ConfigurationError(f"decimal_point={decimal_point!r} is the {same[0]} too: choose another {same[0]}")
+    if coerce == "hive":
+        raise ConfigurationError(
+            f"decimal_point={decimal_point!r} cannot be combined with coerce='hive', because Hive has no such option: "
+            "use coerce='lossless'"
+        )
 
 
 def field_converter(type_: HiveType, forms: TextForms) -> strict_values.Converter:

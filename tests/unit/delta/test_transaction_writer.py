@@ -147,3 +147,33 @@ def test_a_file_that_the_device_refuses_fails_the_transaction(tmp_path: Path, mo
             writer.finish()
         writer.discard()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_each_partition_gets_its_rows_in_their_order_however_many_there_are(tmp_path: Path, threads: int) -> None:
+    table = Table(
+        TableName.of("db.t"),
+        (Column("id", "int"), Column("text", "string")),
+        (Column("p", "string"),),
+        location=f"file:{tmp_path}",
+    )
+    records = ArrowWriter()
+    records.bind(RecordSchema(table.columns, table.partition_keys))
+    counts = {f"p{number}": number % 7 + 1 for number in range(60)} | {"large": 9_000, "wide": 2}
+    keys = np.random.default_rng(1).permutation([key for key, count in counts.items() for _ in range(count)])
+    ids = np.arange(len(keys), dtype=np.int32)
+    texts = ["x" * 400_000 if key == "wide" else str(key) for key in keys]
+    rows = pa.table({"id": ids, "text": texts, "p": keys})
+    target = DeltaTarget(table, WriteId(1), Location.of(f"{table.location}/.hive_ingest/1_w"))
+    with ThreadPoolExecutor(threads) as pool:
+        writer = TransactionWriter(records, target, StreamingSettings(writer_threads=threads), lambda: pool)
+        for at in range(0, len(rows), 1_000):
+            writer.write(rows.slice(at, 1_000))
+        files = writer.finish()
+    assert {file.partition: file.rows for file in files} == {(key,): count for key, count in counts.items()}
+    assert len({file.location for file in files}) == len(files)
+    for file in files:
+        found = orc.read_table(file.location.path).flatten()
+        assert found["row.id"].to_pylist() == ids[keys == file.partition[0]].tolist()
+        assert found["rowId"].to_pylist() == list(range(file.rows))
+        assert os.path.getsize(file.location.path) == file.size_bytes

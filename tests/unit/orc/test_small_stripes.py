@@ -102,3 +102,25 @@ def test_a_row_index_with_other_positions_is_refused() -> None:
     entry = bytes_field(1, bytes_field(1, b"\0\1"))
     with pytest.raises(WireError, match="does not begin"):
         small_stripes.compressed_streams([(6, 1, entry), (1, 1, b"x")], Codec.ZSTD, 65_536)
+
+
+@pytest.mark.parametrize("length", [2, 3, 4, 6, 9])
+def test_a_row_index_that_is_cut_off_is_refused(length: int) -> None:
+    whole = bytes_field(1, bytes_field(1, b"\0\0") + bytes_field(2, b"\x08\1\x50\0"))
+    with pytest.raises(WireError):
+        small_stripes.compressed_streams([(6, 1, whole[:length]), (1, 1, b"x")], Codec.ZSTD, 65_536)
+
+
+@pytest.mark.parametrize("statistics", [b"\x08\1\x50\0", b"\x08\1" * 100])
+def test_a_row_index_gets_positions_in_compressed_streams(statistics: bytes) -> None:
+    index = bytes_field(1, bytes_field(1, b"\0\0") + bytes_field(2, statistics))
+    packed = small_stripes.compressed_streams([(6, 1, index), (1, 1, b"x")], Codec.ZSTD, 65_536)[0][2]
+    assert unpack(bytes(packed), Codec.ZSTD, 65_536) == bytes_field(
+        1, bytes_field(1, b"\0\0\0") + bytes_field(2, statistics)
+    )
+
+
+def test_other_positions_are_refused_in_a_row_index_with_statistics() -> None:
+    index = bytes_field(1, bytes_field(1, b"\0\1") + bytes_field(2, b"\x08\1\x50\0"))
+    with pytest.raises(WireError, match="does not begin"):
+        small_stripes.compressed_streams([(6, 1, index), (1, 1, b"x")], Codec.ZSTD, 65_536)

@@ -1,4 +1,4 @@
-"""CSV from spreadsheets in other languages: numbers with a decimal comma, and dates by patterns."""
+"""Text from spreadsheets in other languages: numbers with a decimal comma, and dates by patterns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ import pytest
 
 from hive_ingest.errors import ConfigurationError, SerializationError
 from hive_ingest.model import Column
-from hive_ingest.record_writer import CsvWriter, RecordSchema
+from hive_ingest.record_writer import (
+    CsvWriter,
+    RecordSchema,
+    RecordWriter,
+    StrictDelimitedInputWriter,
+    StrictRegexWriter,
+)
 from hive_ingest.record_writer.csv.fields import CsvRows
 from tests.unit.record_writer.writing import rows_of, schema_of
 
@@ -111,6 +117,40 @@ def test_only_the_named_patterns_are_accepted(text: str, strict: Any, lossless: 
             assert found == expected
 
 
+@pytest.mark.parametrize("count", [1, MANY])
+@pytest.mark.parametrize(
+    "writer",
+    [
+        StrictDelimitedInputWriter(field_delimiter=";", decimal_point=",", date_formats=["dd.MM.yyyy"]),
+        StrictRegexWriter(regex="([^;]*);([^;]*);([^;]*)", decimal_point=",", date_formats=["dd.MM.yyyy"]),
+    ],
+)
+def test_lines_may_have_these_forms_too(writer: RecordWriter, count: int) -> None:
+    schema = schema_of(price="decimal(10,2)", share="double", day="date")
+    assert (
+        rows_of(writer, schema, "12,50;0,5;01.02.2026\n" * count)
+        == [{"price": Decimal("12.50"), "share": 0.5, "day": dt.date(2026, 2, 1)}] * count
+    )
+    for bad in ("12.50;0,5;01.02.2026\n", "12,50;0.5;01.02.2026\n", "12,50;0,5;2026-02-01\n"):
+        with pytest.raises(SerializationError, match=r"decimal_point|date_formats"):
+            rows_of(writer, schema, bad * count)
+
+
+def test_nested_values_of_delimited_text_have_these_forms_too() -> None:
+    schema = schema_of(prices="array<double>", days="array<date>")
+    writer = StrictDelimitedInputWriter(
+        field_delimiter=";", collection_delimiter="|", decimal_point=",", date_formats=["dd.MM.yyyy"]
+    )
+    assert rows_of(writer, schema, "1,5|2;01.02.2026\n") == [{"prices": [1.5, 2.0], "days": [dt.date(2026, 2, 1)]}]
+
+
+def test_the_delimiter_of_text_without_quotes_is_no_decimal_point() -> None:
+    with pytest.raises(ConfigurationError, match="decimal_point=',' is the field_delimiter too"):
+        StrictDelimitedInputWriter(decimal_point=",")
+    dotted = StrictDelimitedInputWriter(field_delimiter=".")
+    assert rows_of(dotted, schema_of(id="int", day="date"), "1.2026-02-01\n") == [{"id": 1, "day": dt.date(2026, 2, 1)}]
+
+
 def test_records_are_parsed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: CsvRows, record: bytes) -> None:
         raise AssertionError(f"read by itself: {record!r}")
@@ -138,7 +178,10 @@ def test_a_static_date_is_compared_by_its_value() -> None:
     ("options", "why"),
     [
         ({"decimal_point": ";"}, "decimal_point=';' is not valid: use '.' or ','"),
-        ({"decimal_point": ",", "quote": ",", "field_delimiter": ";"}, "decimal_point=',' is the quote or the escape"),
+        (
+            {"decimal_point": ",", "quote": ",", "field_delimiter": ";"},
+            "decimal_point=',' is the quote too: choose another quote",
+        ),
         ({"decimal_point": ",", "coerce": "hive"}, "cannot be combined with coerce='hive'"),
         ({"date_formats": "dd.MM.yyyy"}, "give a list"),
         ({"date_formats": []}, "give a list"),
