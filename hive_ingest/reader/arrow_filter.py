@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, TypeAlias
+from itertools import islice
+from typing import Any, TypeAlias, TypeGuard
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,6 +42,11 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 #: `SetLookupOptions::NullMatchingBehavior`: for both, null is not in a list without nulls.
 _MATCH_OR_SKIP = (0, 1)
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
+#: Calls of conditions that can be taken together in any number.
+_JOINING = ("and_kleene", "or_kleene")
+#: Deeper conditions, and longer lists of values, are left to Arrow: to read them would take as long as the rows do.
+_MAX_DEPTH = 100
+_MOST_VALUES = 1000
 
 TypeOf: TypeAlias = Callable[[ColumnName], HiveType]
 _Options: TypeAlias = Mapping[str, pa.Scalar]
@@ -57,11 +64,32 @@ def stripe_filter_of(expression: pc.Expression, type_of: TypeOf) -> StripeFilter
         expression: A filter that fits the table.
         type_of: The type of each column of the table. Raises FilterSyntaxError for another one.
     """
+    if not isinstance(expression, pc.Expression):
+        return None  # what it is instead is named when it is bound to the table
     try:
         conditions = _Reader(expression, type_of).conjuncts()
         return StripeFilter(And(tuple(conditions)), type_of) if conditions else None
-    except (_Unknown, pa.ArrowException, FilterSyntaxError, IndexError, KeyError):
+    except (_Unknown, pa.ArrowException, KeyError, IndexError):
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call whose operands are being read; one that is not understood is None."""
+
+    name: str
+    depth: int = 0
+    operands: list[_Operand | None] = field(default_factory=list)
+    options: dict[str, pa.Scalar] = field(default_factory=dict)
+
+    def inner(self, name: str) -> _Call:
+        """A call among the operands. One that joins the same conditions has its operands in this call's list.
+
+        A program that joins many conditions one by one makes as many calls, each inside of the next one.
+        """
+        if name == self.name and name in _JOINING:
+            return _Call(name, self.depth, self.operands)
+        return _Call(name, self.depth + 1)
 
 
 class _Reader:
@@ -71,76 +99,53 @@ class _Reader:
         self._type_of = type_of
         content = pa.ipc.open_file(expression.__reduce__()[1][0])
         self._values = content.get_batch(0) if content.num_record_batches else None
-        self._entries = _entries(content.schema)
-        self._at = 0
+        self._entries = iter(_entries(content.schema))
 
     def conjuncts(self) -> list[Condition]:
         """Those of the conditions that must all be true that are known here."""
-        kind, value = self._entries[self._at]
-        if (kind, value) != ("call", "and_kleene"):
-            start = self._at
-            try:
-                condition = _as_condition(self._operand())
-                StripeFilter(condition, self._type_of)  # raises where a value is not one of its column's type
-                return [condition]
-            except (_Unknown, FilterSyntaxError):
-                self._at = start
-                self._skip()
-                return []
-        self._at += 1
-        found = [*self.conjuncts(), *self.conjuncts()]
-        self._expect("end")
-        return found
+        calls = [_Call("and_kleene")]
+        for kind, value in self._entries:
+            if kind == "call":
+                calls.append(calls[-1].inner(value))
+            elif kind == "options":
+                calls[-1].options.update(self._value(value).items())
+            elif kind != "end":
+                calls[-1].operands.append(self._leaf(kind, value))
+            else:
+                call = calls.pop()
+                if call.operands is not calls[-1].operands:
+                    calls[-1].operands.append(self._result(call))
+        return [each for each in calls[0].operands if self._is_condition(each)]
 
-    def _skip(self) -> None:
-        """Go past the expression that begins here."""
-        depth = 0
-        while True:
-            kind, value = self._next()
-            depth += (kind == "call") - (kind == "end")
-            if kind == "nested_field_ref":
-                self._at += int(value)
-            if not depth:
-                return
+    def _is_condition(self, operand: _Operand | None) -> TypeGuard[Condition]:
+        """Whether it is one whose values are those of its columns' types."""
+        try:
+            StripeFilter(_as_condition(operand), self._type_of)
+        except (_Unknown, FilterSyntaxError):
+            return False
+        return True
 
-    def _next(self) -> tuple[str, str]:
-        if self._at == len(self._entries):
-            raise _Unknown
-        self._at += 1
-        return self._entries[self._at - 1]
-
-    def _expect(self, kind: str) -> str:
-        found, value = self._next()
-        if found != kind:
-            raise _Unknown
-        return value
-
-    def _operand(self) -> _Operand:
-        kind, value = self._next()
+    def _leaf(self, kind: str, value: str) -> _Operand:
         if kind == "field_ref":
             return ColumnName((value,), 0)
         if kind == "nested_field_ref":
-            return ColumnName(tuple(self._expect("field_ref") for _ in range(int(value))), 0)
-        if kind == "literal":
-            return self._value(value)
-        if kind != "call":
-            raise _Unknown
-        operands: list[_Operand] = []
-        options: _Options = {}
-        while (kind := self._entries[self._at][0]) != "end":
-            if kind == "options":
-                options = dict(self._value(self._next()[1]).items())
-            else:
-                operands.append(self._operand())
-        self._expect("end")
-        return self._call(value, operands, options)
+            return ColumnName(tuple(name for _, name in islice(self._entries, int(value))), 0)
+        return self._value(value)
 
     def _value(self, column: str) -> pa.Scalar:
         if self._values is None:
             raise _Unknown
         return self._values.column(int(column))[0]
 
-    def _call(self, name: str, operands: Sequence[_Operand], options: _Options) -> Condition:
+    def _result(self, call: _Call) -> Condition | None:
+        if call.depth > _MAX_DEPTH:
+            return None
+        try:
+            return self._call(call.name, call.operands, call.options)
+        except (_Unknown, pa.ArrowException, FilterSyntaxError, KeyError):
+            return None
+
+    def _call(self, name: str, operands: Sequence[_Operand | None], options: _Options) -> Condition:
         if name in ("and_kleene", "or_kleene", "invert"):
             conditions = tuple(map(_as_condition, operands))
             return Not(*conditions) if name == "invert" else And(conditions) if name == "and_kleene" else Or(conditions)
@@ -177,7 +182,7 @@ class _Reader:
         if _option(options, "null_matching_behavior") not in _MATCH_OR_SKIP or type_.kind in ("float", "double"):
             raise _Unknown  # floating-point numbers are compared by their bits
         values = options["value_set"].values
-        if not len(values):
+        if not 1 <= len(values) <= _MOST_VALUES:
             raise _Unknown
         return And((Not(IsNull(column)), In(column, tuple(self._literal(value, column) for value in values))))
 
@@ -209,9 +214,9 @@ class _Reader:
         return Literal("text" if isinstance(found, str) else "number", _text(found), 0)
 
 
-def _as_condition(operand: _Operand) -> Condition:
+def _as_condition(operand: _Operand | None) -> Condition:
     """Raises _Unknown for a column or a value by itself."""
-    if isinstance(operand, ColumnName | pa.Scalar):
+    if operand is None or isinstance(operand, ColumnName | pa.Scalar):
         raise _Unknown
     condition: Condition = operand
     return condition

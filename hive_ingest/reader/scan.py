@@ -62,8 +62,8 @@ def scan(
             `"payload.user.id"` is a field of a struct, as a column of that name; nothing else of the struct is read.
         where: A condition as text, in SQL: `"month = 3 and (origin like 'JF%' or dest is not null)"` (docs/filters.md).
         filter: The same as a boolean Arrow expression, over any columns, partition keys and `row__id`. Rows are read
-            for which both are true; partitions for which one cannot be are not even listed. Stripes of files are left
-            out by `where` alone.
+            for which both are true; partitions for which one cannot be are not even listed. It leaves out stripes of
+            files by the conditions that `where` could express too.
         row_ids: Whether to append `row__id struct<writeid: int64, bucketid: int32, rowid: int64>`, Hive's ROW__ID.
         snapshot: Read at a snapshot that `hold_snapshot` took in this metastore, not at a new one.
         batch_rows: The most rows in a batch.

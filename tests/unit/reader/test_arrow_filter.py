@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import operator
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -115,6 +117,28 @@ def test_a_stripe_without_a_row_for_which_the_expression_is_true_is_left_out(exp
 )
 def test_a_stripe_is_read_where_the_expression_may_be_true_or_is_not_understood(expression: pc.Expression) -> None:
     assert may_match(expression)
+
+
+def test_any_number_of_conditions_can_be_joined_one_by_one() -> None:
+    equal, different = ([sign(ID, value) for value in range(21, 3021)] for sign in (operator.eq, operator.ne))
+    assert not may_match(reduce(operator.or_, equal))
+    assert not may_match(reduce(operator.or_, reversed(equal)))
+    assert not may_match(reduce(lambda found, each: each | found, equal))
+    assert may_match(reduce(operator.or_, equal, operator.eq(ID, 15)))
+    assert not may_match(reduce(operator.and_, different, ID < 10))
+    assert may_match(reduce(operator.and_, different, ID > 10))
+
+
+def test_deeply_nested_conditions_are_left_to_arrow() -> None:
+    nested = reduce(lambda found, value: ~(found | (ID > value)), range(20, 3020), ID > 20)
+    assert may_match(nested)
+    assert not may_match(nested & (ID > 20))
+
+
+def test_a_long_list_is_left_to_arrow() -> None:
+    assert not may_match(ID.isin(list(range(21, 1021))))
+    assert may_match(ID.isin(list(range(21, 1022))))
+    assert not may_match(ID.isin(list(range(21, 1022))) & (ID > 20))
 
 
 @pytest.mark.parametrize("text", ["i < 10", "not i >= 10", "i between 1 and 9", "t > 'JFK' or day is null"])

@@ -180,6 +180,19 @@ def test_a_filter_may_be_text_an_expression_or_both(metastore, table):
         ids(metastore, where="nowhere = 1")
 
 
+@pytest.mark.parametrize("filter", ["id > 3", [("id", ">", 3)], True], ids=["text", "list", "value"])
+def test_a_filter_that_is_not_an_expression_is_refused(metastore, table, filter):
+    with pytest.raises(ConfigurationError, match="does not fit the table"):
+        ids(metastore, filter=filter)
+
+
+def test_a_filter_may_join_thousands_of_conditions(metastore, table):
+    filter = pc.field("id") == 3
+    for value in range(1000, 4000):
+        filter = filter | (pc.field("id") == value)
+    assert ids(metastore, filter=filter) == [3]
+
+
 def test_a_filter_never_sees_a_deleted_row(metastore, table):
     table.delete(table.commit(), [(1, BUCKET_0, 1)])
     # division by zero on the deleted row would raise

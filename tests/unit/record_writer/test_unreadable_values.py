@@ -103,7 +103,7 @@ def test_arrow_data_with_a_value_that_cannot_be_read_makes_its_record_bad(type_,
     assert parsed.batch.num_rows == 1
 
 
-def test_a_text_that_ends_outside_of_its_data_makes_its_row_bad():
+def test_a_text_that_ends_outside_of_its_data_is_an_error():
     """Without the rows around it, Arrow noticed it in another call, whose error nobody expected."""
     offsets = np.array([0, 50, *[10] * 59], np.int32)
     broken = pa.Array.from_buffers(pa.string(), 60, [None, pa.py_buffer(offsets), pa.py_buffer(b"a" * 20)])
@@ -196,5 +196,42 @@ def test_offsets_that_point_elsewhere_are_an_error_and_do_not_end_the_process(hi
     array = BROKEN[hive]
     if is_nested:
         array, hive = pa.StructArray.from_arrays([array], ["x"]), f"struct<x:{hive}>"
+    with pytest.raises(SerializationError, match="the Arrow data is not valid"):
+        parse_all(ArrowWriter(), schema_of(v=hive), pa.RecordBatch.from_arrays([array], ["v"]))
+
+
+TEXT = _array(pa.string(), BACKWARDS, pa.py_buffer(b"a" * 60))
+LARGE_TEXT = _array(pa.large_string(), pa.py_buffer(np.array([0, 2**40, *[10] * 59])), pa.py_buffer(b"a" * 60))
+
+
+@pytest.mark.parametrize("hive", ["string", "char(5)", "varchar(5)"])
+@pytest.mark.parametrize("array", [TEXT, LARGE_TEXT], ids=["small", "large"])
+def test_offsets_of_text_that_point_elsewhere_are_an_error_of_any_text_column(hive, array):
+    """Arrow counted the characters of a char or varchar, and the process ended with SIGSEGV."""
+    with pytest.raises(SerializationError, match="the Arrow data is not valid"):
+        parse_all(ArrowWriter(), schema_of(v=hive), pa.table({"v": array}))
+
+
+def _dictionary(values, *indices):
+    return pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), values, safe=False)
+
+
+DICTIONARIES = {
+    "offsets": ("string", _dictionary(TEXT, 0, 1)),
+    "offsets of large text": ("string", _dictionary(LARGE_TEXT, 0, 1)),
+    "offsets in lists": ("array<string>", _dictionary(pa.ListArray.from_arrays([0, 30, 60], TEXT), 0, 1)),
+    "offsets in structs": ("struct<x:string>", _dictionary(pa.StructArray.from_arrays([TEXT], ["x"]), 0, 1)),
+    "index above": ("string", _dictionary(pa.array(["a", "b"]), 0, 10**8)),
+    "index below": ("int", _dictionary(pa.array([1, 2], pa.int32()), 0, -(10**8))),
+}
+
+
+@pytest.mark.parametrize("what", DICTIONARIES)
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_dictionary_that_points_elsewhere_is_an_error_and_does_not_end_the_process(what, is_nested):
+    """Arrow copied its values, and the process ended with SIGSEGV."""
+    hive, array = DICTIONARIES[what]
+    if is_nested:
+        array, hive = listed(array), f"array<{hive}>"
     with pytest.raises(SerializationError, match="the Arrow data is not valid"):
         parse_all(ArrowWriter(), schema_of(v=hive), pa.RecordBatch.from_arrays([array], ["v"]))
