@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -17,6 +19,7 @@ from hive_ingest.storage.s3_store import S3Store
 from tests.services.s3 import S3Service
 from tests.services.s3_faults import S3Fault
 from tests.storage.objects import LARGE, MIB, bucket_of, content, put, stage
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -68,6 +71,19 @@ def use(root: Location) -> None:
     (root / "delta_2_2").delete_folder()
     folder.delete_folder()
     assert root.list() == []
+
+
+def test_a_client_that_is_stopped_in_a_request_delays_no_other(s3: S3Service, s3_root: Location) -> None:
+    """The service of these tests read its content while nobody else was served, for as long as it was stopped."""
+    port = urlsplit(s3.url).port
+    assert port
+    s3.set_faults()
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+        client.sendall(f"PUT /{bucket_of(s3_root)}/half HTTP/1.1\r\nHost: x\r\nContent-Length: 8\r\n\r\nhalf".encode())
+        wait_until(lambda: s3.requests().get("PutObject") == 1, "the request does not arrive")
+        put(s3_root / "whole")
+    assert content(s3_root / "whole") == b"x"
+    assert "half" not in s3.keys(bucket_of(s3_root))
 
 
 def test_all_operations_are_used(s3: S3Service, s3_root: Location) -> None:
