@@ -2,8 +2,8 @@
 
 `validate()` looks at the first and the last offset of an array. Arrow copies and converts arrays without a look at the
 others, and one that points outside of the data ends the process. So does an index outside of a dictionary. The whole
-check, `validate(full=True)`, also finds text that is not UTF-8, which is no reason to refuse the other rows: it is found
-when the values are converted.
+check, `validate(full=True)`, also finds text that is not UTF-8, which is no reason to refuse the other rows: that is
+found when the values are converted.
 """
 
 from __future__ import annotations

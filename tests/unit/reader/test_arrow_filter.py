@@ -130,7 +130,7 @@ def test_any_number_of_conditions_can_be_joined_one_by_one() -> None:
 
 
 def test_deeply_nested_conditions_are_left_to_arrow() -> None:
-    nested = reduce(lambda found, value: ~(found | (ID > value)), range(20, 3020), ID > 20)
+    nested = reduce(lambda found, value: ~(found | operator.gt(ID, value)), range(20, 3020), ID > 20)
     assert may_match(nested)
     assert not may_match(nested & (ID > 20))
 
