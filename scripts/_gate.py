@@ -259,15 +259,7 @@ STAGES = (
         ),
         runs=(
             *(
-                (
-                    *(*_TWO_AT_A_TIME, "--dist=loadfile"),
-                    *(
-                        f"tests/acceptance/{name}"
-                        for name in ("api", "compaction", "connection", "reader", "streaming")
-                    ),
-                    *("tests/crash", "tests/spark", "tests/kafka"),
-                    f"--warehouse={store}",
-                )
+                (*_TWO_AT_A_TIME, "--dist=loadfile", *_ON_ANY_WAREHOUSE, f"--warehouse={store}")
                 for store in ("hdfs", "s3")
             ),
             ("tests/interop/test_on_s3.py",),
