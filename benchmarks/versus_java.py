@@ -5,18 +5,18 @@
     python benchmarks/versus_java.py --rows 200000 --repeats 3
 
 Each case starts one JVM, and one Python process for each of our two compressions; all stay alive. After a warm-up
-run in each they take turns; medians are reported, and the ratio is the median of the ratios of the turns. The time is
-from the first begin to the end of close, reading the file included: Java gets each line as a byte[], ours blocks of
-bytes of up to 10,000 lines.
+run in each, they take turns. The reported rates are medians, and the ratio is the median of the ratios of the turns.
+The time runs from the first begin to the end of close and includes reading the file: Java gets each line as a byte[],
+ours gets blocks of bytes of up to 10,000 lines.
 
-Judged is what both can do: no compression (Java's deltas have none), no sync (Java has none; Derby's durability=test
-and our fsync=False), an embedded metastore (Derby, SQLite), ten transactions opened at a time. Java's heap may grow
-to 2 GiB. The rows of every run are counted in the footers of its files, those of the last by a query on each side.
-Peak RSS is to be half of Java's at most.
+The comparison is limited to what both can do: no compression (Java's deltas have none), no sync (Java has none; Derby
+runs with durability=test, ours with fsync=False), an embedded metastore (Derby, SQLite), and ten transactions opened at
+a time. Java's heap may grow to 2 GiB. The rows of every run are counted in the footers of its files, those of the last
+run by a query on each side as well. Our peak RSS should be at most half of Java's.
 
-What limits a side shows in the shares of its steps, and in its processor time: Java reads and encodes row by row in
-the one thread that calls write; ours parses on several threads, then encodes each file on one of them in commit. On a
-busy machine the ratio falls, for ours is the side that would use a second core; processor time tells less of that.
+The shares of each side's steps and its processor time show what limits it: Java reads and encodes row by row in the
+thread that calls write; ours parses and encodes on several threads. On a busy machine the ratio falls, because ours
+is the side that would use a second core; the ratio of processor times moves less.
 """
 
 from __future__ import annotations
