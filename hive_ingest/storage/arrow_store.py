@@ -1,13 +1,14 @@
 """Other file systems, through `pyarrow.fs`.
 
-Tested only on pyarrow's local file system. Object stores (abfs, gs) can be listed and read. They have no atomic
-rename, so publishing a transaction there could show half of it: writing is refused.
+Object stores (abfs, gs) can be listed and read. pyarrow cannot create an object there on the condition that its name is
+free, and a rename is a copy: of two writers with the same write id one would replace the files of the other, so
+writing is refused.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -18,6 +19,8 @@ from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, Outp
 _WITH_ATOMIC_RENAME = frozenset({"local"})
 #: By pyarrow's name of the file system.
 _SERVICES = {"gcs": "Google Cloud Storage", "abfs": "Azure Storage"}
+#: Where pyarrow lists only folders that have an object of their own (apache/arrow issue 35993).
+_WITHOUT_FOLDERS = frozenset({"gcs"})
 
 
 class ArrowOutputFile(OutputFile):
@@ -120,10 +123,13 @@ class ArrowStore(FileStore):
     def list(self, path: str, *, recursive: bool = False, missing_ok: bool = False) -> list[FileEntry]:
         if not missing_ok and not self.exists(path):
             raise PathNotFound(f"cannot list {path!r}: there is no such folder")
+        lists_all = self._filesystem.type_name in _WITHOUT_FOLDERS
         with io_errors("list", path):
-            selector = pafs.FileSelector(path, allow_not_found=True, recursive=recursive)
+            selector = pafs.FileSelector(path, allow_not_found=True, recursive=recursive or lists_all)
             found = self._filesystem.get_file_info(selector)
         entries = [FileEntry(f.path, f.base_name, f.size or 0, f.type == pafs.FileType.Directory) for f in found]
+        if lists_all:
+            entries = _with_folders(path, entries, recursive=recursive)
         return sorted(entries, key=lambda entry: entry.path)
 
     def exists(self, path: str) -> bool:
@@ -157,7 +163,19 @@ class ArrowStore(FileStore):
         kind = self._filesystem.type_name
         if kind not in _WITH_ATOMIC_RENAME:
             raise UnsupportedFeature(
-                f"cannot {action} {path!r}: {_SERVICES.get(kind, kind)} is supported for reading only (pyarrow.fs has "
-                "no atomic rename there, so a reader could see half a transaction): keep the table on a local file "
-                "system, on HDFS or on S3"
+                f"cannot {action} {path!r}: {_SERVICES.get(kind, kind)} is supported for reading only (its conditional "
+                "writes, which keep two writers from replacing each other's files, have not been tested): keep the "
+                "table on a local file system, on HDFS or on S3"
             )
+
+
+def _with_folders(path: str, entries: Sequence[FileEntry], *, recursive: bool) -> list[FileEntry]:
+    """With the folders that only the names of the files in them show; without `recursive`, no more than one level."""
+    start = len(path) + 1
+    found = {entry.path: entry for entry in entries}
+    for entry in entries:
+        folders = entry.path[start:].split("/")[:-1]
+        for depth, name in enumerate(folders, 1):
+            folder = f"{path}/{'/'.join(folders[:depth])}"
+            found.setdefault(folder, FileEntry(folder, name, 0, True))
+    return [entry for entry in found.values() if recursive or "/" not in entry.path[start:]]

@@ -193,7 +193,7 @@ class FileStore(ABC):
         """
 
     def require_atomic_rename(self, action: str, path: str) -> None:  # noqa: B027 (most stores have one)
-        """Raises UnsupportedFeature for a store on which a reader could see half of what is published."""
+        """Raises UnsupportedFeature for a store on which one writer could replace what another has published."""
 
     def rename_folder(self, source: str, target: str) -> None:
         """Rename a folder in one step. An empty folder at `target` is replaced.

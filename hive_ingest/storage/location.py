@@ -17,6 +17,8 @@ import pyarrow.fs as pafs
 from hive_ingest.errors import ConfigurationError, UnsupportedFeature
 from hive_ingest.storage.arrow_store import ArrowStore
 from hive_ingest.storage.file_store import FileEntry, FileStore, OutputFile, io_errors
+from hive_ingest.storage.gs_filesystem import gs_filesystem
+from hive_ingest.storage.hadoop_conf import core_site
 from hive_ingest.storage.hdfs_store import HdfsStore
 from hive_ingest.storage.local_store import LocalStore
 from hive_ingest.storage.s3_store import S3Store
@@ -199,6 +201,8 @@ def _store(scheme: str, authority: str) -> tuple[FileStore, str]:
         return HdfsStore(uri), ""
     if scheme == "s3":
         return S3Store(authority), ""
+    if scheme == "gs":
+        return ArrowStore(lambda: gs_filesystem(core_site())), authority
     filesystem, root = _open(uri)
     return ArrowStore(lambda: filesystem), root
 

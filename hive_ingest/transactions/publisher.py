@@ -49,7 +49,7 @@ class Publisher:
 
         Raises:
             StreamingIOFailure: A file cannot be copied, or the folder of a partition is missing.
-            UnsupportedFeature: The partition's file system has no atomic rename.
+            UnsupportedFeature: The partition lies on a store that is only read.
         """
         for write in self._writes:
             staging = staging_folder(Location.of(write.table.location))

@@ -53,10 +53,16 @@ def register(client: MetastoreClient, tables: Path, key: str) -> str:
     Returns:
         Its name.
     """
+    name = register_without_files(client, tables, key)
+    copy_tree(tables / key, folder_of(client.get_table(name)), dirs_exist_ok=True)
+    return name
+
+
+def register_without_files(client: MetastoreClient, tables: Path, key: str) -> str:
+    """The same, for a caller that brings the files to the table's location."""
     spec = TABLES[key]
     name = f"h.{key.partition('/')[2]}"
-    table = client.create_table(name, columns=spec["columns"], partition_keys=spec["partition_keys"])
-    location = folder_of(table)
+    client.create_table(name, columns=spec["columns"], partition_keys=spec["partition_keys"])
     committed = 0
     for i in range(max(spec["write_ids"], spec["visibility_txn"])):
         (txn_id,) = client.open_txns()
@@ -69,7 +75,6 @@ def register(client: MetastoreClient, tables: Path, key: str) -> str:
         source = tables / key
         leaves = {p.parent.parent.relative_to(source).as_posix() for p in source.rglob("bucket_*")}
         client.add_partitions(name, [list(parse_partition_name(leaf).values()) for leaf in leaves])
-    copy_tree(tables / key, location, dirs_exist_ok=True)
     return name
 
 

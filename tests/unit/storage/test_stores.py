@@ -57,7 +57,7 @@ def test_an_object_store_refuses_to_be_written() -> None:
         lambda: store.rename(f"{path}/x", f"{path}/y"),
         lambda: store.make_folder(path),
     ):
-        with pytest.raises(UnsupportedFeature, match="no atomic rename"):
+        with pytest.raises(UnsupportedFeature, match="supported for reading only"):
             write()
 
 
