@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,7 +20,7 @@ from hive_ingest.model import (
     LockState,
     LockType,
 )
-from hive_ingest.transactions import Owner, log_failure
+from hive_ingest.transactions import Owner, log_failure, now
 
 _log = logging.getLogger(__name__)
 _AGENT = "hive-ingest cleaner"
@@ -41,8 +40,8 @@ class CleanerLock:
         Raises:
             NoSuchLock: The lock has timed out: nothing may be removed any more.
         """
-        if time.monotonic() >= self._due:
-            asked = time.monotonic()
+        if now() >= self._due:
+            asked = now()
             self._client.heartbeat(lock_id=self._lock_id)
             self._due = asked + self._client.txn_timeout_seconds / 4
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hive_ingest.model import Column
-from hive_ingest.orc import OrcKind, RowConversion, StripeReader, StripeRows, kinds_of
+from hive_ingest.orc import OrcColumn, OrcKind, RowConversion, StripeReader, StripeRows, kinds_of
 from hive_ingest.reader import ColumnSource, column_sources
 from hive_ingest.schema import arrow_schema
 
@@ -34,9 +34,10 @@ def conversion_to(columns: Sequence[Column]) -> Callable[[StripeReader], RowConv
                 path=reader.path,
             ).values()
         )
-        if reader.row_type == row_type and all(map(_changes_nothing, sources)):
+        stored = [*reader.row.children[: len(sources)], *[None] * (len(sources) - len(reader.row.children))]
+        if reader.row_type == row_type and all(map(_changes_nothing, sources, stored)):
             return None
-        return lambda rows: _converted(sources, rows)
+        return lambda rows: _converted(sources, stored, rows)
 
     found: dict[object, RowConversion | None] = {}  # tables have few generations of columns
 
@@ -51,18 +52,25 @@ def conversion_to(columns: Sequence[Column]) -> Callable[[StripeReader], RowConv
     return conversion
 
 
-def _changes_nothing(source: ColumnSource) -> bool:
-    return source.name is not None and source.type.kind not in ("char", "varchar") and not source.julian
+def _changes_nothing(source: ColumnSource, stored: OrcColumn | None) -> bool:
+    return source.name is not None and not source.julian and not _is_padded(stored)
 
 
-def _converted(sources: Sequence[ColumnSource], rows: StripeRows) -> list[pa.Array]:
+def _converted(sources: Sequence[ColumnSource], stored: Sequence[OrcColumn | None], rows: StripeRows) -> list[pa.Array]:
     read = rows.columns()
     return [
-        _without_padding(source, source.read(None if source.name is None else read[source.name], len(rows)))
-        for source in sources
+        _column(source, column, None if source.name is None else read[source.name], len(rows))
+        for source, column in zip(sources, stored, strict=True)
     ]
 
 
-def _without_padding(source: ColumnSource, array: pa.Array) -> pa.Array:
-    """A reader pads a char(n) with blanks; files hold it without them."""
-    return pc.utf8_rtrim(array, characters=" ") if source.type.kind == "char" else array
+def _column(source: ColumnSource, stored: OrcColumn | None, array: pa.Array | None, rows: int) -> pa.Array:
+    """Text stays as it is in the file: readers cut and pad it, by the length that the column has when they read."""
+    if array is None or source.type.arrow != pa.string():
+        return source.read(array, rows)
+    return pc.utf8_rtrim(array, characters=" ") if _is_padded(stored) else array
+
+
+def _is_padded(stored: OrcColumn | None) -> bool:
+    """A char(n) of Hive's, which the ORC library pads with blanks; our files hold it as a string, without them."""
+    return stored is not None and stored.kind == OrcKind.CHAR

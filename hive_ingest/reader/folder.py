@@ -25,7 +25,7 @@ from hive_ingest.acid import (
 from hive_ingest.errors import CorruptFile, PathNotFound, StreamingIOFailure
 from hive_ingest.model import WriteId
 from hive_ingest.orc import FileToRead
-from hive_ingest.reader.originals import numbered, original_files
+from hive_ingest.reader.originals import errors_naming, numbered, original_files
 from hive_ingest.storage import FileEntry, Location
 from hive_ingest.transactions import list_registered
 
@@ -43,7 +43,8 @@ class FolderToRead:
     @classmethod
     def of(cls, location: Location, valid_write_ids: ValidWriteIdList, valid_txns: ValidTxnList) -> FolderToRead:
         """Raises what `acid_directory` does."""
-        directory = acid_directory(_listing(location), valid_write_ids, valid_txns)
+        with errors_naming(str(location)):
+            directory = acid_directory(_listing(location), valid_write_ids, valid_txns)
         return cls(location, directory, valid_write_ids)
 
     def data_files(self, *, newest_first: bool = False) -> Iterator[FileToRead]:
@@ -92,7 +93,8 @@ def _bucket_files(
     found: list[FileToRead] = []
     originals: list[FileEntry] = []
     for entry in entries.values():
-        file = parse_file_name(entry.name)
+        with errors_naming(str(folder)):
+            file = parse_file_name(entry.name)
         if isinstance(file, OriginalFileName) and entry.size_bytes:
             originals.append(entry)
         if isinstance(file, BucketFileName):

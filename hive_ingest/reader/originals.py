@@ -7,16 +7,26 @@ paths (Hive: `AcidUtils.getAcidState`, `OrcRawRecordMerger.OriginalReaderPairToR
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from hive_ingest.acid import AcidDirectory, OriginalFileName, encode_bucket, is_hidden
-from hive_ingest.errors import PathNotFound
+from hive_ingest.errors import CorruptFile, PathNotFound
 from hive_ingest.orc import FileToRead, OriginalRows, count_rows
 from hive_ingest.storage import FileEntry, FileStore, Location
 from hive_ingest.transactions import list_registered
 
 #: Of rows from before the table was transactional.
 _NO_WRITE_ID = 0
+
+
+@contextmanager
+def errors_naming(folder: str) -> Iterator[None]:
+    """Adds the folder to the error about a foreign name in it."""
+    try:
+        yield
+    except CorruptFile as error:
+        raise CorruptFile(f"in {folder!r}: {error}") from error
 
 
 def original_files(location: Location, directory: AcidDirectory) -> list[FileToRead]:
@@ -50,7 +60,10 @@ def numbered(
     Raises:
         CorruptFile, StreamingIOFailure: As for `original_files`.
     """
-    files = [(entry, OriginalFileName.parse(entry.name)) for entry in sorted(entries, key=lambda entry: entry.path)]
+    files = []
+    for entry in sorted(entries, key=lambda entry: entry.path):
+        with errors_naming(entry.path.rpartition("/")[0]):
+            files.append((entry, OriginalFileName.parse(entry.name)))
     left = Counter(name.bucket for _, name in files)
     next_row_id: Counter[int] = Counter()
     found = []

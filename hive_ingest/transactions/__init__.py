@@ -1,7 +1,7 @@
 """Parts that every transaction needs: owner identity, locks, heartbeats, staging, publish and commit."""
 
 from hive_ingest.transactions.committer import Committer, log_failure
-from hive_ingest.transactions.heartbeat import Heartbeater, send_heartbeat
+from hive_ingest.transactions.heartbeat import Heartbeater, now, send_heartbeat
 from hive_ingest.transactions.lock_errors import describe_locks, lock_timeout
 from hive_ingest.transactions.lock_plan import LockPlan
 from hive_ingest.transactions.lock_wait import LockWait
@@ -56,6 +56,7 @@ __all__ = [
     "new_attempt",
     "new_staging",
     "newest_overwrite",
+    "now",
     "refuse_unknown_compactions",
     "refuse_unknown_write_ids",
     "remove_attempts",

@@ -10,11 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from types import TracebackType
 from typing import Required, Self, TypedDict
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.orc as orc
 
@@ -22,6 +20,7 @@ from hive_ingest.errors import ConfigurationError, CorruptFile, StreamingIOFailu
 from hive_ingest.orc.acid_schema import acid_schema
 from hive_ingest.orc.format.checksums import ChecksumBuilder, ContentChecksums
 from hive_ingest.orc.format.tail import MAGIC, PostScript, completed_tail, parse_postscript, parse_stripe_rows
+from hive_ingest.orc.writer.freed_memory import FREED_MEMORY
 from hive_ingest.storage import FileStore, OutputFile, io_failure
 
 #: Hive's `orc.compress` values, and pyarrow's name and strategy for each: with "speed", lz4 compresses nothing.
@@ -40,7 +39,6 @@ BATCH_ROWS = 1024
 _HELD_BYTES = 1024 * 1024
 _WRITE_BUFFER_BYTES = 256 * 1024
 _LONGEST_POSTSCRIPT = 256
-_LARGE_BLOCK_BYTES = 32 * 1024 * 1024 - 64 * 1024  # glibc adapts to blocks of up to 32 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +101,7 @@ class AcidFileWriter(ABC):
         self._buffer = pa.BufferedOutputStream(pa.PythonFile(self._sink, "w"), _WRITE_BUFFER_BYTES)
         self._writer = orc_writer(
             self._buffer,
+            columns=len(schema),
             compression=compression,
             stripe_size_bytes=stripe_size_bytes,
             row_index_stride=row_index_stride,
@@ -298,6 +297,7 @@ class _Sink:
 def orc_writer(
     sink: object,
     *,
+    columns: int,
     compression: str,
     stripe_size_bytes: int,
     row_index_stride: int,
@@ -306,13 +306,13 @@ def orc_writer(
 ) -> orc.ORCWriter:
     """pyarrow's writer with the options of every file here.
 
-    Without `compress`, it encodes the values as for that compression, and leaves them uncompressed. A stripe may end
-    after every `batch_rows` rows.
+    `columns` is how many the table has. Without `compress`, it encodes the values as for that compression, and leaves
+    them uncompressed. A stripe may end after every `batch_rows` rows.
 
     Raises ConfigurationError, UnsupportedFeature.
     """
     kind, strategy = arrow_compression(compression)
-    keep_freed_memory()
+    FREED_MEMORY.before_file(columns)
     return orc.ORCWriter(
         sink,
         compression=kind if compress else "uncompressed",
@@ -335,11 +335,3 @@ def arrow_compression(name: str) -> tuple[str, str]:
     if known is None:
         raise ConfigurationError(f"orc.compress={name!r} is not an ORC compression: use {', '.join(COMPRESSIONS)}")
     return known
-
-
-@cache
-def keep_freed_memory() -> None:
-    # ORC's writer allocates 59 MB for a file of five columns, and touches some 5 MB of it. After each file glibc gives
-    # this memory back to the kernel if it is more than twice the largest block that was freed so far. Then a file of
-    # 1,000 rows takes up to 9 ms instead of 1.
-    np.empty(_LARGE_BLOCK_BYTES, np.uint8)

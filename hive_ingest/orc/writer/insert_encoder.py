@@ -147,6 +147,7 @@ class InsertEncoder:
         schema = pa.schema([(ROW, pa.struct(list(self.schema)))])
         with orc_writer(
             sink,
+            columns=len(self.schema),
             compression=self.compression,
             stripe_size_bytes=stripe_bytes,
             row_index_stride=self.row_index_stride,

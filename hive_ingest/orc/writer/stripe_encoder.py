@@ -103,6 +103,7 @@ class StripeEncoder:
         schema = acid_schema(self.schema)
         with orc_writer(
             sink,
+            columns=len(self.schema),
             compression=self.compression,
             stripe_size_bytes=self.stripe_bytes,
             row_index_stride=self.row_index_stride,

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from hive_ingest.compaction import cleaner_lock
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.model import (
     CompactionState,
@@ -21,6 +22,7 @@ from hive_ingest.model import (
     TableName,
 )
 from hive_ingest.testing import faults
+from hive_ingest.transactions import now
 from tests.support.compactions import MAJOR, MINOR, Compacted
 from tests.support.waiting import wait_until
 from tests.support.warehouses import NEEDS_FOLDER_RENAMES
@@ -134,4 +136,27 @@ def test_nothing_is_removed_after_the_lock_has_timed_out(table: Compacted) -> No
         (cleaned,) = table.clean()
     assert (cleaned.state, cleaned.removed) == (CompactionState.READY_FOR_CLEANING, ())
     assert len(table.folders()) == 4
+    assert table.rows() == before
+
+
+def test_a_cleaner_asks_for_its_lock_again_after_its_machine_was_suspended(
+    table: Compacted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The monotonic clock stands still meanwhile."""
+    table.inserts(1, 3)
+    before = table.rows()
+    table.compact(MAJOR)
+    suspended: list[float] = []
+
+    def at(point: str) -> None:
+        if point == "between_removals" and not suspended:
+            suspended.append(2 * table.client.txn_timeout_seconds)
+            (held,) = table.client.show_locks(table.name)
+            table.client.unlock(held.lock_id)  # as the timeout does
+
+    monkeypatch.setattr(cleaner_lock, "now", lambda: now() + sum(suspended))
+    with faults(observe=at):
+        (cleaned,) = table.clean()
+    assert cleaned.state is CompactionState.READY_FOR_CLEANING
+    assert len(table.folders()) == 3
     assert table.rows() == before

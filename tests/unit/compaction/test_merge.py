@@ -292,6 +292,22 @@ def test_files_from_before_a_column_was_added_get_nulls(folder: Folder) -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", ["minor", "major"])
+@pytest.mark.parametrize("type_", ["varchar(3)", "char(3)"])
+def test_a_column_that_was_too_short_for_a_while_cuts_no_text(folder: Folder, type_: str, kind: str) -> None:
+    """Readers cut it. Once the column is altered back, they see all of it again."""
+    for write_id in (1, 2):
+        folder.insert(write_id, [(1, "abcdef"), (2, "ab  "), (3, "   "), (4, None), (5, "äöüß")])
+    columns, before = folder.columns, folder.rows()
+    folder.columns = columns | {"text": type_}
+    cut = folder.rows()
+    assert {len(row[1][1] or "") for row in cut} <= {0, 3}
+    folder.compact(kind)
+    assert folder.rows() == cut
+    folder.columns = columns
+    assert folder.rows() == before
+
+
 def test_a_value_that_could_only_be_written_changed_ends_the_compaction(folder: Folder) -> None:
     folder.columns = {"t": "timestamp"}
     folder.insert(1, [(0,)])
