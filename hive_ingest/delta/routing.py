@@ -82,11 +82,12 @@ class Router:
 
     def route(self, batch: pa.RecordBatch) -> RoutedBatch:
         """Raises SerializationError for a partition value that no folder can be named after."""
-        data = pa.RecordBatch.from_arrays(
-            batch.columns[: self._num_columns], schema=pa.schema(list(batch.schema)[: self._num_columns])
-        )
+        has_keys = batch.num_columns > self._num_columns
+        data = batch.select(range(self._num_columns)) if has_keys else batch
         if batch.num_rows == 0:
             return RoutedBatch(data, (), (0,))
+        if not self._keys and not self._num_buckets:
+            return RoutedBatch(data, (GroupKey(self._static, self._writer_bucket),), (0, batch.num_rows))
         codes, cardinality, key_of = self._codes(batch)
         if cardinality == 1:
             return RoutedBatch(data, (key_of(0),), (0, batch.num_rows))

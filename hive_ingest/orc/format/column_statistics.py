@@ -9,11 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation, localcontext
+from functools import lru_cache
+from typing import TypeVar
 
 from hive_ingest.orc.format.protobuf import (
-    Field,
     WireError,
     as_bytes,
+    as_double,
+    as_int,
+    as_signed,
     bytes_field,
     double_field,
     int_field,
@@ -27,10 +31,14 @@ from hive_ingest.orc.format.protobuf import (
 )
 from hive_ingest.schema import MAX_DECIMAL_PRECISION
 
-_Message = dict[int, Field]
+T = TypeVar("T")
+#: The fields of a message: a number, or the payload of any other kind.
+_Message = dict[int, int | bytes]
 _NUMBER_OF_VALUES, _TIMESTAMP, _HAS_NULL, _BYTES_ON_DISK = 1, 9, 10, 11
 _INT64 = range(-(2**63), 2**63)
 _MAX_NANOS = 999_999
+#: Together, messages up to this size are merged only once: those of columns of numbers. A text may be of any length.
+_CACHED_BYTES = 512
 
 
 class _NotMergeableError(Exception):
@@ -41,13 +49,24 @@ def merge_column_statistics(parts: Sequence[bytes]) -> bytes:
     """One `ColumnStatistics` message from several, in any order. Raises WireError."""
     if len(parts) == 1:
         return parts[0]
+    is_small = sum(map(len, parts)) <= _CACHED_BYTES
+    return _merged_small(tuple(parts)) if is_small else _merged(parts)
+
+
+@lru_cache(maxsize=1024)  # the columns of row ids have the same statistics in many transactions, or twice in one
+def _merged_small(parts: tuple[bytes, ...]) -> bytes:
+    return _merged(parts)
+
+
+def _merged(parts: Sequence[bytes]) -> bytes:
     messages = [_message(part) for part in parts]
-    merged = int_field(_NUMBER_OF_VALUES, sum(_values(m) for m in messages))
-    merged += _merged_typed([m for m in messages if _values(m)] or messages[:1])
+    counts = [_values(message) for message in messages]
+    merged = int_field(_NUMBER_OF_VALUES, sum(counts))
+    merged += _merged_typed([m for m, count in zip(messages, counts, strict=True) if count] or messages[:1])
     if all(_HAS_NULL in m for m in messages):  # a reader takes a missing flag for true
-        merged += int_field(_HAS_NULL, int(any(m[_HAS_NULL].as_int for m in messages)))
+        merged += int_field(_HAS_NULL, int(any(_all(messages, _HAS_NULL, as_int))))
     if all(_BYTES_ON_DISK in m for m in messages):
-        merged += int_field(_BYTES_ON_DISK, sum(m[_BYTES_ON_DISK].as_int for m in messages))
+        merged += int_field(_BYTES_ON_DISK, sum(_all(messages, _BYTES_ON_DISK, as_int)))
     return merged
 
 
@@ -69,11 +88,11 @@ def with_timestamp_bounds(part: bytes, low: int, high: int) -> bytes:
 
 
 def _message(data: bytes) -> _Message:
-    return {number: Field(number, value, b"") for number, value, _, _ in scan_fields(data)}
+    return {number: value for number, value, _, _ in scan_fields(data)}
 
 
 def _values(message: _Message) -> int:
-    return message[_NUMBER_OF_VALUES].as_int if _NUMBER_OF_VALUES in message else 0
+    return as_int(_NUMBER_OF_VALUES, message[_NUMBER_OF_VALUES]) if _NUMBER_OF_VALUES in message else 0
 
 
 def _merged_typed(messages: Sequence[_Message]) -> bytes:
@@ -81,7 +100,7 @@ def _merged_typed(messages: Sequence[_Message]) -> bytes:
     for number in messages[0]:
         merge = _MERGERS.get(number)
         if merge is not None and all(number in message for message in messages):
-            typed = [message[number].as_bytes for message in messages]
+            typed = _all(messages, number, as_bytes)
             try:
                 merged += bytes_field(number, typed[0] if len(typed) == 1 else merge([_message(t) for t in typed]))
             except _NotMergeableError:
@@ -89,8 +108,9 @@ def _merged_typed(messages: Sequence[_Message]) -> bytes:
     return merged
 
 
-def _all(messages: Sequence[_Message], number: int) -> list[Field]:
-    found = [message[number] for message in messages if number in message]
+def _all(messages: Sequence[_Message], number: int, value_of: Callable[[int, int | bytes], T]) -> list[T]:
+    """The value of a field in each message. Raises _NotMergeableError where it is missing."""
+    found = [value_of(number, message[number]) for message in messages if number in message]
     if len(found) != len(messages):
         raise _NotMergeableError
     return found
@@ -98,15 +118,13 @@ def _all(messages: Sequence[_Message], number: int) -> list[Field]:
 
 def _signed_sum(messages: Sequence[_Message], number: int) -> bytes:
     """A sum is left out where it overflowed, in one file or in all together."""
-    found = [message[number].as_signed for message in messages if number in message]
+    found = [as_signed(number, message[number]) for message in messages if number in message]
     total = sum(found)
     return signed_field(number, total) if len(found) == len(messages) and total in _INT64 else b""
 
 
 def _signed_bounds(messages: Sequence[_Message]) -> bytes:
-    low = min(field.as_signed for field in _all(messages, 1))
-    high = max(field.as_signed for field in _all(messages, 2))
-    return signed_field(1, low) + signed_field(2, high)
+    return signed_field(1, min(_all(messages, 1, as_signed))) + signed_field(2, max(_all(messages, 2, as_signed)))
 
 
 def _int(messages: Sequence[_Message]) -> bytes:
@@ -114,11 +132,10 @@ def _int(messages: Sequence[_Message]) -> bytes:
 
 
 def _double(messages: Sequence[_Message]) -> bytes:
-    low = [field.as_double for field in _all(messages, 1)]
-    high = [field.as_double for field in _all(messages, 2)]
+    low, high = _all(messages, 1, as_double), _all(messages, 2, as_double)
     if any(map(math.isnan, low + high)):
         raise _NotMergeableError
-    sums = [message[3].as_double for message in messages if 3 in message]
+    sums = [as_double(3, message[3]) for message in messages if 3 in message]
     total = double_field(3, sum(sums)) if len(sums) == len(messages) else b""
     return double_field(1, min(low)) + double_field(2, max(high)) + total
 
@@ -134,14 +151,14 @@ def _string(messages: Sequence[_Message]) -> bytes:
 def _bound(message: _Message, *, exact: int, cut: int) -> tuple[bytes, int]:
     """The bound, and 1 if it was truncated. Of two equal bounds the exact one is used."""
     if exact in message:
-        return message[exact].as_bytes, 0
+        return as_bytes(exact, message[exact]), 0
     if cut in message:
-        return message[cut].as_bytes, 1
+        return as_bytes(cut, message[cut]), 1
     raise _NotMergeableError
 
 
 def _bucket(messages: Sequence[_Message]) -> bytes:
-    counts = [packed_varints(field) for field in _all(messages, 1)]
+    counts = _all(messages, 1, lambda _, value: packed_varints(value))
     if len({len(count) for count in counts}) != 1:
         raise _NotMergeableError
     totals = [sum(column) for column in zip(*counts, strict=True)]
@@ -149,10 +166,10 @@ def _bucket(messages: Sequence[_Message]) -> bytes:
 
 
 def _decimal(messages: Sequence[_Message]) -> bytes:
-    low = min(map(_as_decimal, _all(messages, 1)))
-    high = max(map(_as_decimal, _all(messages, 2)))
+    low = min(_all(messages, 1, _as_decimal))
+    high = max(_all(messages, 2, _as_decimal))
     bounds = bytes_field(1, f"{low:f}".encode()) + bytes_field(2, f"{high:f}".encode())
-    sums = [_as_decimal(message[3]) for message in messages if 3 in message]
+    sums = [_as_decimal(3, message[3]) for message in messages if 3 in message]
     if len(sums) != len(messages):
         return bounds
     with localcontext(prec=4 * MAX_DECIMAL_PRECISION):
@@ -161,14 +178,14 @@ def _decimal(messages: Sequence[_Message]) -> bytes:
     return bounds + (bytes_field(3, f"{total:f}".encode()) if digits <= MAX_DECIMAL_PRECISION else b"")
 
 
-def _as_decimal(field: Field) -> Decimal:
+def _as_decimal(number: int, value: int | bytes) -> Decimal:
     try:
-        number = Decimal(field.as_bytes.decode("ascii"))
+        found = Decimal(as_bytes(number, value).decode("ascii"))
     except (InvalidOperation, UnicodeDecodeError) as error:
         raise WireError("decimal statistics are not a decimal") from error
-    if not number.is_finite():
+    if not found.is_finite():
         raise WireError("decimal statistics are not a number")
-    return number
+    return found
 
 
 def _binary(messages: Sequence[_Message]) -> bytes:
@@ -183,13 +200,13 @@ def _timestamp(messages: Sequence[_Message]) -> bytes:
     merged = b""
     for low, high in ((1, 2), (3, 4)):
         if low in messages[0] and high in messages[0]:
-            merged += signed_field(low, min(m[low].as_signed for m in messages))
-            merged += signed_field(high, max(m[high].as_signed for m in messages))
+            merged += signed_field(low, min(_all(messages, low, as_signed)))
+            merged += signed_field(high, max(_all(messages, high, as_signed)))
     if not merged:
         raise _NotMergeableError
     key = 3 if 3 in messages[0] else 1
-    least = min((m[key].as_signed, _nanos(m, 5, 0)) for m in messages)[1]
-    most = max((m[key + 1].as_signed, _nanos(m, 6, _MAX_NANOS)) for m in messages)[1]
+    least = min((as_signed(key, m[key]), _nanos(m, 5, 0)) for m in messages)[1]
+    most = max((as_signed(key + 1, m[key + 1]), _nanos(m, 6, _MAX_NANOS)) for m in messages)[1]
     return merged + _nano_bounds(least, most)
 
 
@@ -199,14 +216,14 @@ def _nano_bounds(least: int, most: int) -> bytes:
 
 
 def _nanos(message: _Message, number: int, default: int) -> int:
-    return message[number].as_int - 1 if number in message else default
+    return as_int(number, message[number]) - 1 if number in message else default
 
 
 def _collection(messages: Sequence[_Message]) -> bytes:
     return (
-        int_field(1, min(field.as_int for field in _all(messages, 1)))
-        + int_field(2, max(field.as_int for field in _all(messages, 2)))
-        + int_field(3, sum(field.as_int for field in _all(messages, 3)))
+        int_field(1, min(_all(messages, 1, as_int)))
+        + int_field(2, max(_all(messages, 2, as_int)))
+        + int_field(3, sum(_all(messages, 3, as_int)))
     )
 
 

@@ -173,7 +173,7 @@ def _column_type(message: bytes) -> ColumnType:
         if field.number == 1:
             kind = field.as_int
         elif field.number == 2:
-            children += packed_varints(field)
+            children += packed_varints(field.value)
         elif field.number == 3:
             names.append(field.as_bytes.decode())
     expected = _NUMBER_OF_CHILDREN.get(kind, 0) if kind not in (OrcKind.STRUCT, OrcKind.UNION) else len(children)

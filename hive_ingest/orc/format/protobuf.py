@@ -30,14 +30,12 @@ class Field(NamedTuple):
 
     @property
     def as_int(self) -> int:
-        if not isinstance(self.value, int):
-            raise WireError(f"field {self.number} is not a number")
-        return self.value
+        return as_int(self.number, self.value)
 
     @property
     def as_signed(self) -> int:
         """A zigzag number (`sint32`, `sint64`)."""
-        return zigzag(self.as_int)
+        return as_signed(self.number, self.value)
 
     @property
     def as_bytes(self) -> bytes:
@@ -45,10 +43,28 @@ class Field(NamedTuple):
 
     @property
     def as_double(self) -> float:
-        if len(self.as_bytes) != _FIXED_SIZES[_FIXED64]:
-            raise WireError(f"field {self.number} is not a double")
-        number: float = struct.unpack("<d", self.as_bytes)[0]
-        return number
+        return as_double(self.number, self.value)
+
+
+def as_int(number: int, value: int | bytes) -> int:
+    """The value of a field. Raises WireError for a payload."""
+    if isinstance(value, int):
+        return value
+    raise WireError(f"field {number} is not a number")
+
+
+def as_signed(number: int, value: int | bytes) -> int:
+    """The value of a zigzag number (`sint32`, `sint64`). Raises WireError for a payload."""
+    return zigzag(as_int(number, value))
+
+
+def as_double(number: int, value: int | bytes) -> float:
+    """The value of a `double`. Raises WireError for any other field."""
+    payload = as_bytes(number, value)
+    if len(payload) != _FIXED_SIZES[_FIXED64]:
+        raise WireError(f"field {number} is not a double")
+    found: float = struct.unpack("<d", payload)[0]
+    return found
 
 
 def as_bytes(number: int, value: int | bytes) -> bytes:
@@ -119,13 +135,13 @@ def int_fields(data: bytes) -> dict[int, int]:
     return {number: value for number, value, _, _ in scan_fields(data) if isinstance(value, int)}
 
 
-def packed_varints(field: Field) -> list[int]:
+def packed_varints(value: int | bytes) -> list[int]:
     """The numbers of a repeated field, packed into one payload or written one by one."""
-    if isinstance(field.value, int):
-        return [field.value]
+    if isinstance(value, int):
+        return [value]
     found, at = [], 0
-    while at < len(field.value):
-        number, at = read_varint(field.value, at)
+    while at < len(value):
+        number, at = read_varint(value, at)
         found.append(number)
     return found
 
@@ -143,9 +159,8 @@ def varint(number: int) -> bytes:
 
 def int_field(number: int, value: int) -> bytes:
     """`uint32`, `uint64`, `bool` or an enum."""
-    if number < 16 and 0 <= value < 0x80:  # as most are: calls would take most of the time
-        return _BYTES_OF[number << 3] + _BYTES_OF[value]
-    return varint(number << 3) + varint(value)
+    key = _BYTES_OF[number << 3] if number < 16 else varint(number << 3)  # calls would take most of the time
+    return key + (_BYTES_OF[value] if 0 <= value < 0x80 else varint(value))
 
 
 def signed_field(number: int, value: int) -> bytes:

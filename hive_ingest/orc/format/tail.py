@@ -27,7 +27,6 @@ from hive_ingest.orc.format.checksums import (
 )
 from hive_ingest.orc.format.codec import MAX_BLOCK_SIZE, Codec, store, unpack
 from hive_ingest.orc.format.protobuf import (
-    Field,
     WireError,
     as_bytes,
     bytes_field,
@@ -281,7 +280,7 @@ def _postscript(ending: bytes, file_size: int) -> PostScript:
     magic = rest = b""
     for number, value, start, end in scan_fields(raw):
         if number == 4:
-            version = tuple(packed_varints(Field(number, value, b"")))
+            version = tuple(packed_varints(value))
         elif number == 8000:
             magic = as_bytes(number, value)
         elif isinstance(value, int):

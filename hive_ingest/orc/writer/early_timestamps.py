@@ -233,7 +233,7 @@ def _entry(
     statistics = b""
     for field in read_fields(entry):
         if field.number == _POSITIONS:
-            positions += packed_varints(field)
+            positions += packed_varints(field.value)
         elif field.number == _STATISTICS:
             statistics = field.as_bytes
     kept = len(positions) - len(seconds) - len(nanoseconds)

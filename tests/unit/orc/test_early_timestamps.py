@@ -117,7 +117,7 @@ def entries(index: bytes) -> Iterator[tuple[list[int], bytes]]:
     """Positions and statistics of each entry of a row index."""
     for entry in read_fields(index):
         fields = {field.number: field for field in read_fields(entry.as_bytes)}
-        yield packed_varints(fields[1]), fields[2].as_bytes
+        yield packed_varints(fields[1].value), fields[2].as_bytes
 
 
 def from_position(stream: bytes, tail: OrcTail, position: list[int]) -> bytes:
