@@ -19,6 +19,7 @@ from hive_ingest.record_writer.bad_records import Doubt
 from hive_ingest.record_writer.csv.fields import CsvFields, CsvFormat
 from hive_ingest.record_writer.csv.framing import CsvFraming, CsvText
 from hive_ingest.record_writer.csv.layout import CsvLayout
+from hive_ingest.record_writer.text.blocks import has_empty_line
 from hive_ingest.record_writer.text.columns import FALSE_WORDS, TRUE_WORDS, TextColumns
 from hive_ingest.record_writer.typed_columns import TypedColumn
 
@@ -185,6 +186,8 @@ def _check_line_ends(text: bytes) -> None:
 
 
 def _has_empty_record(text: CsvText) -> bool:
+    if b"\r" not in text.text and not has_empty_line(text.text):
+        return False
     lengths = np.diff(text.ends, prepend=0)
     short = lengths <= 2
     if not short.any():

@@ -12,37 +12,51 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 
-_NEWLINE: Final = 0x0A
-_CARRIAGE_RETURN: Final = 0x0D
-#: Bytes that are scanned at once: temporary arrays that stay in the processor's cache take a third of the time.
-_SCAN_BYTES: Final = 1 << 17
+from hive_ingest.record_writer.csv.bit_masks import (
+    BitMask,
+    after_each,
+    before_each,
+    mask_at,
+    mask_of,
+    odd_from,
+    places_in,
+)
+from hive_ingest.record_writer.text.blocks import CARRIAGE_RETURN, NEWLINE, count_lines
+
 _NO_PLACES: Final[Any] = np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class CsvText:
     """Consecutive whole records.
 
     Attributes:
         text: The records. Only the last one may lack its newline.
-        ends: Where each record ends in `text`, after its newline, as numpy's int64.
+        count: The number of records.
         is_regular: Whether every quote is where the format has it, or is an ordinary character.
         header: The names of the fields, or None if the records have no header.
+        given_ends: Where each record ends in `text`, after its newline, as numpy's int64; None if every newline ends
+            one, as in most files.
     """
 
     text: bytes
-    ends: Any
+    count: int
     is_regular: bool
     header: tuple[str, ...] | None = None
+    given_ends: Any = None
 
-    @property
-    def count(self) -> int:
-        """The number of records."""
-        return len(self.ends)
+    @cached_property
+    def ends(self) -> Any:
+        """Where each record ends, whether or not every newline ends one."""
+        if self.given_ends is not None:
+            return self.given_ends
+        ends = _places_of(NEWLINE, np.frombuffer(self.text, np.uint8)) + 1
+        return ends if len(ends) == self.count else np.append(ends, len(self.text))
 
     def first(self, count: int) -> CsvText:
         """The first records."""
@@ -54,7 +68,8 @@ class CsvText:
             return self
         start = int(self.ends[first - 1]) if first else 0
         ends = self.ends[first:end] - start
-        return replace(self, text=self.text[start : start + int(ends[-1]) if len(ends) else start], ends=ends)
+        text = self.text[start : start + int(ends[-1]) if len(ends) else start]
+        return replace(self, text=text, count=len(ends), given_ends=None if self.given_ends is None else ends)
 
     def without_blank_lines(self) -> CsvText:
         """The records that are not empty lines."""
@@ -63,7 +78,8 @@ class CsvText:
             return self
         lengths = np.diff(self.ends, prepend=0)
         kept = np.frombuffer(self.text, np.uint8)[: int(self.ends[-1])][np.repeat(~blank, lengths)]
-        return replace(self, text=kept.tobytes(), ends=np.cumsum(lengths[~blank]))
+        ends = np.cumsum(lengths[~blank])
+        return replace(self, text=kept.tobytes(), count=len(ends), given_ends=None if self.given_ends is None else ends)
 
     @property
     def blank_lines(self) -> int:
@@ -75,17 +91,17 @@ class CsvText:
         if not self.count or int(lengths.min()) > 2:
             return np.zeros(self.count, np.bool_)
         data = np.frombuffer(self.text, np.uint8)
-        only_end = (lengths == 1) & (data[self.ends - 1] == _NEWLINE)
-        return only_end | (
-            (lengths == 2) & (data[self.ends - 2] == _CARRIAGE_RETURN) & (data[self.ends - 1] == _NEWLINE)
-        )
+        only_end = (lengths == 1) & (data[self.ends - 1] == NEWLINE)
+        return only_end | ((lengths == 2) & (data[self.ends - 2] == CARRIAGE_RETURN) & (data[self.ends - 1] == NEWLINE))
 
     def inner_newlines(self) -> Any:
         """How many newlines are inside the records up to each one, as numpy's int32; None if there are none."""
-        is_open = int(self.count > 0 and not self.text.endswith(b"\n"))
-        if self.text.count(b"\n") + is_open == self.count:  # as in most files: counting is cheaper than finding
+        if self.given_ends is None:
             return None
-        newlines = _places_of(_NEWLINE, np.frombuffer(self.text, np.uint8))
+        is_open = int(self.count > 0 and not self.text.endswith(b"\n"))
+        newlines = _places_of(NEWLINE, np.frombuffer(self.text, np.uint8))
+        if len(newlines) + is_open == self.count:
+            return None
         found = np.searchsorted(newlines, self.ends) - np.arange(1, self.count + 1)
         found[-1] += is_open
         return found.astype(np.int32)
@@ -117,44 +133,34 @@ class CsvFraming:
             is_last: Whether the text ends here, so that its rest is a record, too.
         """
         data = np.frombuffer(text, np.uint8)
-        newlines = _places_of(_NEWLINE, data)
         escaped = _NO_PLACES
         if self._escape and self._escape in text:
             escaped = _after_escapes(_places_of(self._escape[0], data))
-            newlines = np.setdiff1d(newlines, escaped, assume_unique=True)
         # The end of the text, or of a line, must not be taken for what an escape before it says is data.
         is_whole = not len(escaped) or (int(escaped[-1]) < len(text) - 1 and self._escape + b"\r" not in text)
         if not self._quote or self._quote not in text:
-            return _framed(text, newlines + 1, is_whole, is_last)
-        quotes = np.setdiff1d(_places_of(self._quote[0], data), escaped, assume_unique=True)
-        ends = newlines[np.searchsorted(quotes, newlines) & 1 == 0] + 1
-        # An odd number of quotes says that the last one opens a field, which may be one that is not closed.
-        if (len(quotes) & 1 == 0 or not is_last) and self._is_regular(data, quotes, escaped):
+            ends = np.setdiff1d(_places_of(NEWLINE, data), escaped) + 1 if len(escaped) else None
             return _framed(text, ends, is_whole, is_last)
+        newlines, quotes = mask_of(data, NEWLINE), mask_of(data, self._quote[0])
+        edges = mask_of(data, self._delimiter) | newlines | quotes
+        opening_edges = edges
+        if len(escaped):
+            data_only = mask_at(escaped[escaped < len(text)], len(text))
+            opening_edges = edges & ~data_only
+            newlines, quotes = newlines & ~data_only, quotes & ~data_only
+        quoted = odd_from(quotes)
+        # An odd number of quotes says that the last one opens a field, which may be one that is not closed.
+        if (not quoted[-1] >> np.uint64(63) or not is_last) and (
+            _begin_fields(quotes & quoted, opening_edges) and _end_fields(quotes & ~quoted, edges, data)
+        ):
+            every = not len(escaped) and not (newlines & quoted).any()
+            return _framed(text, None if every else places_in(newlines & ~quoted) + 1, is_whole, is_last)
         found = self._one_by_one(text, is_last=is_last)
         return found if is_whole else replace(found, is_regular=False)
 
     def ends_in_quotes(self, rest: bytes) -> bool:
         """Whether a record that has no end yet has a quote that is not closed."""
         return bool(self._quote) and self._quote in rest and self._unended.fullmatch(rest) is None
-
-    def _is_regular(self, data: Any, quotes: Any, escaped: Any) -> bool:
-        """Whether each quote of odd number begins a field, and each one after it ends the field or doubles a quote."""
-        opening, closing = quotes[0::2], quotes[1::2]
-        before = data[np.maximum(opening - 1, 0)]
-        begins = (before == self._delimiter) | (before == _NEWLINE) | (before == self._quote[0]) | (opening == 0)
-        if not begins.all() or (len(escaped) and np.isin(opening - 1, escaped).any()):
-            return False
-        last = len(data) - 1
-        after = data[np.minimum(closing + 1, last)]
-        ends = (after == self._delimiter) | (after == _NEWLINE) | (after == self._quote[0]) | (closing == last)
-        if ends.all():
-            return True
-        # At the end of the text, a carriage return may still be followed by a newline.
-        is_return = (after == _CARRIAGE_RETURN) & (
-            (data[np.minimum(closing + 2, last)] == _NEWLINE) | (closing + 1 == last)
-        )
-        return bool((ends | is_return).all())
 
     def _one_by_one(self, text: bytes, *, is_last: bool) -> CsvText:
         ends: list[int] = []
@@ -172,6 +178,24 @@ class CsvFraming:
         return _framed(text, np.array(ends, np.int64), is_regular, is_last)
 
 
+def _begin_fields(quotes: BitMask, edges: BitMask) -> bool:
+    """Whether each of the quotes begins a field, or follows another quote, which it doubles."""
+    allowed = after_each(edges)
+    allowed[0] |= np.uint64(1)
+    return not (quotes & ~allowed).any()
+
+
+def _end_fields(quotes: BitMask, edges: BitMask, data: Any) -> bool:
+    """Whether each of the quotes ends a field, or is followed by another quote."""
+    last = mask_at([len(data) - 1], len(data))
+    others = quotes & ~(before_each(edges) | last)
+    if not others.any():
+        return True
+    # At the end of the text, a carriage return may still be followed by a newline.
+    returns = mask_of(data, CARRIAGE_RETURN) & (before_each(mask_of(data, NEWLINE)) | last)
+    return not (others & ~before_each(returns)).any()
+
+
 def _after_escapes(places: Any) -> Any:
     """The bytes that escapes at these places say are data: in a run of escapes, every second one is data itself."""
     numbers = np.arange(len(places))
@@ -181,15 +205,16 @@ def _after_escapes(places: Any) -> Any:
 
 def _places_of(code: int, data: Any) -> Any:
     """Where a byte occurs."""
-    places = [np.flatnonzero(data[at : at + _SCAN_BYTES] == code) + at for at in range(0, len(data), _SCAN_BYTES)]
-    return np.concatenate(places) if places else np.zeros(0, np.int64)
+    return places_in(mask_of(data, code))
 
 
 def _framed(text: bytes, ends: Any, is_regular: bool, is_last: bool) -> CsvText:
-    end = int(ends[-1]) if len(ends) else 0
+    """The records that end at `ends`, or None for those that end at every newline."""
+    end = text.rfind(b"\n") + 1 if ends is None else int(ends[-1]) if len(ends) else 0
+    count = count_lines(text) if ends is None else len(ends)
     if is_last and end < len(text):
-        return CsvText(text, np.append(ends, len(text)), is_regular)
-    return CsvText(text if end == len(text) else text[:end], ends, is_regular)
+        return CsvText(text, count + 1, is_regular, given_ends=None if ends is None else np.append(ends, len(text)))
+    return CsvText(text if end == len(text) else text[:end], count, is_regular, given_ends=ends)
 
 
 def _record_patterns(delimiter: bytes, quote: bytes, escape: bytes) -> tuple[re.Pattern[bytes], ...]:

@@ -21,7 +21,7 @@ from hive_ingest.record_writer.csv.framing import CsvFraming, CsvText
 from hive_ingest.record_writer.options import check_positive
 from hive_ingest.record_writer.text.sources import as_bytes, opened, pieces_of
 
-_NOTHING: Final = CsvText(b"", np.zeros(0, np.int64), True)
+_NOTHING: Final = CsvText(b"", 0, True)
 
 
 class CsvInput(ABC):
@@ -136,7 +136,7 @@ class CsvInput(ABC):
         text = b"".join(records)
         found = self.framing.whole_records(text, is_last=True)
         is_same = np.array_equal(found.ends, ends)
-        return found if is_same else CsvText(text, ends, is_regular=False)
+        return found if is_same else CsvText(text, len(items), is_regular=False, given_ends=ends)
 
     def _write_pieces(self, pieces: Iterable[object]) -> Iterator[CsvBlock]:
         """Write one text, which comes in pieces."""
@@ -198,7 +198,7 @@ class CsvInput(ABC):
         if BYTE_ORDER_MARK[:1] not in joined or BYTE_ORDER_MARK not in joined:
             found = self.framing.whole_records(joined, is_last=True)
             # A quote that one argument leaves open would change the meaning of the next one.
-            if _has_all(found.ends, np.cumsum([len(text) for text in texts])):
+            if found.given_ends is None or _has_all(found.ends, np.cumsum([len(text) for text in texts])):
                 return found
         texts = [text.removeprefix(BYTE_ORDER_MARK) for text in texts]
         return _joined([self.framing.whole_records(text, is_last=True) for text in texts])
@@ -206,12 +206,14 @@ class CsvInput(ABC):
     def _blocks(self, text: CsvText) -> Iterator[CsvBlock]:
         if not text.count:
             return
-        lengths = np.diff(text.ends, prepend=0)
-        longest = int(lengths.argmax())
-        self._check_length(int(lengths[longest]) - 1, longest, int(text.ends[longest] - lengths[longest]))
-        count = max(1, round(len(text.text) / self._block_bytes))
-        cuts = np.searchsorted(text.ends, np.arange(1, count) * (len(text.text) // count)) + 1
-        numbers = sorted({0, *(int(cut) for cut in cuts if cut < text.count), text.count})
+        if len(text.text) > self._max_record_bytes:
+            lengths = np.diff(text.ends, prepend=0)
+            longest = int(lengths.argmax())
+            self._check_length(int(lengths[longest]) - 1, longest, int(text.ends[longest] - lengths[longest]))
+        numbers = [0, text.count]
+        if (count := round(len(text.text) / self._block_bytes)) > 1:
+            cuts = np.searchsorted(text.ends, np.arange(1, count) * (len(text.text) // count)) + 1
+            numbers = sorted({*numbers, *(int(cut) for cut in cuts if cut < text.count)})
         for first, end in itertools.pairwise(numbers):
             part = text.part(first, end)
             yield CsvBlock(part, self._next_record, self._next_offset)
@@ -246,16 +248,25 @@ def _as_lines(argument: bytes) -> bytes:
 
 
 def _with_newline(text: CsvText) -> CsvText:
-    ends = text.ends.copy()
-    ends[-1] += 1
-    return replace(text, text=text.text + b"\n", ends=ends)
+    ends = text.given_ends
+    if ends is not None:
+        ends = ends.copy()
+        ends[-1] += 1
+    return replace(text, text=text.text + b"\n", given_ends=ends)
 
 
 def _joined(texts: list[CsvText]) -> CsvText:
     """Texts of the same header as one."""
     if len(texts) <= 1:
         return texts[0] if texts else _NOTHING
-    starts = np.cumsum([0, *(len(text.text) for text in texts)])
-    ends = np.concatenate([text.ends + start for text, start in zip(texts, starts, strict=False)])
-    is_regular = all(text.is_regular for text in texts)
-    return CsvText(b"".join([text.text for text in texts]), ends, is_regular, texts[0].header)
+    ends = None
+    if any(text.given_ends is not None for text in texts):
+        starts = np.cumsum([0, *(len(text.text) for text in texts)])
+        ends = np.concatenate([text.ends + start for text, start in zip(texts, starts, strict=False)])
+    return CsvText(
+        b"".join([text.text for text in texts]),
+        sum(text.count for text in texts),
+        all(text.is_regular for text in texts),
+        texts[0].header,
+        ends,
+    )

@@ -20,10 +20,13 @@ import pyarrow as pa
 
 from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.storage import Location, io_errors
+from hive_ingest.streaming.files.read_ahead import ReadAhead
 
 #: Bytes at the start of a file, and before an offset, that make up its fingerprint.
 _FINGERPRINT_BYTES: Final = 4096
 _SKIPPED_BYTES: Final = 1 << 20
+#: Smaller than the blocks of files: a pipe may be slow, and none of its records is used before its block is complete.
+_PIPE_BLOCK_BYTES: Final = 1 << 20
 #: Arrow's names of the compressions, by the end of a file's name.
 _SUFFIXES: Final = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2"}
 #: The path of the standard input.
@@ -341,9 +344,15 @@ class CompressedText(_StreamedText):
         self._restart()  # many files may wait for their turn: none of them stays open
         return is_empty
 
-    def _open(self) -> pa.CompressedInputStream:
+    def close(self) -> None:
+        """Close the stream. It is opened again when more of the text is needed."""
+        if self._text is not None:
+            self._text.close()
+        super().close()
+
+    def _open(self) -> ReadAhead:
         self._stored = self._file.open()
-        return pa.CompressedInputStream(self._stored, self._codec)
+        return ReadAhead(pa.CompressedInputStream(self._stored, self._codec))
 
 
 class PipeText(_StreamedText):
@@ -354,6 +363,10 @@ class PipeText(_StreamedText):
         self._pipe = pipe
         self._is_ours = is_ours
         self._is_begun = False
+
+    def blocks(self, offset: int, block_bytes: int) -> Iterator[bytes]:
+        """The text from an offset on, in blocks of at most 1 MiB."""
+        return super().blocks(offset, min(block_bytes, _PIPE_BLOCK_BYTES))
 
     def readable_bytes(self) -> int:
         """The bytes of the text that were read: a pipe is read only once."""
