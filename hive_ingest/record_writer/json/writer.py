@@ -31,7 +31,7 @@ from hive_ingest.record_writer.text.blocks import (
 )
 from hive_ingest.record_writer.typed_columns import not_bound, typed_columns
 from hive_ingest.record_writer.values.coercion import COERCIONS, Coerce
-from hive_ingest.record_writer.values.text_forms import DateFormats
+from hive_ingest.record_writer.values.text_forms import DateFormats, TextForms
 from hive_ingest.record_writer.values.timestamp_formats import TimestampOptions
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 from hive_ingest.schema import HiveType
@@ -146,6 +146,10 @@ class StrictJsonWriter(TextRecordWriter):
             self._forms = JsonForms(self._binary_format, timestamps, self._coerce, self._dates)
             self._blocks = JsonBlocks(self._columns, parsed, self._unknown_fields, self._forms)
             self._schema = schema
+
+    def text_forms(self, schema: RecordSchema) -> TextForms:
+        """The forms of dates and timestamps in strings, for a table. Raises ConfigurationError, as `bind` does."""
+        return TextForms(self._timestamps.for_schema(schema), self._coerce, self._dates)
 
     def parse(self, block: Any) -> Parsed:
         """Parse a block of this writer.
