@@ -218,6 +218,10 @@ def _json_sample(path: str, most: int) -> bytes:
         text = b"".join(block.text for block in file.records(0, most))
     if not text.strip():
         raise ConfigurationError(f"{path!r} has no records, from which columns could be inferred")
+    if text.lstrip().startswith(b"["):
+        raise ConfigurationError(
+            f"{path!r} is a JSON array: write each of its objects on a line, as `jq -c '.[]'` does"
+        )
     return text
 
 

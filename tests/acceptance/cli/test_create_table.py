@@ -68,6 +68,15 @@ def test_a_table_for_a_german_file_takes_it_with_the_same_options(
     assert [str(value) for value in row.values()] == ["1", "12.50", "0.5", "2026-02-01"]
 
 
+def test_a_database_that_is_missing_is_created_by_an_option(shell: Shell) -> None:
+    create = ("create-table", "--create-metastore", "shop.t", "--column", "id:int")
+    missing = shell(*create)
+    assert (missing.code, "'shop': create it first, with --create-database" in missing.err) == (1, True)
+    shell.done(*create, "--create-database")
+    elsewhere = shell("show", "tables", "nowhere").err + shell("sinks", "list", "nowhere").err
+    assert "with `hive-ingest create-table --create-database`" in elsewhere
+
+
 @pytest.mark.parametrize(
     ("options", "code", "why"),
     [
