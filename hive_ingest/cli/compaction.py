@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import enum
+import logging
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hive_ingest.cli.logs import say
+from hive_ingest.cli.logs import is_configured, say
 from hive_ingest.cli.metrics_server import MetricsHostOption, MetricsPortOption, served_metrics
 from hive_ingest.cli.options import (
     DryRunOption,
@@ -24,8 +27,8 @@ from hive_ingest.plurals import counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hive_ingest.compaction import CompactionOutcome, Compactor
-    from hive_ingest.model import CompactionState
+    from hive_ingest.compaction import CompactionOutcome, Compactor, Initiated, PurgeOutcome
+    from hive_ingest.model import CompactionInfo, CompactionState
 
 PartitionOption = Annotated[
     str | None,
@@ -83,14 +86,16 @@ def compact(
                 typer.echo(f"would request a {kind.value} compaction of {table}{f' {name}' if name else ''}")
             _note_no_partitions(table, found)
             return
-        outcomes = compaction.compact(
-            client,
-            table,
-            partition=partition,
-            kind=kind.value,
-            properties=wanted,
-            wait=wait,
-        )
+        with _warned_once() as printed:
+            outcomes = compaction.compact(
+                client,
+                table,
+                partition=partition,
+                kind=kind.value,
+                properties=wanted,
+                wait=wait,
+            )
+            printed.update(outcome.id for outcome in outcomes)
     for outcome in outcomes:
         typer.echo(_line(outcome))
     _note_no_partitions(table, outcomes)
@@ -100,16 +105,64 @@ def compact(
         raise typer.Exit(1)
 
 
+@contextmanager
+def _warned_once() -> Iterator[set[object]]:
+    """Hold back the warnings about single compactions, and write those that the command does not print itself.
+
+    Yields:
+        What is printed, by the ids of compactions or the names of candidates; the caller adds them.
+    """
+    printed: set[object] = set()
+    if is_configured():  # a log is complete by itself
+        yield printed
+        return
+    logger, handler = logging.getLogger("hive_ingest.compaction"), _HeldWarnings()
+    logger.addHandler(handler)
+    try:
+        yield printed
+    finally:
+        logger.removeHandler(handler)
+        for record in handler.held:
+            if _subject(record) not in printed:
+                handler.write(record)
+
+
+class _HeldWarnings(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.held: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write what is not about one compaction."""
+        if _subject(record) is not None:
+            self.held.append(record)
+        else:
+            self.write(record)
+
+    def write(self, record: logging.LogRecord) -> None:
+        """As Python does without any handler."""
+        typer.echo(self.format(record), err=True)
+
+
+def _subject(record: logging.LogRecord) -> object:
+    return record.__dict__.get("compaction", record.__dict__.get("candidate"))
+
+
 def _note_no_partitions(table: str, outcomes: Sequence[object]) -> None:
     if not outcomes:
         typer.echo(f"{table} has no partitions yet: there is nothing to do", err=True)
 
 
 def _line(outcome: CompactionOutcome) -> str:
-    place = f"{outcome.table} {outcome.partition_name or ''}".rstrip()
+    place = _place(outcome)
     known = "" if outcome.accepted else f" ({_why_not_accepted(outcome)})"
     message = f": {outcome.message}" if outcome.message else ""
     return f"{place}: {outcome.type.name.lower()} compaction {outcome.id} {_predicate(outcome.state)}{known}{message}"
+
+
+def _place(found: CompactionOutcome | CompactionInfo | Initiated | PurgeOutcome) -> str:
+    """The name of a table, and of its partition if there is one."""
+    return f"{found.table} {found.partition_name or ''}".rstrip()
 
 
 def _why_not_accepted(outcome: CompactionOutcome) -> str:
@@ -137,7 +190,7 @@ def purge(
     with connected(metastore, warehouse) as client:
         outcomes = compaction.purge(client, table, partition=partition, timeout_seconds=wait_seconds)
     for outcome in outcomes:
-        place = f"{outcome.table} {outcome.partition_name or ''}".rstrip()
+        place = _place(outcome)
         reasons = "".join(f"\n  because {reason}" for reason in outcome.reasons)
         typer.echo(f"{place}: {'still there: ' + ', '.join(outcome.left) if outcome.left else 'purged'}{reasons}")
     _note_no_partitions(table, outcomes)
@@ -177,9 +230,13 @@ def compactor(
 
 
 def _run_once(compactor: Compactor) -> None:
-    result = compactor.run_once()
+    with _warned_once() as printed:
+        result = compactor.run_once()
+        printed.update(work.info.id for work in result.worked)
+        printed.update(cleaned.info.id for cleaned in result.cleaned)
+        printed.update(_place(each) for each in result.initiated)
     for each in result.initiated:
-        place = f"{each.table} {each.partition_name or ''}".rstrip()
+        place = _place(each)
         if each.response is not None and each.response.accepted:
             typer.echo(f"requested {place}: {each.decision.reason}")
         elif each.is_suspended:
@@ -187,12 +244,12 @@ def _run_once(compactor: Compactor) -> None:
         elif each.error is not None:
             typer.echo(f"whether {place} needs a compaction {each.decision.reason}")
     for work in result.worked:
-        place = f"{work.info.table} {work.info.partition_name or ''}".rstrip()
+        place = _place(work.info)
         typer.echo(
             f"compaction {work.info.id} of {place} {_predicate(work.state)}{': ' * bool(work.message)}{work.message}"
         )
     for cleaned in result.cleaned:
-        place = f"{cleaned.info.table} {cleaned.info.partition_name or ''}".rstrip()
+        place = _place(cleaned.info)
         if cleaned.state.text == "succeeded":
             number = f"{counted(len(cleaned.removed), 'folder')} removed"
             typer.echo(f"cleaned {place}: {number}{': ' * bool(cleaned.message)}{cleaned.message}")

@@ -11,7 +11,17 @@ import typer
 
 from hive_ingest.cli.logs import confirm
 from hive_ingest.cli.options import DryRunOption, MetastoreOption, TableArgument, WarehouseOption, connected, pairs
-from hive_ingest.cli.record_options import EscapeOption, FieldDelimiterOption, NullValuesOption, QuoteOption
+from hive_ingest.cli.record_options import (
+    DateFormatsOption,
+    DecimalPoint,
+    DecimalPointOption,
+    EscapeOption,
+    FieldDelimiterOption,
+    NullValuesOption,
+    QuoteOption,
+    TimestampFormatsOption,
+    TimezoneOption,
+)
 
 
 class SampleFormat(enum.StrEnum):
@@ -52,6 +62,10 @@ def create_table(
     quote: QuoteOption = '"',
     escape: EscapeOption = None,
     null_values: NullValuesOption = None,
+    timestamp_formats: TimestampFormatsOption = None,
+    timezone: TimezoneOption = None,
+    date_formats: DateFormatsOption = None,
+    decimal_point: DecimalPointOption = DecimalPoint.POINT,
     sample_records: Annotated[
         int,
         typer.Option("--sample-records", metavar="N", min=1, help="With --from-file: how many records to look at."),
@@ -104,6 +118,10 @@ def create_table(
             quote=quote or None,
             escape=escape,
             null_values=null_values or None,
+            timestamp_formats=timestamp_formats or None,
+            timezone=timezone,
+            date_formats=date_formats or None,
+            decimal_point=decimal_point.value,
             sample_records=sample_records,
         )
     elif typed_columns:

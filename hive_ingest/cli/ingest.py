@@ -162,6 +162,13 @@ def ingest(
             help="A last line without its newline is a record, or waits for the next run. With --follow: wait.",
         ),
     ] = UnfinishedLine.COMMIT,
+    merge_schema: Annotated[
+        bool,
+        typer.Option(
+            "--merge-schema",
+            help="JSON, CSV with header: add columns that the table lacks, before the first row that has them.",
+        ),
+    ] = False,
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on with what is appended, through rotation, until Ctrl-C or SIGTERM.")
     ] = False,
@@ -197,6 +204,7 @@ def ingest(
             "max_bad_record_share": max_bad_record_share,
             "source_key": source_key.value,
             "unfinished_line": unfinished_line.value,
+            "merge_schema": merge_schema,
         }
         if follow:
             options |= _chosen_for_following(context)
@@ -295,4 +303,6 @@ def _summary(result: IngestResult) -> str:
         parts.append(f"{counted(len(result.finished_before), 'file')} finished before")
     if result.too_short:
         parts.append(too_short)
+    if result.columns_added:
+        parts.append("added " + ", ".join(f"{column.name} {column.type}" for column in result.columns_added))
     return "; ".join(parts)

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from hive_ingest.cli import failures
-from hive_ingest.cli.failures import error_text, one_line, without_passwords
+from hive_ingest.cli.failures import CommandFailed, error_text, one_line, without_passwords
 
 _log = logging.getLogger("hive_ingest.cli")
 #: The attributes that every record has; all others come from `extra=`.
@@ -107,7 +107,8 @@ def report(error: Exception, *, with_traceback: bool) -> int:
     """Write an error, in one line or as one object. Returns the exit code."""
     if is_for_people():
         return failures.report(error, with_traceback=with_traceback)
-    _log.error(error_text(error), exc_info=error if with_traceback else None, extra={"error": type(error).__name__})
+    name = type(error.__cause__ if isinstance(error, CommandFailed) else error).__name__
+    _log.error(error_text(error), exc_info=error if with_traceback else None, extra={"error": name})
     return 1
 
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperOption
 
 from hive_ingest.cli.failures import CommandFailed, error_text
@@ -23,7 +24,10 @@ _ARGUMENT = re.compile(r"(?<![\w'\"`./<>-])([a-z][a-z_]*[a-z])(?:=(True|False)\b
 _QUOTED_VALUE = re.compile(r"(?<![\w'\"`./<>-])(--[a-z][a-z-]*)='([\w.-]+)'")
 
 #: What only one command can do, for all others.
-_ELSEWHERE = {"create": "`hive-ingest create-table --create-metastore`"}
+_ELSEWHERE = {
+    "create": "`hive-ingest create-table --create-metastore`",
+    "create_database": "`hive-ingest create-table --create-database`",
+}
 #: Choices of Python objects, and steps that a command takes itself.
 _PHRASES = {
     "StrictJsonWriter or ArrowWriter": "--format json",
@@ -34,6 +38,16 @@ _PHRASES = {
 
 class Command(TyperCommand):
     """A command whose errors name its own options instead of the library's arguments."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments. An option of the program that follows the command is refused with its place."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            option = getattr(error, "option_name", None)
+            if option is None or all(option not in each.opts for each in ctx.find_root().command.params):
+                raise
+            raise typer.BadParameter("write it before the command", param_hint=option) from error
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command.

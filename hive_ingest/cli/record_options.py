@@ -211,7 +211,7 @@ DateFormatsOption = Annotated[
     typer.Option(
         "--date-format",
         metavar="PATTERN",
-        help="Delimited, CSV, regex: accepted form of dates, such as dd.MM.yyyy. May be repeated. Default: yyyy-MM-dd.",
+        help="Accepted form of dates, such as dd.MM.yyyy. May be repeated. Default: yyyy-MM-dd.",
         show_default=False,
     ),
 ]

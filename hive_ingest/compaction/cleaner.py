@@ -265,7 +265,8 @@ class Cleaner:
         """To be tried again, later each time."""
         attempts = _attempts(info) + 1
         message = f"attempt {attempts} of {self._settings.max_attempts}: {error}"
-        _log.warning("cleaning %s: %s", f"{info.table} {info.partition_name or ''}".rstrip(), message)
+        place = f"{info.table} {info.partition_name or ''}".rstrip()
+        _log.warning("cleaning %s: %s", place, message, extra={"compaction": info.id})
         noted = replace(info, error_message=message)
         try:
             if attempts >= self._settings.max_attempts and info.type is not CompactionType.ABORT_TXN_CLEANUP:

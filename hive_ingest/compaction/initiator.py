@@ -171,7 +171,8 @@ class Initiator:
             return None
         except StreamingError as error:
             if self._note(candidate, str(error), known):
-                _log.warning("whether %s needs a compaction is not known: %s", _text(candidate), error)
+                place = _text(candidate)
+                _log.warning("whether %s needs a compaction is not known: %s", place, error, extra={"candidate": place})
             decision = Decision(None, f"is not known: {error}")
             return Initiated(candidate.table, candidate.partition_name, decision, error=error)
 

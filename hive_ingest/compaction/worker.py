@@ -98,7 +98,7 @@ class Worker:
         except NoSuchObject as error:
             return self._refused(job.info, f"it was dropped or renamed since the request: {error}")
         except MetastoreUnavailable as error:
-            _log.warning("compaction %d of %s: %s", info.id, info.table, error)
+            _log.warning("compaction %d of %s: %s", info.id, info.table, error, extra={"compaction": info.id})
             return WorkResult(job.info, CompactionState.WORKING, str(error))
         except JobStopped as error:
             return self._put_back(job.info, str(error))
@@ -133,7 +133,7 @@ class Worker:
 
     def _failed(self, info: CompactionInfo, message: str) -> WorkResult:
         place = f"{info.table} {info.partition_name or ''}".rstrip()
-        _log.warning("compaction %d of %s failed: %s", info.id, place, message)
+        _log.warning("compaction %d of %s failed: %s", info.id, place, message, extra={"compaction": info.id})
         info = replace(info, error_message=message)
         self._end(info, self._client.mark_failed)
         return WorkResult(info, CompactionState.FAILED, message)

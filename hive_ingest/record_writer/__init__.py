@@ -17,6 +17,7 @@ from hive_ingest.record_writer.record_by_record import divided_blocks
 from hive_ingest.record_writer.regex_writer import StrictRegexWriter
 from hive_ingest.record_writer.typed_columns import typed_columns
 from hive_ingest.record_writer.values.coercion import Coerce
+from hive_ingest.record_writer.values.text_forms import DecimalPoint, TextForms, field_converter
 from hive_ingest.record_writer.writer import Block, Parsed, RecordSchema, RecordWriter
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "CsvFraming",
     "CsvText",
     "CsvWriter",
+    "DecimalPoint",
     "EmptyPartitionValues",
     "MappingWriter",
     "MissingColumns",
@@ -43,10 +45,12 @@ __all__ = [
     "StrictDelimitedInputWriter",
     "StrictJsonWriter",
     "StrictRegexWriter",
+    "TextForms",
     "UnknownFields",
     "ZonedTimestamps",
     "check_choice",
     "divided_blocks",
+    "field_converter",
     "named_records",
     "schema_of_rows",
     "stream_of",

@@ -36,6 +36,7 @@ class MappingWriter(RecordListWriter):
         coerce: As for `StrictJsonWriter`.
         timestamp_formats: As for `StrictJsonWriter`.
         timezone: As for `StrictJsonWriter`.
+        date_formats: As for `StrictJsonWriter`.
         block_records: Records that are converted in one call.
         copy_records: As for `RecordListWriter`.
 
@@ -54,6 +55,7 @@ class MappingWriter(RecordListWriter):
         coerce: Coerce = "strict",
         timestamp_formats: Sequence[str] | None = None,
         timezone: str | None = None,
+        date_formats: Sequence[str] | None = None,
         block_records: int = 10_000,
         copy_records: bool = True,
     ) -> None:
@@ -67,6 +69,7 @@ class MappingWriter(RecordListWriter):
             coerce=coerce,
             timestamp_formats=timestamp_formats,
             timezone=timezone,
+            date_formats=date_formats,
         )
 
     def bind(self, schema: RecordSchema) -> None:

@@ -9,7 +9,7 @@ from hive_ingest.errors import NoSuchObject
 
 
 def no_such_database(name: str) -> NoSuchObject:
-    return NoSuchObject(f"there is no database {name.lower()!r}: create it first")
+    return NoSuchObject(f"there is no database {name.lower()!r}: create it first, with create_database")
 
 
 def matching(names: Sequence[str], pattern: str) -> list[str]:

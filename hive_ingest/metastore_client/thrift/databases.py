@@ -53,7 +53,7 @@ class Databases(Part):
         try:
             return self._channel.call("get_database", name, is_repeatable=True)
         except NoSuchObject as error:
-            raise NoSuchObject(f"there is no database {name!r}: create it first") from error
+            raise NoSuchObject(f"there is no database {name!r}: create it first, with create_database") from error
 
     def get_databases(self, pattern: str = "*") -> list[str]:
         """Names that match Hive's pattern (`*` any text, `|` alternatives), sorted."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import io
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 
 from hive_ingest.errors import ConfigurationError, SerializationError, UnsupportedFeature
 from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
@@ -24,7 +26,7 @@ from hive_ingest.record_writer.static_keys import StaticKeys
 from hive_ingest.record_writer.text.blocks import DEFAULT_BLOCK_BYTES, DEFAULT_MAX_RECORD_BYTES
 from hive_ingest.record_writer.typed_columns import not_bound, typed_columns
 from hive_ingest.record_writer.values.coercion import Coerce
-from hive_ingest.record_writer.values.text_forms import DecimalPoint, text_forms
+from hive_ingest.record_writer.values.text_forms import DecimalPoint, TextForms, text_forms
 from hive_ingest.record_writer.values.timestamp_formats import TimestampOptions
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 
@@ -179,6 +181,39 @@ class CsvWriter(CsvInput):
         self._static = static
         self._keys = PartitionTexts(schema, self._empty_partition_values)
         self._schema = schema
+
+    def text_forms(self, schema: RecordSchema) -> TextForms:
+        """The forms of values, for a table. Raises ConfigurationError, as `bind` does."""
+        return replace(self._format.forms, timestamps=self._timestamps.for_schema(schema))
+
+    def read_texts(self, text: bytes, header: Sequence[str], *, skips_malformed: bool = False) -> pa.Table:
+        """All fields as strings, and null where the writer has null.
+
+        Args:
+            text: Whole records.
+            header: The names of the fields, each different.
+            skips_malformed: Leave out records with another number of fields.
+
+        Raises:
+            pyarrow.ArrowException: The text cannot be read.
+        """
+        return pa_csv.read_csv(
+            io.BytesIO(text),
+            pa_csv.ReadOptions(column_names=list(header), block_size=len(text) + 1, use_threads=False),
+            pa_csv.ParseOptions(
+                delimiter=self._format.field_delimiter.decode(),
+                quote_char=self._format.quote.decode() or False,
+                escape_char=self._format.escape.decode() or False,
+                newlines_in_values=True,
+                invalid_row_handler=(lambda row: "skip") if skips_malformed else None,
+            ),
+            pa_csv.ConvertOptions(
+                column_types=dict.fromkeys(header, pa.string()),
+                null_values=[each.decode() for each in self._format.null_values],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
 
     def parse(self, block: Any) -> Parsed:
         """Parse a block of this writer.

@@ -44,6 +44,8 @@ def hive_leaf(type_: HiveType, forms: JsonForms) -> JsonConverter:
     if kind == "decimal":
         rounded = hive_values.rounded_decimal(*type_.parameters)
         return lambda value: rounded(_text(_leaf(value)))
+    if kind == "date" and (dates := forms.dates) is not None:
+        return lambda value: dates.days(_text(_leaf(value)).strip(_TRIMMED))
     if kind == "date":
         return lambda value: hive_values.date_or(lambda: _no_date(value))(_text(_leaf(value)))
     timestamp = hive_values.timestamp(forms.timestamps)

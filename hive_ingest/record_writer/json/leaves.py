@@ -8,7 +8,8 @@ from typing import Any, Final, Literal
 
 from hive_ingest.record_writer.bad_records import BadValue, shown
 from hive_ingest.record_writer.values import lossless_values, strict_values
-from hive_ingest.record_writer.values.coercion import Coerce, text_converter
+from hive_ingest.record_writer.values.coercion import Coerce
+from hive_ingest.record_writer.values.text_forms import DateFormats, TextForms, field_converter
 from hive_ingest.record_writer.values.timestamp_formats import STRICT_TIMESTAMPS, TimestampFormats
 from hive_ingest.schema import HiveType
 
@@ -24,6 +25,11 @@ class JsonForms:
     binary_format: BinaryFormat = "base64"
     timestamps: TimestampFormats = STRICT_TIMESTAMPS
     coerce: Coerce = "strict"
+    dates: DateFormats | None = None
+
+    def text_converter(self, type_: HiveType, coerce: Coerce) -> strict_values.Converter:
+        """The converter of texts to a primitive type."""
+        return field_converter(type_, TextForms(self.timestamps, coerce, self.dates))
 
 
 class NumberText(str):
@@ -46,7 +52,7 @@ def strict_leaf(type_: HiveType, forms: JsonForms) -> JsonConverter:
         return _string(str.encode, "binary")
     if type_.kind == "timestamp":
         return _timestamp(forms.timestamps)
-    return _string(strict_values.from_text(type_, forms.timestamps.nanos), str(type_))
+    return _string(forms.text_converter(type_, "strict"), str(type_))
 
 
 def lossless_leaf(type_: HiveType, forms: JsonForms) -> JsonConverter:
@@ -56,7 +62,7 @@ def lossless_leaf(type_: HiveType, forms: JsonForms) -> JsonConverter:
         return lambda value: lossless_values.boolean(_text_of(value, "boolean"))
     if kind in ("string", "char", "varchar"):
         return _characters(strict_values.from_text(type_, forms.timestamps.nanos), is_string=kind == "string")
-    from_text = text_converter(type_, forms.timestamps, "lossless")
+    from_text = forms.text_converter(type_, "lossless")
     if kind in (*strict_values.INTEGER_BITS, "float", "double", "decimal"):
         return lambda value: from_text(_text_of(value, kind))
     return _string(from_text if kind != "binary" else _no_further_binary, str(type_))

@@ -24,7 +24,7 @@ from hive_ingest.record_writer.json.leaves import (
     utf8,
 )
 from hive_ingest.record_writer.values import strict_values
-from hive_ingest.record_writer.values.coercion import first_of, text_converter
+from hive_ingest.record_writer.values.coercion import first_of
 from hive_ingest.schema import HiveType
 
 UnknownFields = Literal["ignore", "fail"]
@@ -139,8 +139,8 @@ def _leaf(type_: HiveType, forms: JsonForms) -> JsonConverter:
 
 def _map_key(type_: HiveType, forms: JsonForms) -> strict_values.Converter:
     if forms.coerce != "hive":
-        return text_converter(type_, forms.timestamps, forms.coerce)
-    return first_of(strict_values.from_text(type_, forms.timestamps.nanos), hive_leaf(type_, forms))
+        return forms.text_converter(type_, forms.coerce)
+    return first_of(forms.text_converter(type_, "strict"), hive_leaf(type_, forms))
 
 
 class _Struct:

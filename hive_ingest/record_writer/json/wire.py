@@ -17,7 +17,6 @@ from hive_ingest.record_writer.bad_records import Doubt
 from hive_ingest.record_writer.json.leaves import JsonForms
 from hive_ingest.record_writer.text.columns import converted
 from hive_ingest.record_writer.values import strict_arrays
-from hive_ingest.record_writer.values.coercion import text_converter
 from hive_ingest.schema import HiveType
 
 Path = tuple[str, ...]
@@ -78,6 +77,8 @@ def from_wire(array: pa.Array, type_: HiveType, forms: JsonForms) -> pa.Array:
     if type_.kind in _READ_AS and _READ_AS[type_.kind] == pa.string():
         if pat.is_decimal(array.type):
             return strict_arrays.readable_by_hive(forms.timestamps.from_numbers(array))
+        if type_.kind == "date" and forms.dates is not None:
+            return strict_arrays.readable_by_hive(converted(array, forms.text_converter(type_, "strict"), type_))
         return strict_arrays.from_text(array, type_, forms.timestamps)
     if type_.kind in READ_AS_TEXT and pat.is_string(array.type):
         return _from_texts(array, type_, forms)
@@ -91,7 +92,7 @@ def _from_texts(array: pa.Array, type_: HiveType, forms: JsonForms) -> pa.Array:
             return strict_arrays.numbers_from_text(array, type_)
     if forms.coerce != "lossless":
         raise Doubt("a string in place of a number or boolean")
-    return converted(array, text_converter(type_, forms.timestamps, "lossless"), type_)
+    return converted(array, forms.text_converter(type_, "lossless"), type_)
 
 
 def _list_from_wire(array: pa.Array, type_: HiveType, forms: JsonForms) -> pa.Array:

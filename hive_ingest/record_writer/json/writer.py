@@ -31,6 +31,7 @@ from hive_ingest.record_writer.text.blocks import (
 )
 from hive_ingest.record_writer.typed_columns import not_bound, typed_columns
 from hive_ingest.record_writer.values.coercion import COERCIONS, Coerce
+from hive_ingest.record_writer.values.text_forms import DateFormats, TextForms
 from hive_ingest.record_writer.values.timestamp_formats import TimestampOptions
 from hive_ingest.record_writer.writer import Parsed, RecordSchema
 from hive_ingest.schema import HiveType
@@ -64,6 +65,8 @@ class StrictJsonWriter(TextRecordWriter):
             tried. Default: the table's property `timestamp.formats`, else only `yyyy-mm-dd hh:mm:ss[.fffffffff]`.
         timezone: The zone whose wall clock a timestamp with an offset, or a number since 1970, becomes, such as
             "Europe/Berlin". Default: UTC.
+        date_formats: The patterns of dates, such as "dd.MM.yyyy", in the order in which they are tried. Default: only
+            yyyy-MM-dd.
         line_delimiter: The ASCII character between records.
         line_delimiter_pattern: Instead, a regular expression that matches what is between records, such as
             `\\r?\\n(?=\\d{4}-)` for records that begin with a date and have several lines.
@@ -88,6 +91,7 @@ class StrictJsonWriter(TextRecordWriter):
         coerce: Coerce = "strict",
         timestamp_formats: Sequence[str] | None = None,
         timezone: str | None = None,
+        date_formats: Sequence[str] | None = None,
         line_delimiter: str = "\n",
         line_delimiter_pattern: str | None = None,
         block_bytes: int = DEFAULT_BLOCK_BYTES,
@@ -111,6 +115,7 @@ class StrictJsonWriter(TextRecordWriter):
         self._binary_format = binary_format
         self._coerce = coerce
         self._timestamps = TimestampOptions(timestamp_formats, timezone)
+        self._dates = None if date_formats is None else DateFormats(date_formats)
         self._named: set[str] = set()
         self._schema: RecordSchema | None = None
 
@@ -137,9 +142,14 @@ class StrictJsonWriter(TextRecordWriter):
             self._required = frozenset(c.name for c in schema.partition_columns) if self._requires_keys else frozenset()
             self._arrow_schema = schema.arrow
             parsed = pa.schema([*schema.arrow, *self._static.fields])
-            self._forms = JsonForms(self._binary_format, self._timestamps.for_schema(schema), self._coerce)
+            timestamps = self._timestamps.for_schema(schema)
+            self._forms = JsonForms(self._binary_format, timestamps, self._coerce, self._dates)
             self._blocks = JsonBlocks(self._columns, parsed, self._unknown_fields, self._forms)
             self._schema = schema
+
+    def text_forms(self, schema: RecordSchema) -> TextForms:
+        """The forms of dates and timestamps in strings, for a table. Raises ConfigurationError, as `bind` does."""
+        return TextForms(self._timestamps.for_schema(schema), self._coerce, self._dates)
 
     def parse(self, block: Any) -> Parsed:
         """Parse a block of this writer.

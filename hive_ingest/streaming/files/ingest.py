@@ -23,12 +23,13 @@ from hive_ingest.connection import (
     StreamingSettings,
 )
 from hive_ingest.errors import ConfigurationError
-from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.model import TableName
+from hive_ingest.metastore_client import MetastoreClient, opened_metastore
+from hive_ingest.model import Column, TableName
 from hive_ingest.plurals import counted
-from hive_ingest.record_writer import RecordWriter, check_choice
+from hive_ingest.record_writer import RecordSchema, RecordWriter, check_choice
 from hive_ingest.streaming.files.bad_records import located_bad_records
-from hive_ingest.streaming.files.line_file import Beginning, FilePosition, LineFile, Lines
+from hive_ingest.streaming.files.line_file import FilePosition, LineFile, Lines, Records
+from hive_ingest.streaming.files.new_columns import NewColumns
 from hive_ingest.streaming.files.sources import SourceKey, UnfinishedLine, refuse_other_keys, sources_of
 from hive_ingest.streaming.files.spans import Spans
 from hive_ingest.streaming.files.texts import replaced
@@ -64,6 +65,8 @@ class IngestResult:
     #: Paths of files that are too short to be recognised by their content.
     too_short: tuple[str, ...]
     seconds: float
+    #: Columns that `merge_schema` has added to the table.
+    columns_added: tuple[Column, ...] = ()
 
 
 def ingest_files(
@@ -87,6 +90,7 @@ def ingest_files(
     max_bad_record_share: float | None = None,
     source_key: SourceKey = "path",
     unfinished_line: UnfinishedLine = "commit",
+    merge_schema: bool = False,
 ) -> IngestResult:
     """Commit every record of `paths` to `table`, once, however often this is called.
 
@@ -125,6 +129,12 @@ def ingest_files(
             later call, and of a log and its copy the longer one is read.
         unfinished_line: What happens to a last line without a newline: "commit" takes it as a record, "wait" leaves it
             for a later call.
+        merge_schema: Add columns that the records have and the table lacks to the table, before the first row of their
+            transaction is written, under a lock of their own. They stay if the transaction then fails. Their types
+            hold the values of that transaction, as in `infer_columns`; for another type, add the column beforehand.
+            Fields inside of structs are not added, nor columns without any value. Only for JSON and CSV with a header;
+            CSV files that lack a column need `missing_columns="null"`. The text of a transaction is held in memory,
+            and JSON is parsed twice.
 
     Raises:
         SerializationError: A record is bad; the error names its file and line.
@@ -138,6 +148,7 @@ def ingest_files(
     if isinstance(paths, str | os.PathLike):
         paths = [paths]
     check_choice("unfinished_line", unfinished_line, get_args(UnfinishedLine))
+    new_columns = NewColumns(record_writer) if merge_schema else None
     files, too_short = sources_of(
         paths, record_writer, source_key=source_key, waits_for_newline=unfinished_line == "wait"
     )
@@ -164,10 +175,14 @@ def ingest_files(
             max_bad_record_share=max_bad_record_share,
         ) as connection,
     ):
-        ingestion = _Ingestion(connection, files, spans, rows_per_transaction, header_lines, on_progress)
+        ahead = None
+        if new_columns is not None:
+            ahead = _Ahead(metastore, connection, new_columns, static_partition_values)
+        ingestion = _Ingestion(connection, files, spans, rows_per_transaction, header_lines, on_progress, ahead)
         finished_before = ingestion.run()
         seconds = time.monotonic() - started
-        return IngestResult(connection.stats, ingestion.positions, finished_before, too_short, seconds=seconds)
+        added = () if ahead is None else tuple(ahead.columns_added)
+        return IngestResult(connection.stats, ingestion.positions, finished_before, too_short, seconds, added)
 
 
 @contextmanager
@@ -177,6 +192,38 @@ def _closed(files: Iterable[LineFile]) -> Iterator[None]:
     finally:
         for file in files:
             file.close()
+
+
+class _Ahead:
+    """With `merge_schema`: the records of the next transaction, and their columns, which the table gets before it."""
+
+    def __init__(
+        self,
+        metastore: MetastoreClient | str,
+        connection: StreamingConnection,
+        new_columns: NewColumns,
+        static_partition_values: Sequence[str],
+    ) -> None:
+        self._metastore = metastore
+        self._connection = connection
+        self._new_columns = new_columns
+        self._static_partition_values = static_partition_values
+        #: By the name of their file.
+        self.records: dict[str, list[Records]] = {}
+        self.columns_added: list[Column] = []
+
+    def add_columns(self) -> bool:
+        """End the open transaction and add the columns of its records, if there are new ones."""
+        table = self._connection.table
+        new = self._new_columns.of(self.records, RecordSchema.of(table, self._static_partition_values))
+        if not new:
+            return False
+        self._connection.abort_transaction()
+        _log.info("adding the columns %s to %s", ", ".join(f"{each.name} {each.type}" for each in new), table.name)
+        with opened_metastore(self._metastore) as client:
+            client.add_columns(table.name, new, if_not_exists=True)
+        self.columns_added += new
+        return True
 
 
 class _Ingestion:
@@ -190,7 +237,9 @@ class _Ingestion:
         rows_per_transaction: int,
         header_lines: int,
         on_progress: Callable[[IngestProgress], None] | None,
+        ahead: _Ahead | None,
     ) -> None:
+        self._ahead = ahead
         self._connection = connection
         self._files = files
         self._spans = spans
@@ -217,6 +266,14 @@ class _Ingestion:
 
     def _begin(self) -> None:
         """Take the positions from the progress: another owner may have continued since our last commit."""
+        self._begin_at_progress()
+        while self._ahead is not None and not self._ahead.records:
+            self._ahead.records = self._read_ahead()
+            if not self._ahead.add_columns():
+                return
+            self._begin_at_progress()
+
+    def _begin_at_progress(self) -> None:
         self._connection.begin_transaction()
         refuse_other_keys(self._files, self._connection)
         for name, progress in self._connection.progress.items():
@@ -224,8 +281,22 @@ class _Ingestion:
             if self.positions.get(name) != position:
                 self._files[name].check(position)
                 self.positions[name] = position
+                if self._ahead is not None:
+                    self._ahead.records = {}
+
+    def _read_ahead(self) -> dict[str, list[Records]]:
+        """The records of this transaction, by the name of their file."""
+        held: dict[str, list[Records]] = {}
+        left = self._rows_per_transaction
+        for name, file in self._files.items():
+            if left and not self._is_finished(name):
+                held[name] = list(self._records(name, file, left))
+                left -= sum(found.count for found in held[name])
+        return held
 
     def _is_finished(self, name: str) -> bool:
+        if self._ahead is not None and self._ahead.records.get(name):
+            return False  # of a pipe, these have been taken out
         offset = self.positions[name].offset
         return (not offset and self._beginnings[name].is_empty) or self._files[name].ends_at(offset)
 
@@ -253,17 +324,23 @@ class _Ingestion:
         after = dict(self.positions)
         left = self._rows_per_transaction
         for name, file in self._files.items():
-            if left and not self._is_finished(name):
-                after[name] = self._write_file(file, self._beginnings[name], self.positions[name], left, spans)
+            if self._ahead is not None:
+                if name in self._ahead.records:
+                    after[name] = self._write_file(name, file, self._ahead.records.pop(name), spans)
+            elif left and not self._is_finished(name):
+                after[name] = self._write_file(name, file, self._records(name, file, left), spans)
                 left -= after[name].records - self.positions[name].records
         return after
 
-    def _write_file(
-        self, file: LineFile, beginning: Beginning, start: FilePosition, most: int, spans: Spans
-    ) -> FilePosition:
+    def _records(self, name: str, file: LineFile, most: int) -> Iterator[Records]:
+        beginning = self._beginnings[name]
+        return file.records(self.positions[name].offset or beginning.offset, most, beginning.header)
+
+    def _write_file(self, name: str, file: LineFile, blocks: Iterable[Records], spans: Spans) -> FilePosition:
+        beginning, start = self._beginnings[name], self.positions[name]
         offset, records, inner = start.offset or beginning.offset, start.records, start.inner_newlines
         last = b""
-        for found in file.records(offset, most, beginning.header):
+        for found in blocks:
             line = 1 + beginning.lines + records + inner
             inner_newlines = found.inner_newlines()
             spans.write(file.location, found, inner_newlines, line, offset)

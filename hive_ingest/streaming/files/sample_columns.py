@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import logging
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from typing import Final, Literal, get_args
+from dataclasses import replace
+from typing import Any, Final, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pacsv
 import pyarrow.json as pajson
 
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.orc import unwritable_values
-from hive_ingest.record_writer import CsvWriter
-from hive_ingest.schema import columns_of_schema, schema_of
+from hive_ingest.record_writer import (
+    BadValue,
+    CsvWriter,
+    DecimalPoint,
+    RecordSchema,
+    StrictJsonWriter,
+    TextForms,
+    field_converter,
+)
+from hive_ingest.schema import columns_of_schema, parse_type, schema_of
 from hive_ingest.storage import Location, io_errors
 from hive_ingest.streaming.files.line_file import LineFile
 
@@ -39,18 +48,25 @@ _SUFFIXES: Final[Mapping[str, SampleFormat]] = {
 _COMPRESSED: Final = (".gz", ".zst", ".zstd", ".bz2")
 #: What every value of a column must match, and the type to which the texts must then be convertible. A number with a
 #: leading zero is a text, such as a postal code, and so is one with more digits before the point than a double keeps.
-_TEXT_TYPES: Final[Sequence[tuple[str, pa.DataType]]] = (
+_NUMBER_TYPES: Final[Sequence[tuple[str, pa.DataType]]] = (
     (r"\A-?(0|[1-9][0-9]{0,18})\z", pa.int64()),
     (r"\A-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?([eE][-+]?[0-9]+)?\z", pa.float64()),
-    (r"\A(true|false|True|False|TRUE|FALSE)\z", pa.bool_()),
 )
+_BOOLEAN: Final = r"\A(true|false|True|False|TRUE|FALSE)\z"
 #: Whole numbers that no bigint holds.
 _HUGE: Final = pa.decimal128(38, 0)
 _FIRST_HUGE: Final = 2.0**63
-_TIME_TYPES: Final[Sequence[tuple[str, pa.DataType]]] = (
-    (r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z", pa.date32()),
-    (r"\A[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?\z", pa.timestamp("ns")),
+#: With the kind of Hive's type. The patterns are those of texts without `date_formats` and `timestamp_formats`.
+_TIME_TYPES: Final[Sequence[tuple[str, str, pa.DataType]]] = (
+    ("date", r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z", pa.date32()),
+    (
+        "timestamp",
+        r"\A[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?\z",
+        pa.timestamp("ns"),
+    ),
 )
+#: The forms of a writer's options alone.
+_NO_TABLE: Final = RecordSchema(())
 
 
 def infer_columns(
@@ -62,6 +78,10 @@ def infer_columns(
     quote: str | None = '"',
     escape: str | None = None,
     null_values: Sequence[str] | None = None,
+    timestamp_formats: Sequence[str] | None = None,
+    timezone: str | None = None,
+    date_formats: Sequence[str] | None = None,
+    decimal_point: DecimalPoint = ".",
     sample_records: int = DEFAULT_SAMPLE_RECORDS,
 ) -> dict[str, str]:
     """The columns that hold the first records of a file, as `create_table(columns=…)` takes them.
@@ -71,12 +91,17 @@ def infer_columns(
     decimal(38,0) in JSON, and string in CSV. A column that is always null is a string, and so is one of CSV whose
     values are of different kinds. Values after the sample may not fit.
 
+    Give the options with which the records will be read, such as `decimal_point=","`. With `date_formats` and
+    `timestamp_formats`, the texts of dates and timestamps have these forms. A column of numbers is one of numbers, also
+    if they are seconds since 1970 or dates such as 20261123: give its type in `types`.
+
     Args:
         path: A file on any file system that tables can be on. JSON and CSV may be compressed by gzip, zstd or bzip2.
         format: "csv" with a header, "json" with an object on each line, "parquet" or "orc". Default: by the end of the
             file's name.
         types: Hive types of some columns, which replace the inferred ones.
-        field_delimiter: As in `CsvWriter`, like `quote`, `escape` and `null_values`.
+        field_delimiter: As in `CsvWriter`, like `quote`, `escape`, `null_values` and `decimal_point`.
+        timestamp_formats: As in `CsvWriter` and `StrictJsonWriter`, like `timezone` and `date_formats`.
         sample_records: How many records of JSON and CSV are looked at.
 
     Returns:
@@ -84,7 +109,7 @@ def infer_columns(
 
     Raises:
         ConfigurationError: The format is not known, or the records cannot be read in it; two columns have one name
-            (ignoring case); `types` has another column.
+            (ignoring case); `types` has another column; an option is not valid, or has no effect on the format.
         StreamingIOFailure: The file cannot be read.
         UnsupportedFeature: A column whose values no Hive type holds.
     """
@@ -94,18 +119,28 @@ def infer_columns(
     kind = _format_of(location) if format is None else format
     if kind not in get_args(SampleFormat):
         raise ConfigurationError(f"format={kind!r} is unknown: use {', '.join(get_args(SampleFormat))}")
+    of_text: dict[str, Any] = {
+        "field_delimiter": field_delimiter,
+        "quote": quote,
+        "escape": escape,
+        "null_values": null_values,
+        "decimal_point": decimal_point,
+    }
+    of_times: dict[str, Any] = {
+        "timestamp_formats": timestamp_formats,
+        "timezone": timezone,
+        "date_formats": date_formats,
+    }
+    _refuse_without_effect(kind, {"csv": {}, "json": of_text}.get(kind, of_text | of_times))
     try:
         if kind == "csv":
-            csv = CsvWriter(field_delimiter=field_delimiter, quote=quote, escape=escape, null_values=null_values)
-            parsing = pacsv.ParseOptions(
-                delimiter=field_delimiter,
-                quote_char=quote or False,
-                escape_char=escape or False,
-                newlines_in_values=True,
-            )
-            schema = _csv_schema(*_csv_sample(location, csv, field_delimiter, sample_records), parsing, null_values)
+            csv = CsvWriter(**of_text, **of_times)
+            texts = csv.read_texts(*_csv_sample(location, csv, field_delimiter, sample_records))
+            forms = csv.text_forms(_NO_TABLE)
+            schema = pa.schema([(name, type_of_texts(texts[name], forms)) for name in texts.column_names])
         elif kind == "json":
-            schema = _json_schema(location, _json_sample(location, sample_records))
+            forms = StrictJsonWriter(**of_times).text_forms(_NO_TABLE)
+            schema = schema_of_json(location, _json_sample(location, sample_records), forms)
         else:
             schema = _stored_schema(location, kind)
     except pa.ArrowException as error:
@@ -115,6 +150,14 @@ def infer_columns(
         ) from error
     _check_names(location, schema.names)
     return {column.name: column.type for column in columns_of_schema(schema, types)}
+
+
+def _refuse_without_effect(kind: SampleFormat, options: Mapping[str, Any]) -> None:
+    """Raises ConfigurationError if one of the options was chosen."""
+    defaults = inspect.signature(infer_columns).parameters
+    for name, value in options.items():
+        if value != defaults[name].default:
+            raise ConfigurationError(f"{name}={value!r} has no effect with format={kind!r}: leave it out")
 
 
 def _check_names(path: str, names: Iterable[str]) -> None:
@@ -175,28 +218,23 @@ def _json_sample(path: str, most: int) -> bytes:
         text = b"".join(block.text for block in file.records(0, most))
     if not text.strip():
         raise ConfigurationError(f"{path!r} has no records, from which columns could be inferred")
+    if text.lstrip().startswith(b"["):
+        raise ConfigurationError(
+            f"{path!r} is a JSON array: write each of its objects on a line, as `jq -c '.[]'` does"
+        )
     return text
 
 
-def _csv_schema(
-    text: bytes, header: Sequence[str], parsing: pacsv.ParseOptions, null_values: Sequence[str] | None
-) -> pa.Schema:
-    found = pacsv.read_csv(
-        io.BytesIO(text),
-        pacsv.ReadOptions(column_names=list(header), block_size=len(text) + 1, use_threads=False),
-        parsing,
-        pacsv.ConvertOptions(
-            column_types=dict.fromkeys(header, pa.string()),
-            null_values=[""] if null_values is None else list(null_values),
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
-    )
-    return pa.schema([(name, _type_of_texts(found[name], (*_TEXT_TYPES, *_TIME_TYPES))) for name in header])
+def schema_of_json(path: str, text: bytes, forms: TextForms) -> pa.Schema:
+    """The columns of JSON lines.
 
+    They are Arrow's own, but timestamps only where the writer accepts their texts, and no double for huge whole
+    numbers.
 
-def _json_schema(path: str, text: bytes) -> pa.Schema:
-    """Arrow's own, but timestamps only where the writer accepts their texts, and no double for huge whole numbers."""
+    Raises:
+        ConfigurationError: The lines are not objects.
+        pyarrow.ArrowException: They cannot be read, or a key has values of several kinds.
+    """
     inferred = _read_json(text).schema
     plain = pa.schema([field.with_type(_without_times(field.type)) for field in inferred])
     found = _read_json(text, plain)
@@ -206,7 +244,7 @@ def _json_schema(path: str, text: bytes) -> pa.Schema:
             f"{path!r}: {lines} lines have {found.num_rows} objects with {len(plain.names)} keys: write one object "
             "with its keys on each line, as `jq -c .` does"
         )
-    return pa.schema([(field.name, _type_of_json(text, found, plain, field)) for field in plain])
+    return pa.schema([(field.name, _type_of_json(text, found, plain, field, forms)) for field in plain])
 
 
 def _read_json(text: bytes, schema: pa.Schema | None = None) -> pa.Table:
@@ -214,10 +252,10 @@ def _read_json(text: bytes, schema: pa.Schema | None = None) -> pa.Table:
     return pajson.read_json(io.BytesIO(text), options, pajson.ParseOptions(explicit_schema=schema))
 
 
-def _type_of_json(text: bytes, found: pa.Table, schema: pa.Schema, field: pa.Field) -> pa.DataType:
+def _type_of_json(text: bytes, found: pa.Table, schema: pa.Schema, field: pa.Field, forms: TextForms) -> pa.DataType:
     """The type of one column, by its values as Arrow has read them."""
     if pa.types.is_string(field.type):
-        return _type_of_texts(found[field.name], _TIME_TYPES)
+        return _type_of_times(found[field.name].drop_null(), forms)
     if not pa.types.is_floating(field.type) or not _may_be_huge(found[field.name]):
         return field.type
     place = schema.get_field_index(field.name)
@@ -241,13 +279,49 @@ def _without_times(type_: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_temporal(type_) or pa.types.is_null(type_) else type_
 
 
-def _type_of_texts(texts: pa.ChunkedArray, candidates: Sequence[tuple[str, pa.DataType]]) -> pa.DataType:
+def type_of_texts(texts: pa.ChunkedArray, forms: TextForms) -> pa.DataType:
+    """The type of all texts: a number, a boolean, a date or a timestamp, else a string."""
     values = texts.drop_null()
-    if len(values):
-        for pattern, type_ in candidates:
-            if pc.all(pc.match_substring_regex(values, pattern)).as_py() and _is_castable(values, type_):
-                return type_
+    if not len(values):
+        return pa.string()
+    numbers = _with_points(values, forms.decimal_point)
+    for pattern, type_ in _NUMBER_TYPES if numbers is not None else ():
+        if _are_like(numbers, pattern) and _is_castable(numbers, type_):
+            return type_
+    return pa.bool_() if _are_like(values, _BOOLEAN) else _type_of_times(values, forms)
+
+
+def _type_of_times(values: pa.ChunkedArray, forms: TextForms) -> pa.DataType:
+    for kind, pattern, type_ in _TIME_TYPES if len(values) else ():
+        is_usual = forms.dates is None if kind == "date" else forms.timestamps.is_strict
+        if is_usual and _are_like(values, pattern) and _is_castable(values, type_):
+            return type_
+        if not is_usual and _are_converted(values, kind, type_, forms):
+            return type_
     return pa.string()
+
+
+def _with_points(values: pa.ChunkedArray, decimal_point: str) -> pa.ChunkedArray | None:
+    """Texts of numbers with a point before their fraction; None if one of them has another point already."""
+    if decimal_point == ".":
+        return values
+    if pc.any(pc.match_substring(values, ".")).as_py():
+        return None
+    return pc.replace_substring(values, decimal_point, ".")
+
+
+def _are_like(values: pa.ChunkedArray, pattern: str) -> bool:
+    return bool(pc.all(pc.match_substring_regex(values, pattern)).as_py())
+
+
+def _are_converted(values: pa.ChunkedArray, kind: str, type_: pa.DataType, forms: TextForms) -> bool:
+    """Whether the writer reads all texts as values of the kind."""
+    convert = field_converter(parse_type(kind), replace(forms, coerce="strict"))
+    try:
+        found = [convert(text) for text in pc.unique(values).to_pylist()]
+    except BadValue:
+        return False
+    return unwritable_values(pa.array(found, type_)) is None
 
 
 def _is_castable(texts: pa.ChunkedArray, type_: pa.DataType) -> bool:

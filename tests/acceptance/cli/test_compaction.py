@@ -115,6 +115,24 @@ def test_a_compaction_that_fails_ends_with_an_error(shell: Shell, table: Compact
     assert (outcome.code, "compaction 1 failed: " in outcome.out) == (1, True)
 
 
+def test_a_failure_is_written_once(table: Compacted, metastore_uri: str, tmp_path: Path) -> None:
+    """It was on stdout, and on stderr as a warning of the worker."""
+    table.inserts(1, 2)
+    (table.folder / table.folders()[0] / "bucket_00000").write_bytes(b"ORC")
+    other = Compacted(table.client, "other")
+    other.inserts(1, 2)
+    (other.folder / other.folders()[0] / "bucket_00000").write_bytes(b"ORC")
+    other.request()
+    command = [sys.executable, "-m", "hive_ingest", "compact", "web.t", "major", "--wait"]
+    command += ["--metastore", metastore_uri, "--warehouse", warehouse_in(tmp_path)]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert outcome.returncode == 1
+    assert (outcome.stdout + outcome.stderr).count("compaction 2") == 1
+    assert outcome.stdout.startswith("web.t: major compaction 2 failed: ")
+    # The queue has the requests of all tables; those that the command does not name are only in the log.
+    assert outcome.stderr.startswith("compaction 1 of web.other failed: ")
+
+
 def test_the_output_says_what_carries_out_a_request(shell: Shell, table: Compacted) -> None:
     table.inserts(1, 2)
     assert "hive-ingest compactor, or this command with --wait" in shell.done("compact", "web.t", "major").err

@@ -49,6 +49,34 @@ def test_the_columns_that_are_printed_make_the_same_table(shell: Shell, sample: 
     assert again.out == printed
 
 
+def test_a_table_for_a_german_file_takes_it_with_the_same_options(
+    shell: Shell, tmp_path: Path, metastore_uri: str
+) -> None:
+    path = tmp_path / "preise.csv"
+    path.write_text("id;preis;rabatt;tag\n1;12,50;0,5;01.02.2026\n")
+    options = ("--format", "csv", "--field-delimiter", ";", "--decimal-point", ",", "--date-format", "dd.MM.yyyy")
+    made = shell.done(*CREATE, "--from-file", path, "--column", "preis:decimal(10,2)", *options)
+    assert made.out.splitlines()[:-1] == [
+        "--column id:bigint",
+        "--column 'preis:decimal(10,2)'",
+        "--column rabatt:double",
+        "--column tag:date",
+    ]
+    shell.done("ingest", "default.t", path, *options)
+    with connect_in(tmp_path, metastore_uri) as client:
+        (row,) = hi.read_table(client, "default.t").to_pylist()
+    assert [str(value) for value in row.values()] == ["1", "12.50", "0.5", "2026-02-01"]
+
+
+def test_a_database_that_is_missing_is_created_by_an_option(shell: Shell) -> None:
+    create = ("create-table", "--create-metastore", "shop.t", "--column", "id:int")
+    missing = shell(*create)
+    assert (missing.code, "'shop': create it first, with --create-database" in missing.err) == (1, True)
+    shell.done(*create, "--create-database")
+    elsewhere = shell("show", "tables", "nowhere").err + shell("sinks", "list", "nowhere").err
+    assert "with `hive-ingest create-table --create-database`" in elsewhere
+
+
 @pytest.mark.parametrize(
     ("options", "code", "why"),
     [
@@ -57,6 +85,12 @@ def test_the_columns_that_are_printed_make_the_same_table(shell: Shell, sample: 
         (["--from-file", "data.csv", "--column", "amuont:int"], 1, "'amuont'"),
         (["--from-file", "data.csv", "--format", "parquet"], 1, "cannot read 'data.csv'"),
         (["--from-file", "data.txt"], 1, "give its format"),
+        (
+            ["--from-file", "data.csv", "--format", "json", "--decimal-point", ","],
+            1,
+            "--decimal-point=',' has no effect",
+        ),
+        (["--from-file", "data.csv", "--date-format", "dd.MM.yy"], 1, "--date-format: the pattern 'dd.MM.yy'"),
     ],
 )
 def test_a_file_without_a_table_says_why(

@@ -166,6 +166,18 @@ def test_ingest_takes_csv_with_decimal_commas_and_dates_by_a_pattern(alerts: She
     assert "'1.2.2026' has none of the forms in --date-format=['dd.MM.yyyy']" in error.err
 
 
+def test_columns_that_a_table_lacks_are_added_and_named(alerts: Shell, tmp_path: Path) -> None:
+    alerts.done("create-table", "web.logs", "--column", "id:int")
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"id":1}\n{"id":2,"Status":200,"at":"2026-02-01T08:30:00Z"}\n')
+    done = alerts.done("ingest", "web.logs", path, "--merge-schema", "--timestamp-format", "iso8601")
+    assert done.out.rstrip().endswith("; added status bigint, at timestamp")
+    assert [row["status"] for row in alerts.done("read", "web.logs", "-o", "json").rows] == [None, 200]
+    refused = alerts("ingest", "web.logs", path, "--merge-schema", "--format", "delimited")
+    assert refused.code == 1
+    assert "--merge-schema requires records that name their columns" in refused.err
+
+
 def test_a_csv_file_without_its_format_is_refused_with_the_name_of_the_option(alerts: Shell, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("id,msg,continent,country\n1,a,Asia,In\n")

@@ -80,6 +80,7 @@ def test_an_error_of_a_command_is_an_object_too(
     assert status == 1
     assert (found["level"], found["logger"], "exception" in found) == ("error", "hive_ingest.cli", False)
     assert f"{tmp_path}/none.db" in found["message"]
+    assert found["error"] == "MetastoreError", "of the library, not of the command line"
 
 
 def test_with_debug_the_object_has_the_traceback(tmp_path: Path) -> None:
@@ -121,6 +122,14 @@ logging.getLogger("hive_ingest.x").info("at %s", "thrift://me:secret@host")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert re.fullmatch(r"[-\d]+ [:,\d]+ INFO hive_ingest\.x: at thrift://me:\*\*\*@host\n", done.stderr)
+
+
+@pytest.mark.parametrize("option", ["--quiet", "-q", "--log-format"])
+def test_an_option_of_the_program_after_the_command_is_refused_with_its_place(option: str) -> None:
+    """The error for --quiet suggested --quote."""
+    status, lines = run("read", "web.t", "--metastore", "sqlite:///x", option)
+    assert status == 2
+    assert f"{option}: write it before the command" in lines[-1]
 
 
 def test_an_unknown_level_is_a_usage_error() -> None:

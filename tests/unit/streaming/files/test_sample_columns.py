@@ -74,6 +74,56 @@ def test_the_options_of_csv_are_those_of_the_writer(tmp_path: Path) -> None:
     assert found == {"a": "bigint", "b": "string"}
 
 
+GERMAN = """id;preis;anteil;menge;tag;um;notiz
+1;12,50;0,5;1.234,5;01.02.2026;01.02.2026 08:30;1,5
+2;;1e3;2;31.12.2025;;1.5
+"""
+
+
+def test_columns_have_the_forms_of_the_options(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(GERMAN)
+    found = infer_columns(
+        path,
+        field_delimiter=";",
+        decimal_point=",",
+        date_formats=["yyyy-MM-dd", "dd.MM.yyyy"],
+        timestamp_formats=["dd.MM.yyyy HH:mm"],
+    )
+    assert found == {
+        "id": "bigint",
+        "preis": "double",
+        "anteil": "double",
+        "menge": "string",
+        "tag": "date",
+        "um": "timestamp",
+        "notiz": "string",
+    }
+    assert set(infer_columns(path, field_delimiter=";").values()) == {"bigint", "string"}
+
+
+@pytest.mark.parametrize(
+    ("texts", "type_"),
+    [
+        (["01.02.2026", "31.04.2026"], "string"),
+        (["2026-02-01"], "string"),
+        (["0956-02-01 x"], "string"),
+        (["20260201"], "bigint"),
+    ],
+)
+def test_with_patterns_a_date_has_one_of_them(tmp_path: Path, texts: list[str], type_: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("".join(f"{line}\n" for line in ["a,b", *(f"{text},x" for text in texts)]))
+    assert infer_columns(path, date_formats=["dd.MM.yyyy", "yyyyMMdd"])["a"] == type_
+
+
+def test_strings_of_json_have_these_forms_too(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"day":"01.02.2026","at":"2026-02-01T08:30:00Z","n":1}\n')
+    found = infer_columns(path, date_formats=["dd.MM.yyyy"], timestamp_formats=["iso8601", "millis"], timezone="UTC")
+    assert found == {"day": "date", "at": "timestamp", "n": "bigint"}
+
+
 def test_columns_of_json_are_the_keys_of_its_objects(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(
@@ -165,11 +215,17 @@ def test_types_can_be_chosen(tmp_path: Path) -> None:
         ("a.json", "{}\n", {}, ConfigurationError, "one object with its keys on each line"),
         ("a.json", "", {}, ConfigurationError, "no records"),
         ("a.json", '{"a": 1}\n{"a": "x"}\n', {}, ConfigurationError, "as json: .*changed from"),
-        ("a.json", "[1]\n", {}, ConfigurationError, "as json"),
+        ("a.json", "[1]\n", {}, ConfigurationError, "is a JSON array: write each of its objects on a line"),
+        ("a.json", "1\n", {}, ConfigurationError, "as json"),
         ("a.parquet", "no", {}, StreamingIOFailure, "cannot read"),
         ("a.orc", "no", {}, StreamingIOFailure, "cannot read"),
         ("a.csv", "a\n1\n", {"types": {"b": "int"}}, ConfigurationError, "'b', which the data does not have"),
         ("a.csv", "a\n", {"format": "xml"}, ConfigurationError, "format='xml' is unknown"),
+        ("a.csv", "a\n1\n", {"date_formats": ["dd.MM.yy"]}, ConfigurationError, "date_formats: the pattern"),
+        ("a.csv", "a\n1\n", {"timezone": "UTC"}, ConfigurationError, "no effect without timestamp_formats"),
+        ("a.csv", "a\n1\n", {"decimal_point": ";"}, ConfigurationError, "decimal_point=';' is not valid"),
+        ("a.json", "{}\n", {"decimal_point": ","}, ConfigurationError, "decimal_point=',' has no effect with format"),
+        ("a.orc", "no", {"date_formats": ["d.M.yyyy"]}, ConfigurationError, "has no effect with format='orc'"),
         ("a.csv", "a\n", {"sample_records": 0}, ConfigurationError, "1 or more"),
         ("a.csv", None, {}, StreamingIOFailure, r"a\.csv"),
     ],
