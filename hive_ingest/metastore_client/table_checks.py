@@ -21,6 +21,8 @@ _log = logging.getLogger(__name__)
 #: Hive gives these to a new managed table; `bucketing_version` 2 is the hash of Hive 3 and later.
 _TRANSACTIONAL = {"transactional": "true", "transactional_properties": "default"}
 _BUCKETING_VERSION = {"bucketing_version": "2"}
+#: What the files of a transactional table depend on, with what its absence stands for.
+_KEPT_PROPERTIES = {"bucketing_version": "1", "transactional_properties": "default"}
 #: Hive's DDL refuses them in column names (HIVE-10120), or uses them to divide names.
 _NOT_IN_COLUMN_NAMES = frozenset(".:,`")
 #: Of databases and tables (Hive: DBS.NAME, TBLS.TBL_NAME).
@@ -218,7 +220,36 @@ def check_change(old: Table, new: Table) -> None:
         raise InvalidOperation(f"{old.name} is transactional and stays so: readers of its deltas depend on it")
     check_table(new)
     if old.is_transactional:
+        _check_kept_properties(old, new)
         _check_readable_after(old, new)
+        _check_bucket_columns_kept(old, new)
+
+
+def _check_kept_properties(old: Table, new: Table) -> None:
+    """Raises InvalidOperation for a property by which the files there were written."""
+    for key, default in _KEPT_PROPERTIES.items():
+        before, after = (table.properties.get(key, default).lower() for table in (old, new))
+        if before != after:
+            raise InvalidOperation(
+                f"{old.name}: property {key!r} cannot change from {before!r} to {after!r}, because the files there were "
+                "written by it: create a new table and copy the rows"
+            )
+
+
+def _check_bucket_columns_kept(old: Table, new: Table) -> None:
+    """Raises InvalidOperation for a type whose values have other hashes: rows of before would be in wrong buckets."""
+    after = {column.name: column.type for column in new.columns}
+    for column in old.columns:
+        if column.name in old.bucket_columns and not _same_hash(column.type, after[column.name]):
+            raise InvalidOperation(
+                f"{old.name}: bucket column {column.name!r} cannot change from {column.type} to {after[column.name]}, "
+                "because Hive's hash of its values, and so the bucket of the rows, would be another: create a new table "
+                "and copy the rows"
+            )
+
+
+def _same_hash(before: str, after: str) -> bool:
+    return is_same_type(before, after) or {parse_type(before).kind, parse_type(after).kind} <= {"string", "varchar"}
 
 
 def _check_readable_after(old: Table, new: Table) -> None:
