@@ -36,6 +36,10 @@ _SIMPLE = {
 }
 _ALIASES = {"integer": "int", "double precision": "double", "dec": "decimal", "numeric": "decimal"}
 _UNSUPPORTED = ("timestamp with local time zone", "uniontype", "interval_year_month", "interval_day_time", "void")
+_UNSUPPORTED_ZONE = (
+    "Hive can create a table with it, but cannot read it from ORC files: use timestamp, with the wall clock of one "
+    "zone (timestamp_formats and timezone of the record writers, zoned_timestamps='local' for Arrow data)"
+)
 #: Longest char and varchar that Hive accepts (`HiveChar.MAX_CHAR_LENGTH`, `HiveVarchar.MAX_VARCHAR_LENGTH`).
 MAX_LENGTH = {"char": 255, "varchar": 65535}
 #: Largest decimal precision (`HiveDecimal.MAX_PRECISION`).
@@ -101,7 +105,8 @@ class _Parser:
         kind = self.word("<>(),:")
         kind = _ALIASES.get(kind, kind)
         if kind in _UNSUPPORTED:
-            raise UnsupportedFeature(f"type {kind!r} is not supported; see docs/limits.md")
+            why = _UNSUPPORTED_ZONE if kind.startswith("timestamp") else "see docs/limits.md"
+            raise UnsupportedFeature(f"type {kind!r} is not supported; {why}")
         if kind == "decimal":
             return self.decimal()
         if kind in MAX_LENGTH:
