@@ -36,6 +36,10 @@ _SIMPLE = {
 }
 _ALIASES = {"integer": "int", "double precision": "double", "dec": "decimal", "numeric": "decimal"}
 _UNSUPPORTED = ("timestamp with local time zone", "uniontype", "interval_year_month", "interval_day_time", "void")
+_UNSUPPORTED_ZONE = (
+    "Hive can create a table with it, but cannot read it from ORC files: use timestamp, with the wall clock of one "
+    "zone (timestamp_formats and timezone of the record writers, zoned_timestamps='local' for Arrow data)"
+)
 #: Longest char and varchar that Hive accepts (`HiveChar.MAX_CHAR_LENGTH`, `HiveVarchar.MAX_VARCHAR_LENGTH`).
 MAX_LENGTH = {"char": 255, "varchar": 65535}
 #: Largest decimal precision (`HiveDecimal.MAX_PRECISION`).
@@ -101,7 +105,8 @@ class _Parser:
         kind = self.word("<>(),:")
         kind = _ALIASES.get(kind, kind)
         if kind in _UNSUPPORTED:
-            raise UnsupportedFeature(f"type {kind!r} is not supported; see docs/limits.md")
+            why = _UNSUPPORTED_ZONE if kind.startswith("timestamp") else "see docs/limits.md"
+            raise UnsupportedFeature(f"type {kind!r} is not supported; {why}")
         if kind == "decimal":
             return self.decimal()
         if kind in MAX_LENGTH:
@@ -226,6 +231,11 @@ def hive_type(type_: pa.DataType) -> str:
         return f"map<{hive_type(type_.key_type)},{hive_type(type_.item_type)}>"
     if pa.types.is_struct(type_):
         return f"struct<{','.join(f'{f.name.lower()}:{hive_type(f.type)}' for f in type_)}>"
+    if pa.types.is_timestamp(type_):
+        raise UnsupportedFeature(
+            f"Arrow's {type_} has a time zone, Hive's timestamp has none: cast the column first, or choose timestamp "
+            "for it and write with zoned_timestamps='local'"
+        )
     raise UnsupportedFeature(f"no Hive type holds every value of Arrow's {type_}: cast the column first")
 
 
@@ -251,9 +261,23 @@ def schema_of(data: object) -> pa.Schema:
         ConfigurationError: It is none of these.
     """
     found = data if isinstance(data, pa.Schema) else getattr(data, "schema", None)
+    if objects := object_columns(data):
+        raise ConfigurationError(objects)
     if not isinstance(found, pa.Schema):
         found = _exported_schema(data)
     return pa.schema([field for field in found if not is_unnamed_index(field.name)])
+
+
+def object_columns(data: object) -> str:
+    """What is wrong with columns of Python objects in a polars frame, as which it keeps UUIDs; "" if there are none.
+
+    Its Arrow form of them is the addresses of the objects in memory.
+    """
+    schema = getattr(data, "schema", None)
+    names = [name for name, type_ in schema.items() if str(type_) == "Object"] if isinstance(schema, Mapping) else []
+    if not names:
+        return ""
+    return f"column {names[0]!r} has Python objects, which have no Arrow form: convert them first, for example to text"
 
 
 def _exported_schema(data: Any) -> pa.Schema:

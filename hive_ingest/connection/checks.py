@@ -70,10 +70,10 @@ def check_streamable(table: Table) -> None:
 def _check_buckets(table: Table) -> None:
     if not table.is_bucketed:
         return
-    if table.properties.get("bucketing_version", "2") != "2":
-        raise UnsupportedFeature(
-            f"{table.name} has bucketing_version 1 (made by Hive 1 or 2): recreate it in Hive 3 or later"
-        )
+    version = table.properties.get("bucketing_version")  # Hive takes its absence for 1: Utilities.getBucketingVersion
+    if version != "2":
+        found = f"bucketing_version {version}" if version else "no bucketing_version, which means 1"
+        raise UnsupportedFeature(f"{table.name} has {found} (made by Hive 1 or 2): recreate it in Hive 3 or later")
     types = {column.name: column.type for column in table.columns}
     for name in table.bucket_columns:
         check_bucket_type(types[name])

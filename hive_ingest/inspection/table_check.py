@@ -95,7 +95,11 @@ def _metastore_findings(client: MetastoreClient, table: Table) -> Iterator[Findi
     for name in report.unregistered_partitions:
         why = f"the metastore does not have the partition {name}; {repair}"
         yield Finding(Severity.ERROR, "partitions known", table.location, why)
-    yield from _staging_findings(client, Location.of(table.location))
+    root = Location.of(table.location)
+    for name in report.unread_partitions:
+        why = "the metastore does not have this partition, so nobody reads its rows: add the partition, or move it away"
+        yield Finding(Severity.WARNING, "partitions known", str(root / name), why)
+    yield from _staging_findings(client, root)
 
 
 def _staging_findings(client: MetastoreClient, location: Location) -> Iterator[Finding]:

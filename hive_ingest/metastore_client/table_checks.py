@@ -14,13 +14,15 @@ from hive_ingest.errors import AlreadyExists, ConfigurationError, InvalidOperati
 from hive_ingest.metastore_client.table_columns import table_columns
 from hive_ingest.metastore_client.text_checks import check_text
 from hive_ingest.model import Column, Table, TableName
-from hive_ingest.schema import arrow_type, is_same_type, is_widening, parse_type, type_text
+from hive_ingest.schema import MAX_LENGTH, HiveType, arrow_type, is_same_type, is_widening, parse_type, type_text
 
 _log = logging.getLogger(__name__)
 
 #: Hive gives these to a new managed table; `bucketing_version` 2 is the hash of Hive 3 and later.
 _TRANSACTIONAL = {"transactional": "true", "transactional_properties": "default"}
 _BUCKETING_VERSION = {"bucketing_version": "2"}
+#: What the files of a transactional table depend on, with what its absence stands for.
+_KEPT_PROPERTIES = {"bucketing_version": "1", "transactional_properties": "default"}
 #: Hive's DDL refuses them in column names (HIVE-10120), or uses them to divide names.
 _NOT_IN_COLUMN_NAMES = frozenset(".:,`")
 #: Of databases and tables (Hive: DBS.NAME, TBLS.TBL_NAME).
@@ -218,7 +220,36 @@ def check_change(old: Table, new: Table) -> None:
         raise InvalidOperation(f"{old.name} is transactional and stays so: readers of its deltas depend on it")
     check_table(new)
     if old.is_transactional:
+        _check_kept_properties(old, new)
         _check_readable_after(old, new)
+        _check_bucket_columns_kept(old, new)
+
+
+def _check_kept_properties(old: Table, new: Table) -> None:
+    """Raises InvalidOperation for a property by which the files there were written."""
+    for key, default in _KEPT_PROPERTIES.items():
+        before, after = (table.properties.get(key, default).lower() for table in (old, new))
+        if before != after:
+            raise InvalidOperation(
+                f"{old.name}: property {key!r} cannot change from {before!r} to {after!r}, because the files there "
+                "were written by it: create a new table and copy the rows"
+            )
+
+
+def _check_bucket_columns_kept(old: Table, new: Table) -> None:
+    """Raises InvalidOperation for a type whose values have other hashes: rows of before would be in wrong buckets."""
+    after = {column.name: column.type for column in new.columns}
+    for column in old.columns:
+        if column.name in old.bucket_columns and not _same_hash(column.type, after[column.name]):
+            raise InvalidOperation(
+                f"{old.name}: bucket column {column.name!r} cannot change from {column.type} to {after[column.name]}, "
+                "because Hive's hash of its values, and so the bucket of the rows, would be another: create a new "
+                "table and copy the rows"
+            )
+
+
+def _same_hash(before: str, after: str) -> bool:
+    return is_same_type(before, after) or {parse_type(before).kind, parse_type(after).kind} <= {"string", "varchar"}
 
 
 def _check_readable_after(old: Table, new: Table) -> None:
@@ -242,9 +273,25 @@ def _may_become(before: str, after: str) -> bool:
     if is_same_type(before, after):
         return True
     try:
-        return is_widening(arrow_type(before), parse_type(after))
+        return is_widening(arrow_type(before), parse_type(after)) and not _cuts_nested(
+            parse_type(before), parse_type(after)
+        )
     except StreamingError:
         return False
+
+
+def _cuts_nested(before: HiveType, after: HiveType) -> bool:
+    """Whether a text inside of the values would have to be cut, which readers do with whole columns only."""
+    fields = dict(before.children)
+    return any(
+        _cuts(fields[name], child) or _cuts_nested(fields[name], child)
+        for name, child in after.children
+        if name in fields
+    )
+
+
+def _cuts(before: HiveType, after: HiveType) -> bool:
+    return after.kind in MAX_LENGTH and (before.kind == "string" or before.parameters > after.parameters)
 
 
 def database_name(name: str) -> str:

@@ -30,6 +30,7 @@ class WriteIdReport:
         folders: The folders above `highest_allocated`, of registered partitions and of others.
         compactions: The same of folders above `highest_opened`.
         unregistered_partitions: Names of the partitions of these folders that the metastore does not know, sorted.
+        unread_partitions: The same of all other folders: nobody reads their rows.
     """
 
     table: TableName
@@ -40,6 +41,7 @@ class WriteIdReport:
     folders: tuple[Location, ...]
     compactions: tuple[Location, ...] = ()
     unregistered_partitions: tuple[str, ...] = ()
+    unread_partitions: tuple[str, ...] = ()
 
 
 def check_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdReport:
@@ -57,6 +59,8 @@ def check_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdR
     opened = client.get_valid_txns().high_water_mark
     above = tuple(each.location for each in folders if each.write_id > allocated)
     compactions = tuple(each.location for each in folders if each.txn_id > opened)
+    unregistered = _unregistered_partitions(client, found, (*above, *compactions))
+    unread = _unregistered_partitions(client, found, (each.location for each in folders))
     return WriteIdReport(
         table=found.name,
         highest_allocated=allocated,
@@ -65,7 +69,8 @@ def check_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdR
         highest_compaction=max((each.txn_id for each in folders), default=TxnId(0)),
         folders=above,
         compactions=compactions,
-        unregistered_partitions=_unregistered_partitions(client, found, (*above, *compactions)),
+        unregistered_partitions=unregistered,
+        unread_partitions=tuple(name for name in unread if name not in unregistered),
     )
 
 

@@ -96,6 +96,12 @@ def test_a_text_that_is_not_a_type_is_refused_with_the_text_named(text):
     assert repr(text) in str(error.value)
 
 
+@pytest.mark.parametrize("text", ["timestamp with local time zone", "map<int,timestamp with local time zone('UTC')>"])
+def test_a_refused_timestamp_with_local_time_zone_names_the_reason_and_the_way_out(text):
+    with pytest.raises(UnsupportedFeature, match=r"cannot read it from ORC files: use timestamp.*timezone"):
+        parse_type(text)
+
+
 @pytest.mark.parametrize("text", ["uniontype<int,string>", "timestamp with local time zone", "array<void>"])
 def test_a_type_of_hive_that_is_not_supported_says_so(text):
     with pytest.raises(UnsupportedFeature):

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hive_ingest.errors import SerializationError
 from hive_ingest.record_writer.arrow.row_times import check_times, with_nanoseconds
 from hive_ingest.record_writer.typed_columns import TypedColumn
-from hive_ingest.schema import HiveType
+from hive_ingest.schema import HiveType, object_columns
 
 #: Rows that become one batch.
 ROWS_AT_ONCE: Final = 8_192
@@ -47,6 +47,8 @@ def stream_of(data: Any) -> pa.RecordBatchReader:
     Raises:
         SerializationError: A column cannot be converted, such as one of pandas with values of different types.
     """
+    if objects := object_columns(data):
+        raise SerializationError(objects)
     try:
         return pa.RecordBatchReader.from_stream(data)
     except (pa.ArrowException, TypeError, ValueError) as error:

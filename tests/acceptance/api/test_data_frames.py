@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import hive_ingest as hi
-from hive_ingest.errors import SerializationError
+from hive_ingest.errors import ConfigurationError, SerializationError
 from hive_ingest.metastore_client import MetastoreClient
 
 pytestmark = pytest.mark.one_embedded
@@ -55,6 +56,20 @@ def polars_frame() -> pl.DataFrame:
             "place": pl.Series([{"x": 1, "y": ["b"]}, None]),
         }
     )
+
+
+def test_python_objects_in_a_frame_of_polars_are_refused(ms: MetastoreClient) -> None:
+    """Their addresses in memory were stored."""
+    frame = pl.DataFrame({"id": [1], "key": [uuid.UUID(int=1)]})
+    with pytest.raises(ConfigurationError, match=r"column 'key' has Python objects.*convert them first"):
+        ms.create_table(TABLE, schema=frame)
+    with pytest.raises(SerializationError, match="column 'key' has Python objects"):
+        hi.append(ms, TABLE, frame, create=True)
+    ms.create_table(TABLE, columns={"id": "bigint", "key": "binary"})
+    with pytest.raises(SerializationError, match="column 'key' has Python objects"):
+        hi.append(ms, TABLE, frame)
+    hi.append(ms, TABLE, frame.with_columns(key=pl.lit(b"\x01")))
+    assert hi.read_table(ms, TABLE).to_pylist() == [{"id": 1, "key": b"\x01"}]
 
 
 def test_a_frame_of_polars_makes_a_table_and_comes_back(ms: MetastoreClient) -> None:

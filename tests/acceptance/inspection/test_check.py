@@ -227,6 +227,14 @@ def test_a_folder_that_the_metastore_does_not_know_is_found(parts: Compacted, cl
     assert any("hive-ingest repair" in each.message for each in check.findings)
 
 
+def test_a_partition_that_nobody_reads_is_a_warning(parts: Compacted, client: MetastoreClient) -> None:
+    shutil.copytree(parts.place("b"), parts.place("c"))
+    check = check_table(client, parts.name)
+    assert [(each.severity, each.rule) for each in check.findings] == [(Severity.WARNING, "partitions known")]
+    assert check.findings[0].place.endswith("/part=c")
+    assert "nobody reads its rows" in check.findings[0].message
+
+
 def test_leftovers_are_notes(parts: Compacted, client: MetastoreClient) -> None:
     parts.aborted_insert(9, part="a")
     aborted = parts.folders("a")[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -11,7 +12,7 @@ import pytest
 
 from hive_ingest.errors import ConfigurationError, InvalidOperation, UnsupportedFeature
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.model import Column
+from hive_ingest.model import Column, columns_of
 from tests.acceptance.metastore.requests import READ, component, lock
 
 SCHEMA = pa.schema(
@@ -144,3 +145,33 @@ def test_no_column_is_lost_when_several_clients_add_some(ms: MetastoreClient, tm
     for thread in threads:
         thread.join()
     assert {column.name for column in ms.get_table("web.t").columns} == {"id", "c0", "c1", "c2", "shared"}
+
+
+@pytest.mark.parametrize("change", [{"bucketing_version": "1"}, {"transactional_properties": "insert_only"}])
+def test_properties_by_which_files_were_written_cannot_be_changed(ms: MetastoreClient, change: dict[str, str]) -> None:
+    """With another bucketing version, the rows there would be in wrong buckets."""
+    table = ms.create_table("web.t", columns={"id": "int"}, bucket_columns=["id"], num_buckets=2)
+    with pytest.raises(InvalidOperation, match=rf"'{next(iter(change))}' cannot change.*create a new table"):
+        ms.alter_table("web.t", replace(table, properties={**table.properties, **change}))
+    assert ms.get_table("web.t") == table
+
+
+def test_a_bucket_column_cannot_get_a_type_with_another_hash(ms: MetastoreClient) -> None:
+    """Hive hashes the int 1 and the bigint 1 differently, so that rows of before and after would not meet."""
+    columns = {"id": "int", "name": "string", "price": "decimal(5,2)", "other": "int"}
+    table = ms.create_table("web.b", columns=columns, bucket_columns=["id", "name", "price"], num_buckets=4)
+    for name, type_ in (("id", "bigint"), ("name", "char(9)"), ("price", "decimal(7,3)")):
+        with pytest.raises(InvalidOperation, match=f"bucket column '{name}' cannot change .*the bucket of the rows"):
+            ms.alter_table("web.b", replace(table, columns=columns_of({**columns, name: type_})))
+    same_hash = {**columns, "name": "varchar(9)", "other": "bigint"}
+    assert ms.alter_table("web.b", replace(table, columns=columns_of(same_hash))).columns == columns_of(same_hash)
+
+
+@pytest.mark.parametrize("type_", ["struct<a:varchar(3)>", "struct<a:char(9)>"])
+def test_a_text_inside_a_value_cannot_become_shorter(ms: MetastoreClient, type_: str) -> None:
+    """Only the texts of whole columns are cut when they are read."""
+    table = ms.create_table("web.t", columns={"s": "struct<a:varchar(10)>", "whole": "varchar(10)"})
+    with pytest.raises(InvalidOperation, match="not every value in its files would fit"):
+        ms.alter_table("web.t", replace(table, columns=columns_of({"s": type_, "whole": "varchar(10)"})))
+    longer = {"s": "struct<a:varchar(11)>", "whole": "varchar(3)"}
+    assert ms.alter_table("web.t", replace(table, columns=columns_of(longer))).columns == columns_of(longer)
