@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -229,8 +230,16 @@ class S3Store(FileStore):
     def make_folder_with(self, path: str, name: str, data: bytes) -> None:
         path = path.rstrip("/")
         self._require_folder("make folder", path)
-        key = prefix_of(path) + name
-        self._client.put_new("make folder", path, key, data)
+        key, token = prefix_of(path) + name, uuid.uuid4().hex
+        try:
+            self._client.put_new("make folder", path, key, data, token=token)
+        except PathExists:
+            raise
+        except StreamingIOFailure as failure:  # it may have been made: whoever withdraws the transaction cannot know
+            with contextlib.suppress(StreamingIOFailure):
+                if self._client.has_token(path, key, token):
+                    self._withdraw(key, failure)
+            raise
         try:
             self._require_alone(path, key)
         except StreamingIOFailure as failure:
