@@ -99,7 +99,7 @@ class BadRecordRows:
         names = [column.name for column in self.table.columns]
         rows = [{name: row[name] for name in names} for row in self._rows]
         batch = pa.RecordBatch.from_pylist(rows, arrow_schema(self.table.columns))
-        delta = DeltaWriter(DeltaTarget(self.table, write_id, staging), self._settings)
+        delta = DeltaWriter(DeltaTarget(self.table, write_id, staging, is_committed_here=True), self._settings)
         return delta.finish(GroupKey((), 0), [], [batch]), delta
 
     def _row(self, record: BadRecord, now: dt.datetime) -> dict[str, Any]:

@@ -87,6 +87,7 @@ class OpenTransaction:
             self._staging,
             static_values=self._static_values,
             is_overwrite=context.is_overwrite,
+            is_committed_here=True,
         )
         self._folder_name = target.folder_name
         self._writer = TransactionWriter(record_writer, target, context.settings, context.pool, context.skipped.take)

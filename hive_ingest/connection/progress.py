@@ -339,7 +339,7 @@ class SinkProgress:
     ) -> tuple[StagedFile, DeltaWriter]:
         """Write the rows to a hidden file, to be published with the data."""
         batch = _to_batch([*rows.values()], arrow_schema(self.table.columns))
-        delta = DeltaWriter(DeltaTarget(self.table, write_id, staging), self._settings)
+        delta = DeltaWriter(DeltaTarget(self.table, write_id, staging, is_committed_here=True), self._settings)
         return delta.finish(GroupKey((), 0), [], [batch]), delta
 
     def committed(self, write_id: WriteId, rows: dict[str, SourceProgress]) -> None:

@@ -60,6 +60,8 @@ class DeltaTarget:
     writer_bucket: int = 0
     #: Whether the rows replace the existing ones (Hive: INSERT OVERWRITE) instead of being added to them.
     is_overwrite: bool = False
+    #: Whether this process commits the transaction: its finished files may stay in memory until they are published.
+    is_committed_here: bool = False
 
     @cached_property
     def folder_name(self) -> str:
@@ -95,6 +97,11 @@ class DeltaWriter:
         """Of the finished files."""
         return self._staging.store
 
+    def files_at_a_time(self, row_bytes: int) -> int:
+        """How many files with so many bytes of rows are finished at a time, because each waits for the store."""
+        stays_in_memory = self._target.is_committed_here and row_bytes < self.store.kept_bytes
+        return 1 if stays_in_memory else self.store.parallel_files
+
     def new_spill(self, suffix: str) -> Location:
         """A new name for rows that are read back: a hidden one, or one on a local disk if the table's store is slow."""
         return self._new_file(local_spill_folder() if self.store.spills_locally else self._staging_folder(), suffix)
@@ -105,7 +112,7 @@ class DeltaWriter:
         file = self._new_file(self._staging_folder(), ".orc")
         partition = partition_name([each.name for each in target.table.partition_keys], key.partition)
         folder = f"{partition}/{target.folder_name}" if partition else target.folder_name
-        file.announce_rename(target.table_folder / f"{folder}/{_file_name(key)}")
+        file.announce_rename(target.table_folder / f"{folder}/{_file_name(key)}", here=target.is_committed_here)
         return file
 
     def _staging_folder(self) -> Location:

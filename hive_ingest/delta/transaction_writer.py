@@ -234,7 +234,7 @@ class TransactionWriter:
         files: dict[int, StagedFile] = {}
         with contextlib.ExitStack() as stack:
             pool, threads = self._pool(), min(self._settings.writer_threads, len(groups))
-            if (most := min(self._delta.store.parallel_files, len(groups))) > threads:
+            if (most := min(self._delta.files_at_a_time(self.counts.row_bytes), len(groups))) > threads:
                 threads = most
                 pool = stack.enter_context(ThreadPoolExecutor(threads, "hive-ingest-files"))
             waiting = self._shares(groups, threads)

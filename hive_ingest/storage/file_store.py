@@ -155,6 +155,8 @@ class FileStore(ABC):
         spills_locally: Whether spills belong on a local disk, because writing here takes long.
         closes_slowly: Whether closing takes so long, however small the file, that all files of a transaction are to be
             closed at the same time.
+        kept_bytes: How many bytes of files that are renamed here stay in memory until then (`announce_rename`), so that
+            finishing them takes no request.
         first_file_makes_folder: Whether a folder is there through the files in it, so that making it and its first file
             is one step. In an object store.
     """
@@ -164,6 +166,7 @@ class FileStore(ABC):
     can_rename_folders: bool = True
     spills_locally: bool = False
     closes_slowly: bool = False
+    kept_bytes: int = 0
     first_file_makes_folder: bool = False
 
     @abstractmethod
@@ -182,14 +185,23 @@ class FileStore(ABC):
         """Give `source` its new name in one step. Raises PathExists; the existing target stays as it is."""
 
     def publish(self, source: str, target: str) -> None:
-        """Like `rename`, but `source` may stay until `unmark_folders` is given it, where that takes a request."""
+        """Like `rename`, but `source` may stay until `remove_old_names`, where removing it takes a request."""
         self.rename(source, target)
 
-    def announce_rename(self, path: str, target: str) -> None:  # noqa: B027 (file systems need not know)
+    def remove_old_names(self, sources: Sequence[str]) -> None:  # noqa: B027 (a rename leaves none on most stores)
+        """Remove the old names of files that were published. What cannot be removed stays and is not an error."""
+
+    def announce_rename(self, path: str, target: str, *, here: bool = False) -> None:  # noqa: B027 (file systems need not know)
         """Announce the name that the file to be created next at `path` is going to be given by `rename`.
 
         An object store then uploads it under that name, so that the rename copies nothing; until then the file cannot
         be read. File systems ignore it.
+
+        Args:
+            path: Of the file.
+            target: The name.
+            here: Whether this process renames or deletes the file, and no other needs it before. An object store then
+                keeps a small one in memory until it is renamed.
         """
 
     def require_atomic_rename(self, action: str, path: str) -> None:  # noqa: B027 (most stores have one)
@@ -274,14 +286,13 @@ class FileStore(ABC):
         self.make_folder(path, exist_ok=False, parents=False)
         self.create_all([f"{path}/{name}"], data, sync=True)
 
-    def unmark_folders(self, folders: Iterable[str], sources: Sequence[str] = ()) -> None:  # noqa: B027 (most stores have none)
+    def unmark_folders(self, folders: Iterable[str]) -> None:  # noqa: B027 (most stores have none)
         """Remove the markers of empty folders from folders that are not empty any more, and from those above them.
 
         Only object stores have markers. What cannot be removed stays and is not an error.
 
         Args:
             folders: In which files or folders were made.
-            sources: Files that were published, whose old names are removed too.
         """
 
     @abstractmethod

@@ -166,10 +166,10 @@ class Location:
         if self.store is not target.store:
             raise UnsupportedFeature(f"cannot rename {self} to {target}: they are on different file systems")
 
-    def announce_rename(self, target: Location) -> None:
+    def announce_rename(self, target: Location, *, here: bool = False) -> None:
         """As `FileStore.announce_rename`, before this file is created."""
         if self.store is target.store:
-            self.store.announce_rename(self.path, target.path)
+            self.store.announce_rename(self.path, target.path, here=here)
 
     def list(self, *, recursive: bool = False, missing_ok: bool = False) -> list[FileEntry]:
         """What lies in the folder. Raises PathNotFound for a missing one, unless `missing_ok`."""

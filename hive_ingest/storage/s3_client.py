@@ -37,8 +37,18 @@ _NO_CREDENTIALS = (
 _EXPIRED = "the credentials have expired: renew them (aws sso login, or a new session token)"
 _BUSY = "the service limits the rate of requests: commit less often, or write to fewer partitions in a transaction"
 _CLOCK = "the clock of this machine differs from the service's: correct it"
+_NO_CONDITIONS = (
+    "the service lacks conditional writes (If-None-Match), without which two writers replace each other's files"
+)
+#: Answers of HeadObject have no code of their own.
+_WITHOUT_CODE = "or the credentials have expired, or the clock of this machine is wrong: the answer does not say which"
+#: After these, credentials are read again by the next call: whoever renews them need not restart the process.
+_OUTDATED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "InvalidToken", "InvalidAccessKeyId", "400"})
 _REMEDIES: Final = {
-    "403": _DENIED,
+    "400": f"the request was refused, {_WITHOUT_CODE}",
+    "403": f"{_DENIED}, {_WITHOUT_CODE}",
+    "501": _NO_CONDITIONS,
+    "NotImplemented": _NO_CONDITIONS,
     "AccessDenied": _DENIED,
     "InvalidAccessKeyId": "the access key is unknown: check the credentials",
     "SignatureDoesNotMatch": "the secret key is wrong: check the credentials",
@@ -82,9 +92,10 @@ class S3Client:
 
     @property
     def options(self) -> S3Options:
-        if self._loaded is None:
-            self._loaded = self._options()
-        return self._loaded
+        loaded = self._loaded
+        if loaded is None:
+            loaded = self._loaded = self._options()
+        return loaded
 
     def call(self, action: str, path: str, function: Callable[[Any], T]) -> T:
         """The result of one call, which `action` and `path` name in an error."""
@@ -94,6 +105,8 @@ class S3Client:
         try:
             return function(client)
         except ClientError as error:
+            if error.response.get("Error", {}).get("Code") in _OUTDATED:
+                self._connected = self._loaded = None
             raise s3_failure(action, self.uri(path), error.response) from error
         except NoCredentialsError as error:
             raise StreamingIOFailure(f"cannot {action} {self.uri(path)!r}: {_NO_CREDENTIALS}") from error
@@ -178,11 +191,13 @@ class S3Client:
         return bool(found["Metadata"].get(TOKEN) == token)
 
     def _client(self) -> Any:
-        if self._connected is None or self._connected[0] != os.getpid():  # connections do not survive a fork
+        connected = self._connected
+        if connected is None or connected[0] != os.getpid():  # connections do not survive a fork
             with self._lock:
-                if self._connected is None or self._connected[0] != os.getpid():
-                    self._connected = (os.getpid(), self._connect())
-        return self._connected[1]
+                connected = self._connected
+                if connected is None or connected[0] != os.getpid():
+                    connected = self._connected = (os.getpid(), self._connect())
+        return connected[1]
 
     def _connect(self) -> Any:
         try:

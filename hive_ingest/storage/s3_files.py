@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import uuid
 import warnings
-from collections.abc import Callable
 from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any, Final
@@ -15,6 +14,7 @@ from hive_ingest.storage.file_store import BytesLike, OutputFile
 from hive_ingest.storage.remote_input import RemoteInputFile
 from hive_ingest.storage.s3_client import S3Client
 from hive_ingest.storage.s3_paths import key_of
+from hive_ingest.storage.s3_staged import StagedFiles
 from hive_ingest.storage.s3_upload import RECORD_TYPE, SmallFile, Upload
 from hive_ingest.storage.sync_threads import run_for_device
 
@@ -30,29 +30,32 @@ _PARTS_OF_A_SIZE: Final = 1000
 class S3OutputFile(OutputFile):
     """A file that is uploaded as it is written: one part is sent while the next one is filled.
 
-    One with a `target` is not visible there after `close`: a small file lies under its own path, a larger one is an
-    upload that is not completed (see `s3_upload`).
+    One with a `target` is not visible there after `close`: a small file lies under its own path, or in memory alone, a
+    larger one is an upload that is not completed (see `s3_upload`).
     """
 
     def __init__(
-        self, client: S3Client, path: str, target: str | None, finished: Callable[[str, Upload | SmallFile], None]
+        self, client: S3Client, path: str, target: str | None, staged: StagedFiles, *, stays_here: bool = False
     ) -> None:
         """
         Args:
             client: Of the bucket.
             path: Of the file.
             target: The name that it is going to be renamed to, if that is known.
-            finished: Called by `close` with the path of a file that has a target, and its upload, or its content if it
-                is small.
+            staged: Gets a finished file that has a target.
+            stays_here: Whether a file of less than one part stays in memory while `staged` has room for it.
         """
         self.path = path
-        self._finished = finished
+        self._staged = staged
+        self._stays_here = stays_here
         self._client = client
         self._target = target
         self._size = 0
         self._pending = bytearray()
         self._owner = os.getpid()
+        #: Begun by the thread that uploads the first part.
         self._upload: Upload | None = None
+        self._sent_parts = 0
         self._sending: Future[None] | None = None
         #: Whether an object of this file may lie under its path, though a request for it may have failed.
         self._may_exist = False
@@ -81,16 +84,23 @@ class S3OutputFile(OutputFile):
 
     @property
     def _part_bytes(self) -> int:
-        sent = len(self._upload.parts) if self._upload else 0
-        return int(self._client.options.part_bytes << (sent // _PARTS_OF_A_SIZE))
+        return int(self._client.options.part_bytes << (self._sent_parts // _PARTS_OF_A_SIZE))
 
     def _send(self) -> None:
         """Upload the pending part on another thread, after the part before it."""
         self._wait_until_sent()
+        self._sending = run_for_device(f"s3-{self._client.bucket}", partial(self._add, *self._next_part()))
+
+    def _next_part(self) -> tuple[int, bytearray]:
+        """The number and the content of the pending part."""
+        part, self._pending = self._pending, bytearray()
+        self._sent_parts += 1
+        return self._sent_parts, part
+
+    def _add(self, number: int, part: bytearray) -> None:
         if self._upload is None:
             self._upload = self._begin()
-        part, self._pending = self._pending, bytearray()
-        self._sending = run_for_device(f"s3-{self._client.bucket}", partial(self._upload.add, self.path, part))
+        self._upload.add(self.path, number, part)
 
     def _begin(self) -> Upload:
         target = self.path if self._target is None else self._target
@@ -103,7 +113,7 @@ class S3OutputFile(OutputFile):
                 raise
         return upload
 
-    def _put(self, action: str, data: bytes, token: str | None = None, content_type: str = "") -> None:
+    def _put(self, action: str, data: bytes | bytearray, token: str | None = None, content_type: str = "") -> None:
         """Create the object of this path. Raises PathExists."""
         self._may_exist = True
         try:
@@ -114,8 +124,8 @@ class S3OutputFile(OutputFile):
 
     def _wait_until_sent(self) -> None:
         if self._sending is not None:
-            sending, self._sending = self._sending, None
-            sending.result()
+            self._sending.result()  # an error is raised again: a part is missing from now on
+            self._sending = None
 
     def close(self) -> None:
         if self.closed:
@@ -125,20 +135,34 @@ class S3OutputFile(OutputFile):
         self._is_open = False
 
     def _finish(self) -> None:
-        if self._upload is None and (self._target is None or len(self._pending) <= SMALL_BYTES):
-            small = SmallFile(bytes(self._pending), uuid.uuid4().hex)
+        if not self._sent_parts and self._finish_small(SmallFile(self._pending, uuid.uuid4().hex)):
+            return
+        upload = self._finish_parts()
+        if self._target is not None:
+            self._staged.add(self.path, upload)
+        else:
+            upload.complete("finish", self.path)
+
+    def _finish_small(self, small: SmallFile) -> bool:
+        """Returns whether the file needs no upload."""
+        if self._stays_here and self._staged.keep(self.path, small):
+            return True
+        if self._target is None or len(small.content) <= SMALL_BYTES:
             self._put("finish", small.content, small.token)
             if self._target is not None:
-                self._finished(self.path, small)
-            return
+                self._staged.add(self.path, small)
+            return True
+        return False
+
+    def _finish_parts(self) -> Upload:
+        """Upload the last part on this thread, beside the one before it."""
+        if self._upload is None:
+            self._wait_until_sent()
         if self._pending:
-            self._send()
+            self._add(*self._next_part())
         self._wait_until_sent()
         assert self._upload is not None
-        if self._target is not None:
-            self._finished(self.path, self._upload)
-        else:
-            self._upload.complete("finish", self.path)
+        return self._upload
 
     def discard(self) -> None:
         if self.closed:

@@ -20,7 +20,8 @@ def key_of(path: str) -> str:
 class RecentPaths:
     """Paths that this process has added last, of which it need not ask the service. Safe from several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = _MOST_RECENT) -> None:
+        self._most = most
         self._lock = threading.Lock()
         self._paths: dict[str, None] = {}
 
@@ -30,7 +31,7 @@ class RecentPaths:
     def add(self, path: str) -> None:
         with self._lock:
             self._paths[path] = None
-            if len(self._paths) > _MOST_RECENT:
+            if len(self._paths) > self._most:
                 del self._paths[next(iter(self._paths))]
 
     def forget(self, path: str) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -24,13 +25,15 @@ from hive_ingest.storage.s3_client import S3Client
 from hive_ingest.storage.s3_files import SMALL_BYTES, S3InputFile, S3OutputFile
 from hive_ingest.storage.s3_options import S3Options
 from hive_ingest.storage.s3_paths import RecentPaths, entries_of, folder_entry, key_of, prefix_of, with_folders_above
-from hive_ingest.storage.s3_staged import StagedFiles
+from hive_ingest.storage.s3_staged import KEPT_BYTES, StagedFiles
 from hive_ingest.storage.s3_upload import RECORD_TYPE, SmallFile, Upload, UploadRecord
 
 _log = logging.getLogger(__name__)
 
 #: The most keys of one DeleteObjects.
 _DELETE_AT_ONCE: Final = 1000
+#: As many as two transactions of 10,000 files have.
+_MOST_RENAMED: Final = 20_000
 #: Follows all others in the order of keys.
 _LAST_CHARACTER: Final = "\U0010ffff"
 
@@ -44,6 +47,7 @@ class S3Store(FileStore):
     first_file_makes_folder = True
     spills_locally = True
     closes_slowly = True
+    kept_bytes = KEPT_BYTES
 
     def __init__(self, bucket: str, options: Callable[[], S3Options] | None = None) -> None:
         """
@@ -54,28 +58,29 @@ class S3Store(FileStore):
         self._client = S3Client(bucket, options or (lambda: S3Options.of_bucket(bucket)))
         self._bucket = bucket
         self._lock = threading.Lock()
-        self._announced: dict[str, str] = {}
+        #: The later name of a hidden file, and whether it may stay in memory until it gets that.
+        self._announced: dict[str, tuple[str, bool]] = {}
         self._staged = StagedFiles()
         #: Announced files that were renamed: whoever cleans up removes them again, under names that nobody else uses.
-        self._renamed = RecentPaths()
+        self._renamed = RecentPaths(_MOST_RENAMED)
         #: Folders that are there, as far as this process knows.
         self._known = RecentPaths()
 
     # -- files -------------------------------------------------------------------------------------
 
-    def announce_rename(self, path: str, target: str) -> None:
+    def announce_rename(self, path: str, target: str, *, here: bool = False) -> None:
         with self._lock:
-            self._announced[path] = target
+            self._announced[path] = target, here
 
     def create(self, path: str, *, sync: bool) -> OutputFile:
         with self._lock:
-            target = self._announced.pop(path, None)
+            target, stays_here = self._announced.pop(path, (None, False))
         if path in self._renamed:
             self._renamed.forget(path)
         self._require_folder("create", path)
         if target is None and self._head(path) is not None:  # a hidden name is taken when the file is finished
             raise PathExists(f"cannot create {self._client.uri(path)!r}: it exists already and is never replaced")
-        return S3OutputFile(self._client, path, target, self._staged.add)
+        return S3OutputFile(self._client, path, target, self._staged, stays_here=stays_here)
 
     def create_all(self, paths: Sequence[str], data: bytes, *, sync: bool) -> None:
         for first in {path.rpartition("/")[0]: path for path in paths}.values():
@@ -88,15 +93,23 @@ class S3Store(FileStore):
             list(pool.map(put, paths))
 
     def open_input(self, path: str) -> pa.NativeFile:
+        if (kept := self._staged.kept(path)) is not None:
+            return pa.BufferReader(kept.content)
         return pa.PythonFile(S3InputFile(self._client, path), mode="r")
 
     def rename(self, source: str, target: str) -> None:
         self.publish(source, target)
-        self._delete(source)
-        self._renamed.add(source)
+        if source not in self._renamed:
+            self._delete(source)
+            self._renamed.add(source)
 
     def publish(self, source: str, target: str) -> None:
         what = f"{source} to {target}"
+        if (kept := self._staged.kept(source)) is not None:
+            kept.put(self._client, "rename", what, key_of(target))
+            self._staged.drop(source)
+            self._renamed.add(source)
+            return
         staged = self._staged.take(source)
         if staged is None:
             record, size = self._look(source)
@@ -111,6 +124,13 @@ class S3Store(FileStore):
             self._complete(what, staged, target)
         else:
             staged.put(self._client, "rename", what, key_of(target))
+
+    def remove_old_names(self, sources: Sequence[str]) -> None:
+        there = [path for path in sources if path not in self._renamed]
+        left = self._delete_if_permitted([*map(key_of, there)])
+        for path in there:
+            if key_of(path) not in left:
+                self._renamed.add(path)
 
     def _complete(self, what: str, upload: Upload, target: str) -> None:
         upload.complete("rename", what)
@@ -133,11 +153,13 @@ class S3Store(FileStore):
             raise
 
     def file_size(self, path: str) -> int:
+        if (kept := self._staged.kept(path)) is not None:
+            return len(kept.content)
         record, size = self._look(path)
         return size if record is None else Upload.of_record(self._client, path, record).size_bytes
 
     def delete_file(self, path: str) -> None:
-        if path in self._renamed:
+        if path in self._renamed or self._staged.drop(path):
             return
         self._staged.take(path)
         found = self._head(path)
@@ -208,8 +230,16 @@ class S3Store(FileStore):
     def make_folder_with(self, path: str, name: str, data: bytes) -> None:
         path = path.rstrip("/")
         self._require_folder("make folder", path)
-        key = prefix_of(path) + name
-        self._client.put_new("make folder", path, key, data)
+        key, token = prefix_of(path) + name, uuid.uuid4().hex
+        try:
+            self._client.put_new("make folder", path, key, data, token=token)
+        except PathExists:
+            raise
+        except StreamingIOFailure as failure:  # it may have been made: whoever withdraws the transaction cannot know
+            with contextlib.suppress(StreamingIOFailure):
+                if self._client.has_token(path, key, token):
+                    self._withdraw(key, failure)
+            raise
         try:
             self._require_alone(path, key)
         except StreamingIOFailure as failure:
@@ -267,12 +297,11 @@ class S3Store(FileStore):
     def sync_folders(self, paths: Iterable[str]) -> None:
         """Nothing: what was answered is stored."""
 
-    def unmark_folders(self, folders: Iterable[str], sources: Sequence[str] = ()) -> None:
-        markers = sorted({prefix_of(each) for path in folders for each in with_folders_above(path)})
-        left = self._delete_if_permitted([*map(key_of, sources), *(() if self._keeps_markers else markers)])
-        for path in sources:
-            if key_of(path) not in left:
-                self._renamed.add(path)
+    def unmark_folders(self, folders: Iterable[str]) -> None:
+        if not self._keeps_markers:
+            self._delete_if_permitted(
+                sorted({prefix_of(each) for path in folders for each in with_folders_above(path)})
+            )
 
     @property
     def _keeps_markers(self) -> bool:

@@ -6,7 +6,7 @@ removes or renames hidden files need not know of uploads. To rename is to comple
 has the name.
 
 An upload takes four requests at least. So a small file lies under its hidden name itself, and to rename it is to write
-it once more.
+it once more; or it stays in the memory of the process that renames it (see `s3_staged`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SmallFile:
         token: Of the object, the same under both names: a rename that was interrupted can be repeated.
     """
 
-    content: bytes
+    content: bytes | bytearray
     token: str
 
     @classmethod
@@ -70,7 +70,7 @@ class SmallFile:
 
 @dataclass(slots=True)
 class Upload:
-    """A multipart upload. Parts are uploaded by one thread."""
+    """A multipart upload. Parts may be uploaded by several threads, in any order."""
 
     client: S3Client
     record: UploadRecord
@@ -106,9 +106,8 @@ class Upload:
         """Of an upload from a record."""
         return sum(int(part["Size"]) for part in self.parts)
 
-    def add(self, path: str, data: bytes | bytearray) -> None:
-        """Upload the next part. All but the last have at least 5 MiB."""
-        number = len(self.parts) + 1
+    def add(self, path: str, number: int, data: bytes | bytearray) -> None:
+        """Upload a part; they are counted from 1. All but the last have at least 5 MiB."""
 
         def upload(s3: Any) -> dict[str, Any]:
             answer: dict[str, Any] = s3.upload_part(**self._address, PartNumber=number, Body=data)
@@ -137,7 +136,8 @@ class Upload:
 
     def complete(self, action: str, path: str) -> None:
         """Make it an object. Raises PathExists; the existing object stays as it is."""
-        parts = [{name: part[name] for name in ("PartNumber", *_CHECKSUMS) if name in part} for part in self.parts]
+        in_order = sorted(self.parts, key=lambda part: int(part["PartNumber"]))
+        parts = [{name: part[name] for name in ("PartNumber", *_CHECKSUMS) if name in part} for part in in_order]
 
         def complete(s3: Any) -> None:
             s3.complete_multipart_upload(**self._address, MultipartUpload={"Parts": parts}, IfNoneMatch="*")

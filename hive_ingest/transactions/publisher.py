@@ -6,6 +6,7 @@ import errno
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from hive_ingest.acid import ACID_VERSION_FILE
@@ -94,7 +95,7 @@ class Publisher:
         check()
         self._make_acid_folders()
         self._rename_files(check)
-        self._unmark_folders()
+        self._remove_hidden_names()
         if self._fsync:
             self._sync()
         for marked in self._marking:
@@ -104,16 +105,19 @@ class Publisher:
         self._look_at_new_partitions()
 
     def _rename_files(self, check: Callable[[], None]) -> None:
+        """And meanwhile remove the markers of the folders: where there are any, the new folders have a file already."""
         files = [(write, file) for write in self._writes for file in write.files]
 
-        def rename(each: tuple[TableWrite, StagedFile]) -> None:
+        def rename(write: TableWrite, file: StagedFile) -> None:
             check()
-            if each is not files[0]:
+            if file is not files[0][1]:
                 reach("between_renames")
-            write, file = each
             self._rename(file, write.folder_of(file) / file.file_name)
 
-        _for_each(files, rename, _at_a_time([file.location for _, file in files]))
+        steps: list[Callable[[], None]] = [partial(rename, write, file) for write, file in files]
+        if any(folder.store.first_file_makes_folder for folder in self._made):
+            steps.append(self._unmark_folders)
+        _for_each(steps, lambda step: step(), _at_a_time([file.location for _, file in files]))
 
     def _rename(self, file: StagedFile, target: Location) -> None:
         try:
@@ -169,10 +173,13 @@ class Publisher:
         return [folder for folder in folders if folder not in marked]
 
     def _unmark_folders(self) -> None:
-        """All folders at once, with the hidden names of the published files."""
-        hidden = _by_store([file.location for write in self._writes for file in write.files])
         for store, folders in _by_store([folder.parent for folder in self._made]).items():
-            store.unmark_folders(folders, hidden.pop(store, ()))
+            store.unmark_folders(folders)
+
+    def _remove_hidden_names(self) -> None:
+        """Of the published files, all at once."""
+        for store, paths in _by_store([file.location for write in self._writes for file in write.files]).items():
+            store.remove_old_names(paths)
 
     def _make_acid_folder(self, folder: Location) -> None:
         try:

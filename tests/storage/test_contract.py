@@ -183,7 +183,8 @@ def test_a_published_file_has_its_new_name_alone(root: Location) -> None:
     put(root / ".hidden", b"data")
     (root / "folder").make_folder()
     (root / ".hidden").publish(root / "folder" / "a")
-    root.store.unmark_folders([(root / "folder").path], [(root / ".hidden").path])
+    root.store.unmark_folders([(root / "folder").path])
+    root.store.remove_old_names([(root / ".hidden").path])
     assert names(root) == ["folder"]
     assert content(root / "folder" / "a") == b"data"
 

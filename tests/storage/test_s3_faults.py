@@ -207,29 +207,33 @@ def metastore(s3_root: Location, tmp_path: Path) -> Iterator[hi.MetastoreClient]
         yield client
 
 
-#: The largest file that is written twice, the request that is refused, and a part of its path.
+#: How much is kept in memory, the largest file that is written twice, the request that is refused, and a part of its
+#: path.
 REFUSED = [
-    (0, "CreateMultipartUpload", "bucket_00000"),
-    (0, "PutObject", ".hive_ingest/"),
-    (0, "UploadPart", "bucket_00000"),
-    (0, "CompleteMultipartUpload", "bucket_00000"),
-    (MIB, "PutObject", ".hive_ingest/"),
-    (MIB, "PutObject", "_orc_acid_version"),
-    (MIB, "PutObject", "bucket_00000"),
-    (MIB, "ListObjectsV2", ""),
+    (0, 0, "CreateMultipartUpload", "bucket_00000"),
+    (0, 0, "PutObject", ".hive_ingest/"),
+    (0, 0, "UploadPart", "bucket_00000"),
+    (0, 0, "CompleteMultipartUpload", "bucket_00000"),
+    (0, MIB, "PutObject", ".hive_ingest/"),
+    (0, MIB, "PutObject", "bucket_00000"),
+    (MIB, MIB, "PutObject", "_orc_acid_version"),
+    (MIB, MIB, "PutObject", "bucket_00000"),
+    (MIB, MIB, "ListObjectsV2", ""),
 ]
 
 
-@pytest.mark.parametrize(("small_bytes", "operation", "key"), REFUSED)
+@pytest.mark.parametrize(("kept_bytes", "small_bytes", "operation", "key"), REFUSED)
 def test_a_transaction_that_is_refused_leaves_nothing_and_the_next_one_commits(
     metastore: hi.MetastoreClient,
     s3: S3Service,
     s3_root: Location,
     monkeypatch: pytest.MonkeyPatch,
+    kept_bytes: int,
     small_bytes: int,
     operation: str,
     key: str,
 ) -> None:
+    monkeypatch.setattr("hive_ingest.storage.s3_staged.KEPT_BYTES", kept_bytes)
     monkeypatch.setattr("hive_ingest.storage.s3_files.SMALL_BYTES", small_bytes)
     rows = "\n".join(json.dumps({"id": number, "p": str(number % 3)}) for number in range(30))
     with hi.StreamingConnection.connect(metastore, table="web.t", record_writer=hi.StrictJsonWriter()) as connection:
@@ -250,8 +254,9 @@ def test_a_transaction_that_is_refused_leaves_nothing_and_the_next_one_commits(
 
 
 def test_old_names_that_cannot_be_removed_at_once_are_removed_one_by_one(
-    metastore: hi.MetastoreClient, s3: S3Service, s3_root: Location
+    metastore: hi.MetastoreClient, s3: S3Service, s3_root: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("hive_ingest.storage.s3_staged.KEPT_BYTES", 0)
     with hi.StreamingConnection.connect(metastore, table="web.t", record_writer=hi.StrictJsonWriter()) as connection:
         s3.set_faults(S3Fault("DeleteObjects", code="AccessDenied", status=403, times=10))
         with connection.transaction():

@@ -43,7 +43,7 @@ def test_a_small_file_takes_a_request_for_each_of_its_names(s3: S3Service, s3_ro
     stage(hidden, target)
     assert not target.exists()
     hidden.publish(target)
-    s3_root.store.unmark_folders([s3_root.path], [hidden.path])
+    s3_root.store.remove_old_names([hidden.path])
     hidden.delete_file()
     requests = s3.requests()
     del requests["ListObjectsV2"], requests["HeadObject"]  # of `exists`
