@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -23,10 +24,15 @@ SINK, SOURCE = "numbers", "a"
 
 
 @pytest.fixture
-def metastore(hdfs_root: Location, tmp_path: Path) -> Iterator[hi.MetastoreClient]:
-    """An embedded metastore in a local file, whose warehouse is on HDFS."""
-    uri = f"sqlite:///{tmp_path}/metastore.db"
-    with hi.connect_metastore(uri, warehouse=str(hdfs_root / "warehouse"), create=True) as client:
+def metastore(
+    hdfs: Hdfs, hdfs_root: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[hi.MetastoreClient]:
+    """An embedded metastore in a local file, whose warehouse is on HDFS. There this process is not the superuser."""
+    hdfs.set_permission(hdfs_root.path, "777")
+    # A client of its own, for this name of the same NameNode.
+    monkeypatch.setenv("HADOOP_USER_NAME", "somebody")
+    warehouse = str(hdfs_root / "warehouse").replace("127.0.0.1", "localhost")
+    with hi.connect_metastore(f"sqlite:///{tmp_path}/metastore.db", warehouse=warehouse, create=True) as client:
         client.create_database("web")
         client.create_table("web.t", columns={"id": "int"}, partition_keys={"part": "string"})
         yield client
@@ -94,9 +100,9 @@ def test_a_restart_of_the_namenode_during_a_commit_is_waited_for(
 
 
 def stop(hdfs: Hdfs, table: Location) -> None:
-    """Stop the NameNode; from then on calls wait for a second only."""
-    hdfs.stop_namenode()
+    """Stop the NameNode; meanwhile calls wait for a second only."""
     set_timeout(table, 1.0)
+    hdfs.stop_namenode()
 
 
 def start(hdfs: Hdfs, table: Location) -> None:
@@ -134,6 +140,11 @@ TROUBLES: dict[str, Trouble] = {
         lambda hdfs, _: hdfs.leave_safe_mode(),
         "the NameNode is in safe mode: wait until",
     ),
+    "permission": (
+        lambda hdfs, table: hdfs.set_permission(table.path, "000"),
+        lambda hdfs, table: hdfs.set_permission(table.path, "755"),
+        "permission denied: give this user the right",
+    ),
     "quota": (limit_names, lift_limits, "the name quota is used up: remove files, or raise it"),
 }
 
@@ -142,7 +153,7 @@ TROUBLES: dict[str, Trouble] = {
     ("name", "point"),
     [
         ("namenode_down", "between_renames"),
-        *((name, point) for name in ("safe_mode", "quota") for point in ("after_create_partitions", "between_renames")),
+        *itertools.product(("safe_mode", "permission", "quota"), ("after_create_partitions", "between_renames")),
     ],
 )
 def test_trouble_in_the_middle_of_a_commit_fails_it_by_name_and_leaves_nothing_of_it(
