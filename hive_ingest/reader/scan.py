@@ -258,6 +258,7 @@ def _batches(
     snapshot = Snapshot(scope.valid_write_ids, scope.valid_txns)
     try:
         for partition in partitions:
+            scope.check()  # a file system may have reasons of its own to refuse a forked child
             for batch in read_partition(partition, projection, snapshot):
                 scope.check()
                 for start in range(0, batch.num_rows, batch_rows):

@@ -3,6 +3,7 @@
 The client is hdfs-native, which needs neither a JVM nor Hadoop's libraries. It has no timeouts of its own: it repeats a
 call to a NameNode that is down for minutes. So calls run on threads of their own, and one that takes too long is
 abandoned on its thread. (Its asynchronous calls could be cancelled, but panic during a failover, 0.14.7.)
+It does not repeat a call whose answer is lost with the connection, as when the NameNode is restarted.
 """
 
 from __future__ import annotations
@@ -30,11 +31,17 @@ T = TypeVar("T")
 CALL_TIMEOUT_SECONDS = 60.0
 #: How long the end of the process waits for calls that nobody awaits.
 _EXIT_SECONDS = 5.0
+#: Of a NameNode that is a standby, and of one of a pair that is being started.
+_REFUSED_FOR_NOW = ("StandbyException", "RetriableException")
+#: Says a single NameNode of the safe mode of its start, and not of one that an administrator has turned on.
+_STARTING = "Safe mode will be turned off automatically"
 #: The pause between two calls while no NameNode is active, or one refuses the ticket.
 _REFUSAL_PAUSE_SECONDS = 0.25
 #: How often a NameNode may refuse a ticket in one call. It takes one for a replay if many connections are opened within
 #: a microsecond, and one that expires on the way is renewed. Hadoop's clients try this often, too.
 _MAX_REFUSED_TICKETS = 5
+#: What hdfs-native says of a call whose connection broke. The call may have taken effect.
+_ANSWER_LOST = "RPC listener disconnected"
 _REFUSED_TICKET = "javax.security.sasl.SaslException"
 _REMOTE = re.compile(r'RPCError\("(?:[\w.]+\.)?([\w$]+)", "(.*)"\)', re.DOTALL)
 
@@ -52,6 +59,10 @@ _REMEDIES = {
     "FSLimitException$MaxDirectoryItemsExceededException": "the folder holds as many names as HDFS allows: compact "
     "the table, or raise dfs.namenode.fs-limits.max-directory-items",
     "StandbyException": "this NameNode is a standby: name both in hdfs-site.xml, and the name service in the location",
+    "InvalidPathException": "HDFS allows no name of this kind, such as one with a ':': use another location",
+    "SnapshotException": "HDFS neither removes nor renames a folder while it keeps a snapshot of it: delete its "
+    "snapshots (hdfs lsSnapshottableDir, hdfs dfs -deleteSnapshot)",
+    "SnapshotAccessControlException": "a snapshot can only be read",
     "LeaseExpiredException": "the file was removed, or closed by another client, while it was written",
     "UnresolvedPathException": "a part of the path is a symbolic link, which is not followed",
 }
@@ -88,17 +99,18 @@ class HdfsClient:
         self._connected: Client | None = None
         self._idle: list[_Caller] = []
 
-    def call(self, action: str, path: str, function: Callable[[Client], T]) -> T:
+    def call(self, action: str, path: str, function: Callable[[Client], T], *, repeat: bool = False) -> T:
         """The result of one call.
 
         Args:
             action: What the call does, as a verb, for errors.
             path: The path, for errors.
             function: Makes the call.
+            repeat: Whether to make the call again if its answer is lost. It may have taken effect then.
         """
-        return self.begin(action, path, function).result()
+        return self.begin(action, path, function, repeat=repeat).result()
 
-    def begin(self, action: str, path: str, function: Callable[[Client], T]) -> HdfsCall[T]:
+    def begin(self, action: str, path: str, function: Callable[[Client], T], *, repeat: bool = False) -> HdfsCall[T]:
         """Begin the same call without waiting for it."""
         client = self._client()
         try:
@@ -106,7 +118,7 @@ class HdfsClient:
         except IndexError:
             caller = _Caller(self._idle)
         deadline = time.monotonic() + self._timeout
-        task = _Task(lambda: _until_accepted(lambda: function(client), deadline))
+        task = _Task(lambda: _until_accepted(lambda: function(client), deadline, repeat=repeat))
         _ends.add(task.is_done)
         caller.tasks.put(task)
         late = (
@@ -206,24 +218,37 @@ class _Caller:
             del task  # otherwise the caller's data would be kept until the next call
 
 
-def _until_accepted(function: Callable[[], T], deadline: float) -> T:
+def _until_accepted(function: Callable[[], T], deadline: float, *, repeat: bool) -> T:
     """Call until one of the NameNodes is active and accepts the ticket. A call that is refused has no effect."""
     refused_tickets = 0
     while True:
         try:
             return function()
-        except RuntimeError as error:
-            refused_tickets += _REFUSED_TICKET in str(error)
-            if not _is_worth_another_try(str(error), refused_tickets) or time.monotonic() > deadline:
+        except (OSError, RuntimeError) as error:
+            text = str(error)
+            refused_tickets += _REFUSED_TICKET in text
+            again = _is_worth_another_try(text, refused_tickets) or (repeat and _ANSWER_LOST in text)
+            if not again or time.monotonic() > deadline:
                 raise
         time.sleep(_REFUSAL_PAUSE_SECONDS)
 
 
 def _is_worth_another_try(text: str, refused_tickets: int) -> bool:
     remote = _REMOTE.match(text)
-    if remote is not None and remote[1] == "StandbyException":
+    if remote is not None and (remote[1] in _REFUSED_FOR_NOW or _STARTING in remote[2]):
         return True
     return _REFUSED_TICKET in text and refused_tickets < _MAX_REFUSED_TICKETS
+
+
+def is_answer_lost(failure: StreamingIOFailure) -> bool:
+    """Whether the connection broke before the NameNode's answer came, so that the call may have taken effect."""
+    return failure.__cause__ is not None and _ANSWER_LOST in str(failure.__cause__)
+
+
+def is_of_datanodes(failure: StreamingIOFailure) -> bool:
+    """Whether a DataNode cannot be reached or has failed, not the NameNode."""
+    cause = failure.__cause__
+    return cause is not None and _REMOTE.match(str(cause)) is None and not is_answer_lost(failure)
 
 
 def hdfs_failure(action: str, path: str, error: Exception) -> StreamingIOFailure:
@@ -237,12 +262,23 @@ def hdfs_failure(action: str, path: str, error: Exception) -> StreamingIOFailure
         return PathNotFound(f"cannot {action} {path!r}: no such file or folder ({text})")
     remote = _REMOTE.match(str(error))
     if remote is None:
-        why = _kerberos_failure(str(error)) or _viewfs_failure(str(error)) or text
+        why = _connection_failure(text) or _kerberos_failure(str(error)) or _viewfs_failure(str(error)) or text
         return StreamingIOFailure(f"cannot {action} {path!r}: {why}")
     why = remote[2].partition("\\n")[0]
     remedy = _REMEDIES.get(remote[1])
     kind = PathExists if remote[1] == "AlreadyBeingCreatedException" else StreamingIOFailure
     return kind(f"cannot {action} {path!r}: {remedy} ({why})" if remedy else f"cannot {action} {path!r}: {why}")
+
+
+def _connection_failure(text: str) -> str | None:
+    """What is wrong, and what to do about it, if a NameNode or a DataNode cannot be reached."""
+    if _ANSWER_LOST in text:
+        return f"the connection to the NameNode broke ({text}), and the call may have taken effect: check that it runs"
+    if text.startswith("Connection refused"):
+        return f"a DataNode cannot be reached ({text}): check that the DataNodes run (hdfs dfsadmin -report)"
+    if text.startswith("DataTransferError("):
+        return f"a DataNode has failed ({text}): write the transaction again, and see hdfs dfsadmin -report"
+    return None
 
 
 def _kerberos_failure(text: str) -> str | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import time
 import warnings
 from typing import TYPE_CHECKING
 
 from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.storage.file_store import BytesLike, OutputFile
-from hive_ingest.storage.hdfs_client import HdfsClient
+from hive_ingest.storage.hdfs_client import CALL_TIMEOUT_SECONDS, HdfsClient, is_answer_lost, is_of_datanodes
 from hive_ingest.storage.remote_input import RemoteInputFile
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ _SMALLEST_BLOCK_BYTES = 1 << 20
 #: The pauses between two questions to the NameNode while a file is closed.
 _FIRST_LOOK_SECONDS = 0.002
 _LONGEST_LOOK_SECONDS = 0.05
+#: How often a file is begun, each time on DataNodes that the NameNode draws.
+_MAX_BEGINNINGS = 20
 
 
 class HdfsOutputFile(OutputFile):
@@ -30,8 +33,6 @@ class HdfsOutputFile(OutputFile):
     """
 
     def __init__(self, client: HdfsClient, path: str, *, sync: bool) -> None:
-        from hdfs_native import WriteOptions
-
         self.path = path
         self._client = client
         self._sync = sync
@@ -40,8 +41,13 @@ class HdfsOutputFile(OutputFile):
         self._block_bytes = 0
         self._owner = os.getpid()
         self._file: FileWriter | None = None
+        self._file = self._create()
+
+    def _create(self) -> FileWriter:
+        from hdfs_native import WriteOptions
+
         options = WriteOptions(overwrite=False, create_parent=False)
-        self._file = client.call("create", path, lambda hdfs: hdfs.create(path, options))
+        return self._client.call("create", self.path, lambda hdfs: hdfs.create(self.path, options))
 
     @property
     def closed(self) -> bool:
@@ -51,8 +57,7 @@ class HdfsOutputFile(OutputFile):
         return self._size
 
     def write(self, data: BytesLike) -> int:
-        file = self._file
-        if file is None:
+        if self._file is None:
             raise StreamingIOFailure(f"cannot write {self.path!r}: it is closed; create another file")
         view = memoryview(data).cast("B")
         rest = view
@@ -60,23 +65,42 @@ class HdfsOutputFile(OutputFile):
             part = rest[: self._room_in_block(len(rest))]
             # The client takes anything but bytes and bytearray byte by byte.
             content = data if isinstance(data, bytes | bytearray) and len(part) == len(view) else bytes(part)
-            self._client.call("write", self.path, functools.partial(_write, file, content))
+            self._write(content)
             self._size += len(part)
             rest = rest[len(part) :]
             if self._sync and self._block_bytes and self._size % self._block_bytes == 0:
-                self._hsync(file)
+                self._hsync()
         return len(view)
+
+    def _write(self, content: bytes | bytearray) -> None:
+        """Write to the present block; the first bytes of a file to another file of its name where DataNodes fail.
+
+        For minutes after a DataNode has died, the NameNode continues to assign blocks to it, and the client asks for no
+        other one.
+        """
+        for left in reversed(range(_MAX_BEGINNINGS)):
+            assert self._file is not None
+            try:
+                self._client.call("write", self.path, functools.partial(_write_to, self._file, content))
+                return
+            except StreamingIOFailure as failure:
+                if self._size or not left or not is_of_datanodes(failure):
+                    raise
+            self._remove()
+            self._file = self._create()
 
     def _room_in_block(self, wanted: int) -> int:
         """How many bytes may be written before the next hsync; at most `wanted`."""
         if not self._sync or self._size + wanted < _SMALLEST_BLOCK_BYTES:
             return wanted
         if not self._block_bytes:
-            status = self._client.call("look at", self.path, lambda hdfs: hdfs.get_file_info(self.path))
+            status = self._client.call("look at", self.path, lambda hdfs: hdfs.get_file_info(self.path), repeat=True)
             self._block_bytes = status.blocksize or sys.maxsize
         return min(wanted, self._block_bytes - self._size % self._block_bytes)
 
-    def _hsync(self, file: FileWriter) -> None:
+    def _hsync(self) -> None:
+        file = self._file
+        assert file is not None
         self._client.call("sync", self.path, lambda _: file.hsync())
         self._synced = self._size
 
@@ -86,7 +110,7 @@ class HdfsOutputFile(OutputFile):
             return
         with self._discarded_on_failure():
             if self._sync and self._size > self._synced:
-                self._hsync(file)
+                self._hsync()
             self._finish(file)
         self._file = None
 
@@ -104,19 +128,33 @@ class HdfsOutputFile(OutputFile):
             if self._is_reported() and self._recover_lease():
                 return
             pause = min(2 * pause, _LONGEST_LOOK_SECONDS)
-        closing.result()
+        try:
+            closing.result()
+        except StreamingIOFailure as failure:
+            if not is_answer_lost(failure) or not self._is_finished_later():
+                raise
+
+    def _is_finished_later(self) -> bool:
+        """Whether the file is closed with all its bytes, which the DataNodes have, once the NameNode answers again."""
+        deadline = time.monotonic() + CALL_TIMEOUT_SECONDS
+        while not self._recover_lease():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_LONGEST_LOOK_SECONDS)
+        return self._is_reported()
 
     def _is_reported(self) -> bool:
         """Whether all blocks are complete. Of a file that is not closed, the length is without an incomplete one."""
         try:
-            return self._client.call("look at", self.path, lambda hdfs: len(hdfs.read(self.path))) == self._size
+            size = self._client.call("look at", self.path, lambda hdfs: len(hdfs.read(self.path)), repeat=True)
         except StreamingIOFailure:
             return False  # closing the file fails too, or succeeds
+        return size == self._size
 
     def _recover_lease(self) -> bool:
         """Whether the NameNode has closed the file. With an incomplete block it would first fence the writer."""
         try:
-            return self._client.call("finish", self.path, lambda hdfs: hdfs.recover_lease(self.path))
+            return self._client.call("finish", self.path, lambda hdfs: hdfs.recover_lease(self.path), repeat=True)
         except StreamingIOFailure:
             return False
 
@@ -125,7 +163,10 @@ class HdfsOutputFile(OutputFile):
             return
         # Not closed first: it would then look like a complete file.
         self._file = None
-        self._client.call("remove", self.path, lambda hdfs: hdfs.delete(self.path, False))
+        self._remove()
+
+    def _remove(self) -> None:
+        self._client.call("remove", self.path, lambda hdfs: hdfs.delete(self.path, False), repeat=True)
 
     def __del__(self) -> None:
         if getattr(self, "_file", None) is not None and self._owner == os.getpid():
@@ -137,7 +178,7 @@ class HdfsOutputFile(OutputFile):
             self.discard()
 
 
-def _write(file: FileWriter, content: bytes | bytearray, _: Client) -> int:
+def _write_to(file: FileWriter, content: bytes | bytearray, _: Client) -> int:
     return file.write(content)
 
 
@@ -148,7 +189,7 @@ class HdfsInputFile(RemoteInputFile):
         super().__init__()
         self._client = client
         self._path = path
-        self._file: FileReader = client.call("open", path, lambda hdfs: hdfs.read(path))
+        self._file: FileReader = client.call("open", path, lambda hdfs: hdfs.read(path), repeat=True)
         self._size = len(self._file)
 
     def _read_range(self, start: int, length: int) -> bytes:

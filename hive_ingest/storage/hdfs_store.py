@@ -12,7 +12,7 @@ import pyarrow as pa
 from hive_ingest.errors import PathNotFound, StreamingIOFailure
 from hive_ingest.storage.file_store import FileEntry, FileStore, OutputFile
 from hive_ingest.storage.hadoop_conf import core_site
-from hive_ingest.storage.hdfs_client import HdfsClient
+from hive_ingest.storage.hdfs_client import HdfsClient, is_answer_lost
 from hive_ingest.storage.hdfs_files import HdfsInputFile, HdfsOutputFile
 from hive_ingest.storage.mount_table import MountTable
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: The default of Hadoop's own client: everybody may read.
 _FOLDER_PERMISSION = 0o755
+#: How often a rename is tried whose answer is lost each time.
+_MAX_RENAMES = 5
 #: Prefix of folders that are not yet renamed, which a killed process may leave; the dot hides them from all readers.
 _HIDDEN_FOLDER = ".hive_ingest_mkdir_"
 
@@ -53,21 +55,28 @@ class HdfsStore(FileStore):
 
     def rename(self, source: str, target: str) -> None:
         before = self._status(source)
-        try:
-            self._client.call("rename", f"{source} to {target}", lambda hdfs: hdfs.rename(source, target, False))
-        except StreamingIOFailure:
-            # The client repeats a call whose answer was lost, and the repeated one finds the source gone.
-            if not self._was_renamed(before, source, target):
-                raise
+        for left in reversed(range(_MAX_RENAMES)):
+            try:
+                self._client.call("rename", f"{source} to {target}", lambda hdfs: hdfs.rename(source, target, False))
+                return
+            except StreamingIOFailure as failure:
+                # A call whose answer was lost may have taken effect, and a repeated one finds the source gone.
+                was_renamed = self._was_renamed(before, source, target)
+                if was_renamed:
+                    return
+                if was_renamed is None or not left or not is_answer_lost(failure):
+                    raise
 
-    def _was_renamed(self, before: FileStatus, source: str, target: str) -> bool:
-        """Whether the source is gone, and the target is what the source was."""
+    def _was_renamed(self, before: FileStatus, source: str, target: str) -> bool | None:
+        """Whether the source is gone, and the target is what the source was. None: HDFS does not tell."""
         try:
             if self.exists(source):
                 return False
             after = self._status(target)
-        except StreamingIOFailure:
+        except PathNotFound:
             return False
+        except StreamingIOFailure:
+            return None
         # A rename changes neither. HDFS gives every write a time of its own, in ms.
         return (after.isdir, after.length, after.modification_time) == (
             before.isdir,
@@ -113,7 +122,7 @@ class HdfsStore(FileStore):
             raise
 
     def _mkdir(self, path: str) -> None:
-        self._client.call("make folder", path, lambda hdfs: hdfs.mkdirs(path, _FOLDER_PERMISSION, False))
+        self._client.call("make folder", path, lambda hdfs: hdfs.mkdirs(path, _FOLDER_PERMISSION, False), repeat=True)
 
     def sync_folders(self, paths: Iterable[str]) -> None:
         """Nothing to do: the NameNode writes every name to its journal before it answers."""
@@ -140,13 +149,13 @@ class HdfsStore(FileStore):
 
     def _statuses(self, path: str) -> Sequence[FileStatus]:
         path = path.rstrip("/") or "/"
-        found = self._client.call("list", path, lambda hdfs: list(hdfs.list_status(path)))
+        found = self._client.call("list", path, lambda hdfs: list(hdfs.list_status(path)), repeat=True)
         if len(found) == 1 and not found[0].isdir and found[0].path == path:
             raise StreamingIOFailure(f"cannot list {path!r}: it is a file, not a folder: check the location")
         return found
 
     def _status(self, path: str) -> FileStatus:
-        return self._client.call("look at", path, lambda hdfs: hdfs.get_file_info(path))
+        return self._client.call("look at", path, lambda hdfs: hdfs.get_file_info(path), repeat=True)
 
     def exists(self, path: str) -> bool:
         try:
@@ -159,11 +168,11 @@ class HdfsStore(FileStore):
         return int(self._status(path).length)
 
     def delete_file(self, path: str) -> None:
-        self._client.call("delete", path, lambda hdfs: hdfs.delete(path, False))
+        self._client.call("delete", path, lambda hdfs: hdfs.delete(path, False), repeat=True)
 
     def delete_empty_folder(self, path: str) -> bool:
         try:
-            self._client.call("delete folder", path, lambda hdfs: hdfs.delete(path, False))
+            self._client.call("delete folder", path, lambda hdfs: hdfs.delete(path, False), repeat=True)
         except StreamingIOFailure:
             if self.list(path, missing_ok=True):
                 return False
@@ -171,4 +180,4 @@ class HdfsStore(FileStore):
         return True
 
     def delete_folder(self, path: str) -> None:
-        self._client.call("delete folder", path, lambda hdfs: hdfs.delete(path, True))
+        self._client.call("delete folder", path, lambda hdfs: hdfs.delete(path, True), repeat=True)

@@ -74,6 +74,40 @@ def test_a_keytab_renews_tickets_and_a_ticket_cache_alone_does_not(
             assert late.write("late") == "done"
 
 
+def test_a_ticket_cache_that_is_renewed_is_used_by_a_process_whose_ticket_has_expired(
+    kdc: Kdc, kerberized_hdfs: KerberizedHdfs, alice_keytab: Path, tmp_path: Path
+) -> None:
+    """As `kinit`, `krenew` and `k5start` renew it: the file is replaced. A connection that is open needs no ticket."""
+    with_keytab = login_environment(kdc.configuration(ticket_seconds=TICKET_SECONDS), alice_keytab, tmp_path / "ccache")
+    cached = {"KRB5_CONFIG": with_keytab["KRB5_CONFIG"], "KRB5CCNAME": str(tmp_path / "cached")}
+    renew(kerberized_hdfs, with_keytab, tmp_path)
+    with writer(kerberized_hdfs, cached) as process:
+        assert process.write("cached_1") == "done"
+        wait_until_expired(kerberized_hdfs, cached)
+        assert process.write("cached_2") == "done"
+        restart_namenode(kerberized_hdfs)
+        refused = process.write("cached_3")
+        assert refused.startswith("StreamingIOFailure: cannot create '/cached_3': Kerberos authentication failed")
+        assert "expired" in refused
+        assert refused.endswith("Get a ticket with kinit, or name a keytab in KRB5_CLIENT_KTNAME")
+        renew(kerberized_hdfs, with_keytab, tmp_path)
+        assert process.write("cached_4") == "done"
+
+
+def renew(hdfs: KerberizedHdfs, environment: Mapping[str, str], folder: Path) -> None:
+    """Put a new ticket into the file `cached`."""
+    (folder / "ccache").unlink(missing_ok=True)
+    with writer(hdfs, environment) as process:
+        assert process.write(f"renewal_{time.monotonic_ns()}") == "done"
+    (folder / "ccache").rename(folder / "cached")
+
+
+def restart_namenode(hdfs: KerberizedHdfs) -> None:
+    """All connections to it are closed."""
+    hdfs.server.stop_namenode()
+    hdfs.server.start_namenode()
+
+
 def wait_until_expired(hdfs: KerberizedHdfs, environment: Mapping[str, str]) -> None:
     """Until a process that starts is told that its ticket has expired. The server may be the first to notice."""
     deadline = time.monotonic() + 20 * TICKET_SECONDS

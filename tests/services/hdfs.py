@@ -1,4 +1,4 @@
-"""A real HDFS for tests: a NameNode, or a pair of them, and a DataNode in one process on this machine."""
+"""A real HDFS for tests: a NameNode, or a pair of them, and DataNodes in one process on this machine."""
 
 from __future__ import annotations
 
@@ -21,12 +21,19 @@ _LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",)
 class Hdfs(JavaService):
     """A running HDFS; its files lie in `folder`. It ends with this process, however that ends.
 
-    With `is_ha`, two NameNodes serve the name service `warehouse`, of which the first is active. `java_options` and
-    `more_classes` are added to its command.
+    With `is_ha`, two NameNodes serve the name service `warehouse`, of which the first is active. Each block is on one
+    DataNode, unless `java_options` name a file of properties (`hiveingest.site`) with another `dfs.replication`.
+    `java_options` and `more_classes` are added to its command.
     """
 
     def __init__(
-        self, folder: Path, *, is_ha: bool = False, java_options: Sequence[str] = (), more_classes: Sequence[Path] = ()
+        self,
+        folder: Path,
+        *,
+        is_ha: bool = False,
+        datanodes: int = 1,
+        java_options: Sequence[str] = (),
+        more_classes: Sequence[Path] = (),
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.ports = [free_port() for _ in range(2 if is_ha else 1)]
@@ -34,7 +41,7 @@ class Hdfs(JavaService):
         jars = fetch("hdfs")
         classes = compiled("hdfs", java_files(_SOURCES), jars)
         command = [
-            *(str(java()), *_OPTIONS, *_LOGGING, *java_options),
+            *(str(java()), *_OPTIONS, *_LOGGING, f"-Dhiveingest.datanodes={datanodes}", *java_options),
             *("-cp", ":".join(map(str, (*more_classes, classes, class_path(jars))))),
             *("hiveingest.services.Hdfs", str(folder / "data"), *map(str, self.ports)),
         ]
@@ -99,6 +106,22 @@ class Hdfs(JavaService):
 
     def start_namenode(self, number: int = 0) -> None:
         self._obey(f"start-namenode {number}")
+
+    def stop_datanode(self) -> None:
+        """The last one that runs. The NameNode notices that minutes later."""
+        self._obey("stop-datanode")
+
+    def start_datanodes(self) -> None:
+        """All that were stopped."""
+        self._obey("start-datanodes")
+
+    def make_snapshot(self, path: str, name: str) -> None:
+        """Of a folder, which cannot be removed then."""
+        self._obey(f"snapshot {path} {name}")
+
+    def delete_snapshot(self, path: str, name: str) -> None:
+        """The only one of a folder, which can be removed again then."""
+        self._obey(f"delete-snapshot {path} {name}")
 
     def pause(self) -> None:
         """Stop answering, as a machine under a long garbage collection does."""

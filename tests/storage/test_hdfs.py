@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import multiprocessing
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import hdfs_native
 import pytest
 
 import hive_ingest as hi
@@ -109,16 +111,91 @@ def test_a_rename_whose_answer_was_lost_is_recognised(hdfs_root: Location, monke
     """The client repeats the call, which finds the source gone."""
     put(hdfs_root / "a", b"ours")
     source, target = hdfs_root / "a", hdfs_root / "b"
-    call = HdfsClient.call
+    rename = hdfs_native.Client.rename
 
-    def twice(self: HdfsClient, action: str, path: str, function: object) -> object:
-        if action == "rename":
-            call(self, action, path, function)  # type: ignore[arg-type]
-        return call(self, action, path, function)  # type: ignore[arg-type]
+    def twice(self: hdfs_native.Client, source: str, target: str, overwrite: bool) -> object:
+        rename(self, source, target, overwrite)
+        return rename(self, source, target, overwrite)
 
-    monkeypatch.setattr(HdfsClient, "call", twice)
+    monkeypatch.setattr(hdfs_native.Client, "rename", twice)
     source.rename(target)
     assert [entry.name for entry in hdfs_root.list()] == ["b"]
+
+
+def test_a_rename_whose_request_was_lost_is_repeated(hdfs_root: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(hdfs_root / "a", b"ours")
+    rename, calls = hdfs_native.Client.rename, itertools.count()
+
+    def lose(self: hdfs_native.Client, source: str, target: str, overwrite: bool) -> object:
+        if next(calls) < 2:
+            raise OSError("RPC listener disconnected")
+        return rename(self, source, target, overwrite)
+
+    monkeypatch.setattr(hdfs_native.Client, "rename", lose)
+    (hdfs_root / "a").rename(hdfs_root / "b")
+    assert [entry.name for entry in hdfs_root.list()] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("lost", "call"),
+    [
+        ("get_file_info", lambda root: (root / "a").exists()),
+        ("list_status", lambda root: root.list()),
+        ("mkdirs", lambda root: (root / "b").make_folder()),
+        ("delete", lambda root: (root / "a").delete_file()),
+        ("read", lambda root: (root / "a").open_input()),
+    ],
+)
+def test_a_call_whose_answer_was_lost_is_repeated(
+    hdfs_root: Location, monkeypatch: pytest.MonkeyPatch, lost: str, call: Callable[[Location], object]
+) -> None:
+    put(hdfs_root / "a")
+    function, calls = getattr(hdfs_native.Client, lost), itertools.count()
+
+    def lose(self: hdfs_native.Client, *arguments: object) -> object:
+        found = function(self, *arguments)
+        if not next(calls):
+            raise OSError("RPC listener disconnected")
+        return found
+
+    monkeypatch.setattr(hdfs_native.Client, lost, lose)
+    assert call(hdfs_root) != []
+    assert next(calls) > 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ("ipc.RetriableException", "Name node is in safe mode"),
+        (
+            "hdfs.server.namenode.SafeModeException",
+            "Cannot rename /a. Name node is in safe mode.\\nThe reported blocks 0 needs additional 9 blocks to reach "
+            "the threshold 0.9990 of total blocks 9.\\nSafe mode will be turned off automatically once the thresholds "
+            "have been reached.",
+        ),
+    ],
+)
+def test_a_namenode_that_is_being_started_is_waited_for(
+    hdfs_root: Location, monkeypatch: pytest.MonkeyPatch, answer: tuple[str, str]
+) -> None:
+    """The first is what one of a pair answers, the second a single one."""
+    rename, calls = hdfs_native.Client.rename, itertools.count()
+
+    def refuse(self: hdfs_native.Client, source: str, target: str, overwrite: bool) -> object:
+        if not next(calls):
+            raise RuntimeError(f'RPCError("org.apache.hadoop.{answer[0]}", "{answer[1]}")')
+        return rename(self, source, target, overwrite)
+
+    put(hdfs_root / "a")
+    monkeypatch.setattr(hdfs_native.Client, "rename", refuse)
+    (hdfs_root / "a").rename(hdfs_root / "b")
+    assert [entry.name for entry in hdfs_root.list()] == ["b"]
+
+
+def test_a_name_that_hdfs_does_not_allow_is_an_error_that_says_so(hdfs_root: Location) -> None:
+    for change in (lambda: (hdfs_root / "10:30").make_folder(), lambda: put(hdfs_root / "10:30")):
+        with pytest.raises(StreamingIOFailure, match="HDFS allows no name of this kind, such as one with a ':'"):
+            change()
 
 
 def test_a_source_that_was_never_there_is_not_taken_for_a_rename_whose_answer_was_lost(hdfs_root: Location) -> None:

@@ -167,10 +167,10 @@ def test_every_block_is_synced(
     file = small_blocks / f"file-{'-'.join(map(str, sizes))}"
     begin, written, found = HdfsClient.begin, [0], []
 
-    def record(self: HdfsClient, action: str, path: str, function: Any) -> Any:
+    def record(self: HdfsClient, action: str, path: str, function: Any, *, repeat: bool = False) -> Any:
         if action == "sync":
             found.append(out.tell())
-        return begin(self, action, path, function)
+        return begin(self, action, path, function, repeat=repeat)
 
     monkeypatch.setattr(HdfsClient, "begin", record)
     data = bytes(range(256)) * (sum(sizes) // 256 + 1)
@@ -180,3 +180,21 @@ def test_every_block_is_synced(
             written[0] += size
     assert found == synced
     assert content(file) == data[: sum(sizes)]
+
+
+@pytest.mark.parametrize("is_effective", [True, False])
+def test_a_file_whose_closing_lost_its_answer_is_closed(
+    hdfs_root: Location, monkeypatch: pytest.MonkeyPatch, is_effective: bool
+) -> None:
+    """As when the NameNode is restarted at that moment."""
+    close = hdfs_native.FileWriter.close
+
+    def lose(self: hdfs_native.FileWriter) -> None:
+        if is_effective:
+            close(self)
+        raise OSError("RPC listener disconnected")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hdfs_native.FileWriter, "close", lose)
+        put(hdfs_root / "a")
+    assert content(hdfs_root / "a") == DATA

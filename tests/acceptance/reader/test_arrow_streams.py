@@ -16,6 +16,7 @@ import pytest
 import hive_ingest as hi
 from hive_ingest.metastore_client import MetastoreClient
 from tests.support.metastores import connect_in
+from tests.support.tables import table_folder
 
 pytestmark = pytest.mark.one_embedded
 
@@ -93,8 +94,8 @@ def test_pandas_keeps_the_types_with_arrow_backed_columns(client: MetastoreClien
     assert sorted(frame["id"]) == list(range(ROWS))
 
 
-def test_an_error_while_a_library_reads_is_that_of_the_scan(client: MetastoreClient, tmp_path: Path) -> None:
-    for path in tmp_path.glob("warehouse/**/bucket_00000"):
+def test_an_error_while_a_library_reads_is_that_of_the_scan(client: MetastoreClient) -> None:
+    for path in table_folder(client, "web.t").glob("**/bucket_00000"):
         path.write_bytes(b"not ORC")
     with hi.scan(client, "web.t") as rows, duckdb.connect() as database:
         database.register("rows", rows)

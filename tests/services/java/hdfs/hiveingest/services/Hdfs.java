@@ -5,6 +5,8 @@ import java.io.File;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.security.PrivilegedExceptionAction;
+import java.util.ArrayDeque;
+import java.util.Deque;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
@@ -17,13 +19,15 @@ import org.apache.hadoop.security.Credentials;
 import org.apache.hadoop.security.UserGroupInformation;
 
 /**
- * NameNodes and a DataNode, which obey one command a line and end with their standard input.
+ * NameNodes and DataNodes, which obey one command a line and end with their standard input.
  *
- * Arguments: a folder, and the port of each NameNode; with two, the first is active and the second a standby.
+ * Arguments: a folder, and the port of each NameNode; with two, the first is active and the second a standby. The
+ * property hiveingest.datanodes is the number of DataNodes, 1 by default.
  */
 public final class Hdfs {
   private final MiniDFSCluster cluster;
   private final boolean isHa;
+  private final Deque<MiniDFSCluster.DataNodeProperties> stopped = new ArrayDeque<>();
 
   private Hdfs(MiniDFSCluster cluster, boolean isHa) {
     this.cluster = cluster;
@@ -41,7 +45,8 @@ public final class Hdfs {
       UserGroupInformation.setConfiguration(conf);
     }
     boolean isHa = arguments.length > 2;
-    MiniDFSCluster.Builder builder = new MiniDFSCluster.Builder(conf, new File(arguments[0])).numDataNodes(1);
+    MiniDFSCluster.Builder builder = new MiniDFSCluster.Builder(conf, new File(arguments[0]))
+        .numDataNodes(Integer.getInteger("hiveingest.datanodes", 1));
     if (isHa) {
       builder.nnTopology(new MiniDFSNNTopology().addNameservice(new MiniDFSNNTopology.NSConf("warehouse")
           .addNN(new MiniDFSNNTopology.NNConf("nn1").setIpcPort(Integer.parseInt(arguments[1])))
@@ -106,6 +111,23 @@ public final class Hdfs {
         break;
       case "start-namenode":
         cluster.restartNameNode(Integer.parseInt(words[1]));
+        break;
+      case "stop-datanode":  // the last one that runs
+        stopped.push(cluster.stopDataNode(cluster.getDataNodes().size() - 1));
+        break;
+      case "start-datanodes":  // all that were stopped
+        while (!stopped.isEmpty()) {
+          cluster.restartDataNode(stopped.pop(), true);
+        }
+        cluster.waitActive();
+        break;
+      case "snapshot":  // of a folder, by that name
+        fileSystem(0).allowSnapshot(new Path(words[1]));
+        fileSystem(0).createSnapshot(new Path(words[1]), words[2]);
+        break;
+      case "delete-snapshot":
+        fileSystem(0).deleteSnapshot(new Path(words[1]), words[2]);
+        fileSystem(0).disallowSnapshot(new Path(words[1]));
         break;
       default:
         throw new IllegalArgumentException(words[0]);
