@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
-#: Smaller reads are looks at the beginning of a file, which may be one of many.
-_LEAST_BYTES: Final = 1 << 20
+#: Smaller reads are looks at a file that may be one of many, each of which would have a thread.
+_LEAST_BYTES: Final = 2 << 20
 
 
 class ReadAhead:

@@ -323,7 +323,9 @@ class CompressedText(_StreamedText):
         """How much of the stored file was read; all of it at the end."""
         if not offset or self._stored is None:
             return 0
-        return self.size_bytes if offset == self._text_bytes else min(self._stored.tell(), self.size_bytes)
+        if self._stored.closed or offset == self._text_bytes:  # it is closed once the end of the text was read
+            return self.size_bytes
+        return min(self._stored.tell(), self.size_bytes)
 
     def readable_bytes(self) -> int:
         """The size of the text, or of what can be read of a file that is not whole."""

@@ -182,6 +182,20 @@ def test_a_header_may_be_finished_during_a_run(ms: MetastoreClient, tmp_path: Pa
     assert ids(ms) == [1]
 
 
+def test_a_compressed_file_whose_last_line_waits_is_reported(ms: MetastoreClient, tmp_path: Path) -> None:
+    """Its end has been read, and what it read is closed, when the progress is asked for."""
+    path = tmp_path / "a.json.gz"
+    sizes: list[tuple[object, object]] = []
+    path.write_bytes(gzip.compress(f"{line(0)}{line(1)}".encode().rstrip()))
+
+    def report(progress: IngestProgress) -> None:
+        sizes.append((progress.bytes_committed, progress.bytes_total))
+
+    ingest_files(ms, "web.t", path, record_writer=StrictJsonWriter(), unfinished_line="wait", on_progress=report)
+    assert ids(ms) == [0]
+    assert sizes[-1] == (path.stat().st_size, path.stat().st_size)
+
+
 @pytest.mark.parametrize("kind", ["lines", "csv"])
 def test_a_last_line_in_a_pipe_can_wait_however_long_the_lines_before_it_are(
     ms: MetastoreClient, metastore_uri: str, kind: str

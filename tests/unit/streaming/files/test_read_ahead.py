@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import threading
 
 import pytest
 
 from hive_ingest.streaming.files.read_ahead import ReadAhead
 
-BLOCK = 1 << 20
+BLOCK = 2 << 20
 
 
 def test_blocks_come_in_order_and_then_nothing():
@@ -17,6 +18,16 @@ def test_blocks_come_in_order_and_then_nothing():
     blocks = [stream.read(10), *iter(lambda: stream.read(BLOCK), b"")]
     assert b"".join(blocks) == content
     assert stream.read(BLOCK) == b""
+    stream.close()
+
+
+def test_small_reads_take_no_thread():
+    """Positions of thousands of files are looked up before the first is read."""
+    stream = ReadAhead(io.BytesIO(b"x" * 3 * BLOCK))
+    before = threading.active_count()
+    for _ in range(3):
+        stream.read(BLOCK // 2)
+    assert threading.active_count() == before
     stream.close()
 
 
