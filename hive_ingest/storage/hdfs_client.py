@@ -42,6 +42,8 @@ _REFUSAL_PAUSE_SECONDS = 0.25
 _MAX_REFUSED_TICKETS = 5
 #: What hdfs-native says of a call whose connection broke. The call may have taken effect.
 _ANSWER_LOST = "RPC listener disconnected"
+#: How the errors about DataNodes that cannot be reached or have failed begin.
+_OF_DATANODES = ("Connection refused", "DataTransferError(")
 _REFUSED_TICKET = "javax.security.sasl.SaslException"
 _REMOTE = re.compile(r'RPCError\("(?:[\w.]+\.)?([\w$]+)", "(.*)"\)', re.DOTALL)
 
@@ -219,7 +221,10 @@ class _Caller:
 
 
 def _until_accepted(function: Callable[[], T], deadline: float, *, repeat: bool) -> T:
-    """Call until one of the NameNodes is active and accepts the ticket. A call that is refused has no effect."""
+    """Call until one of the NameNodes is active and accepts the ticket. A call that is refused has no effect.
+
+    Ends before the deadline, at which nobody waits for it any longer, so that the last refusal is what is raised.
+    """
     refused_tickets = 0
     while True:
         try:
@@ -228,7 +233,7 @@ def _until_accepted(function: Callable[[], T], deadline: float, *, repeat: bool)
             text = str(error)
             refused_tickets += _REFUSED_TICKET in text
             again = _is_worth_another_try(text, refused_tickets) or (repeat and _ANSWER_LOST in text)
-            if not again or time.monotonic() > deadline:
+            if not again or time.monotonic() + 2 * _REFUSAL_PAUSE_SECONDS > deadline:
                 raise
         time.sleep(_REFUSAL_PAUSE_SECONDS)
 
@@ -247,8 +252,7 @@ def is_answer_lost(failure: StreamingIOFailure) -> bool:
 
 def is_of_datanodes(failure: StreamingIOFailure) -> bool:
     """Whether a DataNode cannot be reached or has failed, not the NameNode."""
-    cause = failure.__cause__
-    return cause is not None and _REMOTE.match(str(cause)) is None and not is_answer_lost(failure)
+    return failure.__cause__ is not None and str(failure.__cause__).startswith(_OF_DATANODES)
 
 
 def hdfs_failure(action: str, path: str, error: Exception) -> StreamingIOFailure:

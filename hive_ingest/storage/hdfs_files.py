@@ -101,7 +101,7 @@ class HdfsOutputFile(OutputFile):
     def _hsync(self) -> None:
         file = self._file
         assert file is not None
-        self._client.call("sync", self.path, lambda _: file.hsync())
+        self._client.call("sync", self.path, lambda _: file.hsync(), repeat=True)
         self._synced = self._size
 
     def close(self) -> None:

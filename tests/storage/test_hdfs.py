@@ -21,6 +21,7 @@ from hive_ingest.errors import PathNotFound, StreamingIOFailure, UnsupportedFeat
 from hive_ingest.model import TableName
 from hive_ingest.storage import Location
 from hive_ingest.storage.hdfs_client import HdfsClient
+from hive_ingest.storage.hdfs_store import HdfsStore
 from tests.services.hdfs import Hdfs
 
 
@@ -190,6 +191,24 @@ def test_a_namenode_that_is_being_started_is_waited_for(
     monkeypatch.setattr(hdfs_native.Client, "rename", refuse)
     (hdfs_root / "a").rename(hdfs_root / "b")
     assert [entry.name for entry in hdfs_root.list()] == ["b"]
+
+
+def test_a_namenode_that_stays_in_safe_mode_is_an_error_that_says_so(
+    hdfs_root: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not one that it does not answer."""
+
+    def refuse(*_: object) -> object:
+        raise RuntimeError(
+            'RPCError("org.apache.hadoop.hdfs.server.namenode.SafeModeException", "Cannot delete /a. Name node is in '
+            'safe mode.\\nSafe mode will be turned off automatically once the thresholds have been reached.")'
+        )
+
+    assert isinstance(hdfs_root.store, HdfsStore)
+    monkeypatch.setattr(hdfs_root.store._client, "_timeout", 2.0)
+    monkeypatch.setattr(hdfs_native.Client, "delete", refuse)
+    with pytest.raises(StreamingIOFailure, match="the NameNode is in safe mode: wait until"):
+        (hdfs_root / "a").delete_file()
 
 
 def test_a_name_that_hdfs_does_not_allow_is_an_error_that_says_so(hdfs_root: Location) -> None:
