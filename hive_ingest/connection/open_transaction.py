@@ -359,10 +359,14 @@ class OpenTransaction:
                 _log.debug("hidden files are removed on the caller's thread: %s", error)
         self._remove_staging()
 
+    def _remove_version_files(self) -> None:
+        """Ends at the first that cannot be removed: a file system that does not answer takes a minute to say so."""
+        for file in itertools.chain.from_iterable(self._version_files):
+            file.delete_file()
+
     def _remove_staging(self) -> None:
         log_failure(self._writer.discard, "removing hidden files")
-        for file in itertools.chain.from_iterable(self._version_files):
-            log_failure(file.delete_file, "removing a hidden file")
+        log_failure(self._remove_version_files, "removing hidden files")
         if self._is_shared:
             metastore_id = self._context.client.metastore_id  # known since the first staging: no call
             log_failure(

@@ -277,7 +277,8 @@ class DeltaWriter:
         """Remove every file that still has its hidden name."""
         futures.wait(self._closing)
         self._closing.clear()
-        for file in self._files:
+        # Those first that are in memory alone: nothing else would free them if the store does not answer.
+        for file in [file for file in self._files if not file.store.drop_kept(file.path)]:
             file.delete_file()
         self._files = []
 

@@ -191,6 +191,10 @@ class FileStore(ABC):
     def remove_old_names(self, sources: Sequence[str]) -> None:  # noqa: B027 (a rename leaves none on most stores)
         """Remove the old names of files that were published. What cannot be removed stays and is not an error."""
 
+    def drop_kept(self, path: str) -> bool:
+        """Give up a file that is in memory alone (`kept_bytes`). Returns whether it was; takes no request."""
+        return False
+
     def announce_rename(self, path: str, target: str, *, here: bool = False) -> None:  # noqa: B027 (file systems need not know)
         """Announce the name that the file to be created next at `path` is going to be given by `rename`.
 

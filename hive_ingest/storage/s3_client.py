@@ -38,7 +38,8 @@ _EXPIRED = "the credentials have expired: renew them (aws sso login, or a new se
 _BUSY = "the service limits the rate of requests: commit less often, or write to fewer partitions in a transaction"
 _CLOCK = "the clock of this machine differs from the service's: correct it"
 _NO_CONDITIONS = (
-    "the service lacks conditional writes (If-None-Match), without which two writers replace each other's files"
+    "the service lacks this request, or conditional writes (If-None-Match), without which two writers replace each "
+    "other's files"
 )
 #: Answers of HeadObject have no code of their own.
 _WITHOUT_CODE = "or the credentials have expired, or the clock of this machine is wrong: the answer does not say which"
@@ -106,7 +107,9 @@ class S3Client:
             return function(client)
         except ClientError as error:
             if error.response.get("Error", {}).get("Code") in _OUTDATED:
-                self._connected = self._loaded = None
+                self._loaded = self._connected = (
+                    None  # in this order: a client is made with the options that are loaded
+                )
             raise s3_failure(action, self.uri(path), error.response) from error
         except NoCredentialsError as error:
             raise StreamingIOFailure(f"cannot {action} {self.uri(path)!r}: {_NO_CREDENTIALS}") from error

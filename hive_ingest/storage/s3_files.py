@@ -51,6 +51,8 @@ class S3OutputFile(OutputFile):
         self._client = client
         self._target = target
         self._size = 0
+        #: Options may be read again while the file is written.
+        self._first_part_bytes = client.options.part_bytes
         self._pending = bytearray()
         self._owner = os.getpid()
         #: Begun by the thread that uploads the first part.
@@ -84,7 +86,7 @@ class S3OutputFile(OutputFile):
 
     @property
     def _part_bytes(self) -> int:
-        return int(self._client.options.part_bytes << (self._sent_parts // _PARTS_OF_A_SIZE))
+        return int(self._first_part_bytes << (self._sent_parts // _PARTS_OF_A_SIZE))
 
     def _send(self) -> None:
         """Upload the pending part on another thread, after the part before it."""

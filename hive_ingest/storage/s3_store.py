@@ -125,6 +125,9 @@ class S3Store(FileStore):
         else:
             staged.put(self._client, "rename", what, key_of(target))
 
+    def drop_kept(self, path: str) -> bool:
+        return self._staged.drop(path)
+
     def remove_old_names(self, sources: Sequence[str]) -> None:
         there = [path for path in sources if path not in self._renamed]
         left = self._delete_if_permitted([*map(key_of, there)])
@@ -159,7 +162,7 @@ class S3Store(FileStore):
         return size if record is None else Upload.of_record(self._client, path, record).size_bytes
 
     def delete_file(self, path: str) -> None:
-        if path in self._renamed or self._staged.drop(path):
+        if path in self._renamed or self.drop_kept(path):
             return
         self._staged.take(path)
         found = self._head(path)
@@ -179,7 +182,6 @@ class S3Store(FileStore):
             raise PathNotFound(f"cannot look at {self._client.uri(path)!r}: no such file: it was removed")
         if found.get("ContentType") != RECORD_TYPE:
             return None, int(found["ContentLength"])
-
         _, data = self._client.get("look at", path, key)
         return UploadRecord.parsed(path, data), len(data)
 
@@ -187,12 +189,9 @@ class S3Store(FileStore):
         key = key_of(path)
         if not key:
             return None
-        try:
-            found: dict[str, Any] = self._client.call(
-                "look at", path, lambda s3: s3.head_object(Bucket=self._bucket, Key=key)
-            )
-        except PathNotFound:
-            return None
+        found: dict[str, Any] | None = None
+        with contextlib.suppress(PathNotFound):
+            found = self._client.call("look at", path, lambda s3: s3.head_object(Bucket=self._bucket, Key=key))
         return found
 
     def _delete(self, path: str) -> None:

@@ -114,9 +114,13 @@ class Publisher:
                 reach("between_renames")
             self._rename(file, write.folder_of(file) / file.file_name)
 
+        def unmark() -> None:
+            check()
+            self._unmark_folders()
+
         steps: list[Callable[[], None]] = [partial(rename, write, file) for write, file in files]
         if any(folder.store.first_file_makes_folder for folder in self._made):
-            steps.append(self._unmark_folders)
+            steps.append(unmark)
         _for_each(steps, lambda step: step(), _at_a_time([file.location for _, file in files]))
 
     def _rename(self, file: StagedFile, target: Location) -> None:

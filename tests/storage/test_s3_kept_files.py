@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 import hive_ingest as hi
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure
 from hive_ingest.storage import Location
+from hive_ingest.storage.s3_options import S3Options
+from hive_ingest.storage.s3_store import S3Store
 from tests.services.s3 import S3Service
 from tests.services.s3_faults import S3Fault
 from tests.storage.objects import LARGE, MIB, bucket_of, content, key_of, put
@@ -113,6 +116,41 @@ def test_files_for_which_there_is_no_room_are_brought_to_the_store(
     for name in "ef":
         (s3_root / f".{name}").rename(s3_root / name)
     assert [entry.name for entry in s3_root.list()] == ["a", "c", "d", "e", "f"]
+
+
+def test_files_that_are_given_up_leave_no_memory_taken_when_the_store_refuses(
+    ms: hi.MetastoreClient, s3: S3Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hive_ingest.storage.s3_staged.KEPT_BYTES", 1000)
+    table = Location.of(ms.get_table("web.t").location)
+    with hi.StreamingConnection.connect(ms, table="web.t", record_writer=hi.StrictJsonWriter()) as connection:
+        connection.begin_transaction()
+        connection.write("\n".join(json.dumps({"id": number, "p": str(number)}) for number in range(10)))
+        connection.flush()
+        s3.set_faults(S3Fault("HeadObject", code="403", status=403), S3Fault("DeleteObject", code="403", status=403))
+        connection.abort_transaction()
+        s3.set_faults()
+    keep(table / ".hidden", table / "a", b"x" * 1000)
+    assert s3.requests().get("PutObject") is None
+
+
+def test_options_that_are_read_again_do_not_change_a_file_under_way(s3: S3Service, s3_root: Location) -> None:
+    """Credentials and the size of parts may come from one file, of which both were changed."""
+    sizes = [8 * MIB, 5 * MIB]
+
+    def options() -> S3Options:
+        found = S3Options.of_bucket(bucket_of(s3_root))
+        return replace(found, part_bytes=sizes.pop(0))
+
+    root = Location(S3Store(bucket_of(s3_root), options), s3_root.path, str(s3_root))
+    with (root / "a").create(sync=True) as out:
+        out.write(b"x" * 7 * MIB)
+        s3.set_faults(S3Fault("PutObject", code="ExpiredToken", status=400))
+        with pytest.raises(StreamingIOFailure, match="the credentials have expired"):
+            put(root / "b")
+        out.write(b"y" * 7 * MIB)
+    assert sizes == []
+    assert content(root / "a") == b"x" * 7 * MIB + b"y" * 7 * MIB
 
 
 def test_a_part_that_was_not_uploaded_never_leaves_a_file_without_it(s3: S3Service, s3_root: Location) -> None:
