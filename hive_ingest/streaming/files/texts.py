@@ -325,7 +325,7 @@ class CompressedText(_StreamedText):
             return 0
         if self._stored.closed or offset == self._text_bytes:  # it is closed once the end of the text was read
             return self.size_bytes
-        return min(self._stored.tell(), self.size_bytes)
+        return min(int(self._stored.tell()), self.size_bytes)
 
     def readable_bytes(self) -> int:
         """The size of the text, or of what can be read of a file that is not whole."""
