@@ -42,8 +42,8 @@ _REFUSAL_PAUSE_SECONDS = 0.25
 _MAX_REFUSED_TICKETS = 5
 #: What hdfs-native says of a call whose connection broke. The call may have taken effect.
 _ANSWER_LOST = "RPC listener disconnected"
-#: How the errors about DataNodes that cannot be reached or have failed begin.
-_OF_DATANODES = ("Connection refused", "DataTransferError(")
+#: How hdfs-native's errors about DataNodes that have failed begin. A connection that fails is an OSError.
+_OF_DATANODES = "DataTransferError("
 _REFUSED_TICKET = "javax.security.sasl.SaslException"
 _REMOTE = re.compile(r'RPCError\("(?:[\w.]+\.)?([\w$]+)", "(.*)"\)', re.DOTALL)
 
@@ -252,7 +252,10 @@ def is_answer_lost(failure: StreamingIOFailure) -> bool:
 
 def is_of_datanodes(failure: StreamingIOFailure) -> bool:
     """Whether a DataNode cannot be reached or has failed, not the NameNode."""
-    return failure.__cause__ is not None and str(failure.__cause__).startswith(_OF_DATANODES)
+    cause = failure.__cause__
+    if isinstance(cause, OSError):
+        return not isinstance(cause, FileNotFoundError | FileExistsError) and not is_answer_lost(failure)
+    return str(cause).startswith(_OF_DATANODES)
 
 
 def hdfs_failure(action: str, path: str, error: Exception) -> StreamingIOFailure:
@@ -280,7 +283,7 @@ def _connection_failure(text: str) -> str | None:
         return f"the connection to the NameNode broke ({text}), and the call may have taken effect: check that it runs"
     if text.startswith("Connection refused"):
         return f"a DataNode cannot be reached ({text}): check that the DataNodes run (hdfs dfsadmin -report)"
-    if text.startswith("DataTransferError("):
+    if text.startswith(_OF_DATANODES):
         return f"a DataNode has failed ({text}): write the transaction again, and see hdfs dfsadmin -report"
     return None
 
