@@ -7,6 +7,7 @@ from hive_ingest.record_writer.bad_records import BadRecord, BadRecords, BadValu
 from hive_ingest.record_writer.csv.framing import CsvFraming, CsvText
 from hive_ingest.record_writer.csv.writer import CsvWriter
 from hive_ingest.record_writer.delimited.writer import StrictDelimitedInputWriter
+from hive_ingest.record_writer.json.leaves import NumberText
 from hive_ingest.record_writer.json.records import UnknownFields
 from hive_ingest.record_writer.json.writer import StrictJsonWriter
 from hive_ingest.record_writer.list_writer import RecordListWriter
@@ -37,6 +38,7 @@ __all__ = [
     "MappingWriter",
     "MissingColumns",
     "MissingPartitionKeys",
+    "NumberText",
     "OnError",
     "Parsed",
     "RecordListWriter",

@@ -181,7 +181,7 @@ class CsvInput(ABC):
         yield from self._keep_arguments()
         if self._texts and self._texts[-1].header != text.header:
             yield from self.drain()
-        self._texts.append(text if text.text.endswith(b"\n") else _with_newline(text))
+        self._texts.append(text if text.text.endswith(b"\n") else with_newline(text))
         self._missing_bytes -= len(text.text)
         if self._missing_bytes <= 0:
             yield from self.drain()
@@ -247,7 +247,8 @@ def _as_lines(argument: bytes) -> bytes:
     return argument if argument.endswith(b"\n") else argument + b"\n"
 
 
-def _with_newline(text: CsvText) -> CsvText:
+def with_newline(text: CsvText) -> CsvText:
+    """The text with a newline at its end, which it lacks."""
     ends = text.given_ends
     if ends is not None:
         ends = ends.copy()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -16,8 +16,8 @@ from hive_ingest.errors import ConfigurationError, SerializationError, Unsupport
 from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
 from hive_ingest.record_writer.csv.blocks import CsvBlock, CsvBlocks
 from hive_ingest.record_writer.csv.fields import CsvFields, CsvFormat, CsvRows
-from hive_ingest.record_writer.csv.framing import CsvFraming
-from hive_ingest.record_writer.csv.input import CsvInput
+from hive_ingest.record_writer.csv.framing import CsvFraming, CsvText
+from hive_ingest.record_writer.csv.input import CsvInput, with_newline
 from hive_ingest.record_writer.csv.layout import CsvLayout, HeaderRules, ordered_layout
 from hive_ingest.record_writer.options import MissingPartitionKeys, check_choice
 from hive_ingest.record_writer.partition_texts import EmptyPartitionValues, PartitionTexts
@@ -186,13 +186,12 @@ class CsvWriter(CsvInput):
         """The forms of values, for a table. Raises ConfigurationError, as `bind` does."""
         return replace(self._format.forms, timestamps=self._timestamps.for_schema(schema))
 
-    def read_texts(self, text: bytes, header: Sequence[str], *, skips_malformed: bool = False) -> pa.Table:
+    def read_texts(self, text: bytes, header: Sequence[str]) -> pa.Table:
         """All fields as strings, and null where the writer has null.
 
         Args:
             text: Whole records.
             header: The names of the fields, each different.
-            skips_malformed: Leave out records with another number of fields.
 
         Raises:
             pyarrow.ArrowException: The text cannot be read.
@@ -205,7 +204,6 @@ class CsvWriter(CsvInput):
                 quote_char=self._format.quote.decode() or False,
                 escape_char=self._format.escape.decode() or False,
                 newlines_in_values=True,
-                invalid_row_handler=(lambda row: "skip") if skips_malformed else None,
             ),
             pa_csv.ConvertOptions(
                 column_types=dict.fromkeys(header, pa.string()),
@@ -214,6 +212,24 @@ class CsvWriter(CsvInput):
                 quoted_strings_can_be_null=False,
             ),
         )
+
+    def fields_of(self, records: CsvText) -> Iterator[list[bytes | None]]:
+        """The fields of each record under the names of its header, and None where the writer has null.
+
+        Malformed records are left out. Those with other numbers of fields, if the writer accepts them, are cut, or have
+        None for what is missing.
+        """
+        fields = CsvFields(self._format)
+        width = len(records.header or ())
+        ended = records if records.text.endswith(b"\n") else with_newline(records)
+        for record in CsvBlock(ended, 0, 0).split():
+            try:
+                found = fields.split(record)
+            except BadValue:
+                continue
+            if (len(found) == width or self._format.is_lenient) and (record or not self.skips_blank_lines):
+                texts = [None if raw in self._format.null_values else text for text, raw in found[:width]]
+                yield texts + [None] * (width - len(texts))
 
     def parse(self, block: Any) -> Parsed:
         """Parse a block of this writer.

@@ -8,7 +8,7 @@ so every quoted word before a colon is compared instead.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -122,6 +122,15 @@ class UnknownGuard:
             key = word.decode("utf-8", "replace")
             if self._keys.get(key.lower(), key) != key:
                 raise OtherShape("another spelling of a column")
+
+
+def may_have_other_keys(lines: bytes, names: Set[str]) -> bool:
+    """Whether a key, at any level of whole lines, may be none of the names, which are in lower case."""
+    if b'\\"' in lines:
+        return True  # not every quote begins or ends a string
+    text = lines if lines.endswith(b"\n") else lines + b"\n"
+    words = _words_before_colons(text, np.frombuffer(text, np.uint8))
+    return any(word.decode("utf-8", "replace").lower() not in names for word in words)
 
 
 def _paths(fields: Any, above: Path) -> Iterable[Path]:

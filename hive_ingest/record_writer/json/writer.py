@@ -8,7 +8,7 @@ import functools
 import json
 import logging
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +18,8 @@ from hive_ingest.errors import SerializationError, UnsupportedFeature
 from hive_ingest.record_writer.bad_records import BadRecords, BadValue, OnError
 from hive_ingest.record_writer.json.blocks import JsonBlocks
 from hive_ingest.record_writer.json.leaves import BinaryFormat, JsonForms
-from hive_ingest.record_writer.json.records import JsonRecords, UnknownFields
+from hive_ingest.record_writer.json.records import JsonRecords, UnknownFields, decode
+from hive_ingest.record_writer.json.shapes import may_have_other_keys
 from hive_ingest.record_writer.options import MissingPartitionKeys, check_choice
 from hive_ingest.record_writer.partition_texts import EmptyPartitionValues, PartitionTexts
 from hive_ingest.record_writer.record_by_record import parse_halving, parse_records
@@ -150,6 +151,25 @@ class StrictJsonWriter(TextRecordWriter):
     def text_forms(self, schema: RecordSchema) -> TextForms:
         """The forms of dates and timestamps in strings, for a table. Raises ConfigurationError, as `bind` does."""
         return TextForms(self._timestamps.for_schema(schema), self._coerce, self._dates)
+
+    def unknown_pairs(self, lines: bytes, names: Set[str]) -> Iterator[tuple[tuple[str, Any], ...]]:
+        """Of each record, the keys that are none of the names, with their values as `decode` returns them.
+
+        Malformed records have none.
+
+        Args:
+            lines: The records.
+            names: Names in lower case.
+        """
+        if not may_have_other_keys(lines, names):
+            return
+        for record in lines.split(b"\n"):
+            try:
+                value = decode(record)
+            except BadValue:
+                continue
+            if isinstance(value, tuple) and (pairs := tuple(pair for pair in value if pair[0].lower() not in names)):
+                yield pairs
 
     def parse(self, block: Any) -> Parsed:
         """Parse a block of this writer.

@@ -131,13 +131,15 @@ def ingest_files(
             for a later call.
         merge_schema: Add columns that the records have and the table lacks to the table, before the first row of their
             transaction is written, under a lock of their own. They stay if the transaction then fails. Their types
-            hold the values of that transaction, as in `infer_columns`; for another type, add the column beforehand.
-            Fields inside of structs are not added, nor columns without any value. Only for JSON and CSV with a header;
-            CSV files that lack a column need `missing_columns="null"`. The text of a transaction is held in memory,
-            and JSON is parsed twice.
+            hold the values of that transaction, as in `infer_columns`, and round no whole number; for another type, add
+            the column beforehand. Fields inside of structs that the table has are not added, nor columns without any
+            value. Only for JSON and CSV with a header; CSV files that lack a column need `missing_columns="null"`. The
+            text of a transaction is held in memory, and records with fields that the table lacks are parsed twice.
 
     Raises:
         SerializationError: A record is bad; the error names its file and line.
+        ConfigurationError: An option is not valid; or with `merge_schema` no column can have a name of the records, or
+            no type holds the values of one.
         StreamingIOFailure: A file cannot be read, or was replaced, edited or truncated while it was read.
         StreamingError: As `StreamingConnection`; all that was committed before stays.
     """

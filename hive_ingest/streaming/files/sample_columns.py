@@ -54,7 +54,7 @@ _NUMBER_TYPES: Final[Sequence[tuple[str, pa.DataType]]] = (
 )
 _BOOLEAN: Final = r"\A(true|false|True|False|TRUE|FALSE)\z"
 #: Whole numbers that no bigint holds.
-_HUGE: Final = pa.decimal128(38, 0)
+HUGE: Final = pa.decimal128(38, 0)
 _FIRST_HUGE: Final = 2.0**63
 #: With the kind of Hive's type. The patterns are those of texts without `date_formats` and `timestamp_formats`.
 _TIME_TYPES: Final[Sequence[tuple[str, str, pa.DataType]]] = (
@@ -255,15 +255,15 @@ def _read_json(text: bytes, schema: pa.Schema | None = None) -> pa.Table:
 def _type_of_json(text: bytes, found: pa.Table, schema: pa.Schema, field: pa.Field, forms: TextForms) -> pa.DataType:
     """The type of one column, by its values as Arrow has read them."""
     if pa.types.is_string(field.type):
-        return _type_of_times(found[field.name].drop_null(), forms)
+        return type_of_times(found[field.name].drop_null(), forms)
     if not pa.types.is_floating(field.type) or not _may_be_huge(found[field.name]):
         return field.type
     place = schema.get_field_index(field.name)
     try:
-        _read_json(text, schema.set(place, field.with_type(_HUGE)))
+        _read_json(text, schema.set(place, field.with_type(HUGE)))
     except pa.ArrowException:  # one of them has a fraction, or more digits
         return field.type
-    return _HUGE
+    return HUGE
 
 
 def _may_be_huge(numbers: pa.ChunkedArray) -> bool:
@@ -288,10 +288,10 @@ def type_of_texts(texts: pa.ChunkedArray, forms: TextForms) -> pa.DataType:
     for pattern, type_ in _NUMBER_TYPES if numbers is not None else ():
         if _are_like(numbers, pattern) and _is_castable(numbers, type_):
             return type_
-    return pa.bool_() if _are_like(values, _BOOLEAN) else _type_of_times(values, forms)
+    return pa.bool_() if _are_like(values, _BOOLEAN) else type_of_times(values, forms)
 
 
-def _type_of_times(values: pa.ChunkedArray, forms: TextForms) -> pa.DataType:
+def type_of_times(values: pa.ChunkedArray, forms: TextForms) -> pa.DataType:
     for kind, pattern, type_ in _TIME_TYPES if len(values) else ():
         is_usual = forms.dates is None if kind == "date" else forms.timestamps.is_strict
         if is_usual and _are_like(values, pattern) and _is_castable(values, type_):

@@ -129,9 +129,30 @@ def test_bad_records_are_skipped_as_without_it(ms: MetastoreClient, tmp_path: Pa
     assert rows(ms, "id", "k") == [(1, None), (4, 1)]
 
 
+def test_records_that_no_column_can_hold_do_not_end_a_run_that_skips_them(ms: MetastoreClient, tmp_path: Path) -> None:
+    deep = '{"id":3,"part":"a","d":' + "[" * 30_000 + "]" * 30_000 + "}"
+    lines = ['{"id":1,"part":"a","n":"x"}', '{"id":2,"part":"a","n":"\\ud800"}', deep]
+    path = written(tmp_path / "a.jsonl", "".join(f"{line}\n" for line in lines))
+    result = ingest(ms, path, record_writer=StrictJsonWriter(on_error="skip"), rows_per_transaction=100)
+    assert result.stats.records_skipped == 2
+    csv = tmp_path / "a.csv"
+    csv.write_bytes(b"id,msg,part,k\n4,a,b,1\n5,a,b,\xe9\n")
+    result = ingest(ms, csv, record_writer=CsvWriter(on_error="skip", missing_columns="null"))
+    assert result.stats.records_skipped == 1
+    assert types(ms) == {"id": "int", "msg": "string", "n": "string", "k": "bigint"}
+    assert rows(ms, "id", "n", "k") == [(1, "x", None), (4, None, 1)]
+
+
+def test_short_and_long_records_are_padded_and_cut_as_by_the_writer(ms: MetastoreClient, tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", "id,msg,part,new,opt\n1,a,b,5\n2,a,b,6,,\n")
+    ingest(ms, path, record_writer=CsvWriter(missing_fields="null", missing_columns="null"))
+    assert types(ms) == {"id": "int", "msg": "string", "new": "bigint"}
+    assert rows(ms, "new") == [(5,), (6,)]
+
+
 def test_a_column_whose_values_have_no_common_type_is_named(ms: MetastoreClient, tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", '{"id":1,"part":"a","n":1}\n{"id":2,"part":"a","n":"x"}\n')
-    with pytest.raises(ConfigurationError, match=r"no type holds all values of a new column: .*/n"):
+    with pytest.raises(ConfigurationError, match=r"a\.jsonl.*no type holds all values of the new column 'n'"):
         ingest(ms, path)
     assert types(ms) == {"id": "int", "msg": "string"}
     ms.add_columns(TABLE, {"n": "string"})
