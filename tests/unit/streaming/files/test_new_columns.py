@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -97,9 +96,7 @@ def test_a_name_that_no_column_can_have_is_named(name: str) -> None:
 def test_objects_whose_keys_are_data_are_no_structs() -> None:
     with pytest.raises(ConfigurationError, match=r"new column 'new': .*more than 1,000 new fields.*map<string,…>"):
         of_json(*(f'{{"id":1,"new":{{"k{i}":1}}}}' for i in range(1_001)))
-    started = time.process_time()
     assert of_json(*(f'{{"id":1,"m":{{"k{i}":1}}}}' for i in range(20_000))) == {}
-    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize("levels", [1_100, 30_000])
