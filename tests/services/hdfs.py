@@ -11,6 +11,7 @@ from tests.services.fetch import fetch, java
 from tests.services.java_service import JavaService
 from tests.services.javac import class_path, compiled, java_files
 from tests.services.ports import free_port
+from tests.support.waiting import wait_until
 
 _SOURCES = Path(__file__).parent / "java" / "hdfs"
 # The second compiler would cost more time than it saves.
@@ -124,8 +125,18 @@ class Hdfs(JavaService):
         self._obey(f"delete-snapshot {path} {name}")
 
     def pause(self) -> None:
-        """Stop answering, as a machine under a long garbage collection does."""
+        """Stop answering, as a machine under a long garbage collection does. Afterwards all threads stand still."""
         self._process.send_signal(signal.SIGSTOP)
+        threads = Path(f"/proc/{self._process.pid}/task")
+        wait_until(lambda: all(map(_is_stopped, threads.iterdir())), "the NameNode does not stop")
 
     def resume(self) -> None:
         self._process.send_signal(signal.SIGCONT)
+
+
+def _is_stopped(thread: Path) -> bool:
+    try:
+        state = (thread / "stat").read_text("ascii", "replace").rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True  # it has ended
+    return state == "T"
