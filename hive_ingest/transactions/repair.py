@@ -59,8 +59,9 @@ def check_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdR
     opened = client.get_valid_txns().high_water_mark
     above = tuple(each.location for each in folders if each.write_id > allocated)
     compactions = tuple(each.location for each in folders if each.txn_id > opened)
-    unregistered = _unregistered_partitions(client, found, (*above, *compactions))
-    unread = _unregistered_partitions(client, found, (each.location for each in folders))
+    registered = _registered(client, found) if found.is_partitioned else set()
+    unregistered = _partition_names(found, (*above, *compactions)) - registered
+    unread = _partition_names(found, (each.location for each in folders)) - registered - unregistered
     return WriteIdReport(
         table=found.name,
         highest_allocated=allocated,
@@ -69,8 +70,8 @@ def check_write_ids(client: MetastoreClient, table: str | TableName) -> WriteIdR
         highest_compaction=max((each.txn_id for each in folders), default=TxnId(0)),
         folders=above,
         compactions=compactions,
-        unregistered_partitions=unregistered,
-        unread_partitions=tuple(name for name in unread if name not in unregistered),
+        unregistered_partitions=tuple(sorted(unregistered)),
+        unread_partitions=tuple(sorted(unread)),
     )
 
 
@@ -156,14 +157,14 @@ def repair_write_ids(client: MetastoreClient, table: str | TableName) -> WriteId
     return report
 
 
-def _unregistered_partitions(client: MetastoreClient, table: Table, folders: Iterable[Location]) -> tuple[str, ...]:
-    """Names of the partitions in whose folders `folders` lie and which the catalog does not have."""
+def _partition_names(table: Table, folders: Iterable[Location]) -> set[str]:
+    """Names of the partitions in whose folders `folders` lie, by where they lie below the table's."""
     if not table.is_partitioned:
-        return ()
+        return set()
     root = f"{Location.of(table.location)}/"
     parents = {str(folder).rpartition("/")[0] for folder in folders}
     below = {parent.removeprefix(root) for parent in parents if parent.startswith(root)}
-    return tuple(sorted({name for name in below if _is_partition(table, name)} - _registered(client, table)))
+    return {name for name in below if _is_partition(table, name)}
 
 
 def _is_partition(table: Table, folder: str) -> bool:
