@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tests.services.ports import free_port
-from tests.services.server import Server
+from tests.services.server import Server, answers_http
 
 _CORE_SITE = """\
 <configuration>
@@ -72,11 +72,7 @@ class GcsService(Server):
             pass
 
     def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/storage/v1/b?project=tests", timeout=5) as response:
-                return bool(response.status == 200)
-        except OSError:
-            return False
+        return answers_http(f"{self.url}/storage/v1/b?project=tests")
 
     def _failure(self) -> Exception:
         return GcsFailed(f"the emulator did not start; its log ends:\n{self._log.read_text()[-4000:]}")

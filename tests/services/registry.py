@@ -14,7 +14,7 @@ from typing import Any
 from tests.services.cache import once
 from tests.services.fetch import fetch, java
 from tests.services.ports import free_port
-from tests.services.server import Server
+from tests.services.server import Server, answers_http
 
 _ROOT = Path(__file__).parents[2]
 _OPTIONS = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dquarkus.http.host=127.0.0.1")
@@ -55,11 +55,7 @@ class Registry(Server):
             return int(json.load(response)["id"])
 
     def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/subjects", timeout=5) as response:
-                return bool(response.status == 200)
-        except OSError:
-            return False
+        return answers_http(f"{self.url}/subjects")
 
     def _failure(self) -> RegistryFailed:
         return RegistryFailed(f"the registry did not start; its log ends:\n{self._log.read_text()[-4000:]}")

@@ -17,7 +17,7 @@ import boto3
 
 from tests.services.ports import free_port
 from tests.services.s3_faults import CONTROL, S3Fault
-from tests.services.server import Server
+from tests.services.server import Server, answers_http
 
 _ACCESS_KEY, _SECRET_KEY, _REGION = "testing", "testing", "us-east-1"
 
@@ -98,11 +98,7 @@ class S3Service(Server):
         return [each["Key"] for each in self.client().list_multipart_uploads(Bucket=bucket).get("Uploads", ())]
 
     def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}{CONTROL}", timeout=5) as response:
-                return bool(response.status == 200)
-        except OSError:
-            return False
+        return answers_http(f"{self.url}{CONTROL}")
 
     def _failure(self) -> Exception:
         return S3Failed(f"S3 did not start; its log ends:\n{self._log.read_text()[-4000:]}")

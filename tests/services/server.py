@@ -6,12 +6,22 @@ import os
 import subprocess
 import sys
 import time
+import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
 _START_SECONDS = 120
+
+
+def answers_http(url: str) -> bool:
+    """Whether a request for `url` succeeds."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return bool(response.status == 200)
+    except OSError:
+        return False
 
 
 class Server(ABC):
