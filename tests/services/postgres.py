@@ -67,15 +67,20 @@ _numbers = itertools.count(1)
 
 @contextlib.contextmanager
 def running_server(*, listens: bool = False) -> Iterator[PostgresServer]:
-    """Works for root, who must not run PostgreSQL himself, and for a user: the package takes care of both.
+    """Works for a user and for root, who must not run PostgreSQL himself: then `nobody` does.
 
     With `listens` it is reached by TCP too, as Java wants it.
     """
     package = _import_package()
     # Not below a private folder: under root the server runs as another user, who must get there.
     with tempfile.TemporaryDirectory(prefix="hive-ingest-pg-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        server = package.get_server(Path(folder) / "data", cleanup_mode="stop")
+        # Under root the package would add a user to the machine, and needs `useradd` for it.
+        with mock.patch.object(package.postgres_server, "ensure_user_exists"):
+            server = package.get_server(Path(folder) / "data", cleanup_mode="stop", start=False)
+        if server.system_user is not None:
+            server.system_user = "nobody"
         try:
+            server.start()
             port = _listen(server) if listens else PostgresServer.port
             running = PostgresServer(Path(server.get_postmaster_info().socket_dir), port=port)
             # A test never outlives the machine, and a database of its own costs a tenth without the disk.
