@@ -8,7 +8,8 @@
 
 The serial limit reads the same input from memory by pyarrow's own parser, with threads, then writes the user's
 columns by `pyarrow.orc.write_table` with the same compression: no transaction, no partitions, no sync on either
-side. Each run is a process of its own, the two sides take turns, medians are reported.
+side. Each run is a process of its own, the two sides take turns, medians are reported. A process first runs a few small
+transactions that do not count.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ from records import COLUMNS, COUNTRIES, make_input, make_quoted
 ROWS = 1_000_000
 RUNS = 5
 BLOCK_BYTES = 1 << 20
+#: Small transactions of each process before its clock starts.
+WARM_UP_TRANSACTIONS = 5
 #: Case -> (input format, partitioned, records a call, ratio to reach).
 CASES = {
     "json": ("json", False, False, 1.05),
@@ -102,6 +105,7 @@ def connect(folder: Path, kind: str, partitioned: bool, **options: Any) -> Any:
 
 def ours(transactions: Sequence[bytes], conn: Any, one_a_call: bool) -> int:
     """Begin, write and commit each transaction. Returns the rows committed."""
+    before = conn.stats.rows_committed
     for data in transactions:
         records = data.splitlines() if one_a_call else cut(data, BLOCK_BYTES)
         conn.begin_transaction()
@@ -109,7 +113,7 @@ def ours(transactions: Sequence[bytes], conn: Any, one_a_call: bool) -> int:
         for record in records:
             write(record)
         conn.commit_transaction()
-    return int(conn.stats.rows_committed)
+    return int(conn.stats.rows_committed - before)
 
 
 def cut(data: bytes, size: int) -> Iterator[bytes]:
@@ -127,9 +131,17 @@ def cut_rows(data: bytes, rows: int) -> list[bytes]:
     return [b"".join(lines[at : at + rows]) for at in range(0, len(lines), rows)]
 
 
+def new_folder(cache: Path) -> Path:
+    """Removed at the very end: for five seconds, ext4 searches past freed inodes whenever it creates a file."""
+    folder = Path(tempfile.mkdtemp(prefix="hive-ingest-bench-", dir=cache))
+    atexit.register(shutil.rmtree, folder)
+    return folder
+
+
 def run_child(case: str, side: str, source: Path, *, rows: int, per_transaction: int) -> dict[str, Any]:
     command = [sys.executable, __file__, "child", "--case", case, "--side", side, "--source", str(source)]
     command += ["--rows", str(rows), "--rows-per-transaction", str(per_transaction)]
+    command += ["--folder", str(new_folder(source.parent))]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")
@@ -137,27 +149,25 @@ def run_child(case: str, side: str, source: Path, *, rows: int, per_transaction:
     return found
 
 
-def child(case: str, side: str, source: Path, rows: int, per_transaction: int) -> None:
+def child(case: str, side: str, source: Path, folder: Path, rows: int, per_transaction: int) -> None:
     kind, partitioned, one_a_call, _ = CASES[case]
     with source.open("rb") as file:
         data = file.read() if rows == ROWS else b"".join(itertools.islice(file, rows))
     transactions = [data] if per_transaction == rows else cut_rows(data, per_transaction)
-    # Where pandas is installed, pyarrow loads it at the first call of pa.array: 0.6 s once a process, on either side.
-    pa.array([0])
-    folder = Path(tempfile.mkdtemp(prefix="hive-ingest-bench-", dir=source.parent))
+    # A process loads modules (pandas, where it is installed: 0.6 s) and starts threads at its first transaction.
+    first = b"".join(data[: 1 << 16].splitlines(keepends=True)[:-1])
     with contextlib.ExitStack() as stack:
-        stack.callback(shutil.rmtree, folder)
         if side == "limit":
-            run = functools.partial(serial_limit, transactions, kind, folder)
+            run = functools.partial(serial_limit, kind=kind, folder=folder)
         else:
             conn = stack.enter_context(connect(folder, kind, partitioned, settings={"fsync": False}))
-            run = functools.partial(ours, transactions, conn, one_a_call)
+            run = functools.partial(ours, conn=conn, one_a_call=one_a_call)
+        run([first] * WARM_UP_TRANSACTIONS)
         start, processor = time.perf_counter(), time.process_time()
-        assert run() == rows
+        assert run(transactions) == rows
         seconds, processor = time.perf_counter() - start, time.process_time() - processor
-        files = len(transactions) if side == "limit" else conn.stats.files_committed
     rss_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"seconds": seconds, "processor": processor, "files": files, "rss_mib": rss_mib}))
+    print(json.dumps({"seconds": seconds, "processor": processor, "rss_mib": rss_mib}))
 
 
 # -- the cases -----------------------------------------------------------------------------------------
@@ -184,7 +194,7 @@ def report(label: str, runs: dict[str, list[dict[str, Any]]], rows: int, target:
     rss = " / ".join(f"{median_of(found, 'rss_mib'):.0f}" for found in runs.values())
     print(
         f"{label:30} {rate[0]:>12} {rate[1]:>13} {statistics.median(ratios):6.2f} {to_reach:>8} "
-        f"{' / '.join(processor):>15} {rss:>13} {runs['ours'][0]['files']:6}",
+        f"{' / '.join(processor):>15} {rss:>13}",
         flush=True,
     )
 
@@ -193,7 +203,7 @@ def heading(text: str) -> None:
     print(f"\n{text}, median of {RUNS} runs; ratio = our rows/s to the serial limit's; processor time and RSS of both")
     print(
         f"{'case':30} {'ours rows/s':>12} {'limit rows/s':>13} {'ratio':>6} {'to reach':>8} {'processor us/row':>15} "
-        f"{'RSS MiB':>13} {'files':>6}"
+        f"{'RSS MiB':>13}"
     )
 
 
@@ -229,13 +239,6 @@ def probe_fsync(folder: Path, times: int = 200) -> float:
     return statistics.median(spent) * 1000
 
 
-def in_folder(cache: Path, measure: Callable[[Path], None]) -> None:
-    """A new folder for each measurement, removed at the very end because freshly freed inodes cost time."""
-    folder = Path(tempfile.mkdtemp(prefix="hive-ingest-bench-", dir=cache))
-    atexit.register(shutil.rmtree, folder)
-    measure(folder)
-
-
 def commits(cache: Path) -> None:
     lines = make_input(cache, ROWS)[0].read_bytes().splitlines(keepends=True)
 
@@ -252,9 +255,9 @@ def commits(cache: Path) -> None:
         print(f"  1,000 rows a commit, {what:20} {rate:7.1f} commits/s (to reach {target:.0f})", flush=True)
 
     print("\nsynced commits on SQLite")
-    in_folder(cache, lambda folder: print(f"  probe: fsync of a 4 KiB append, median {probe_fsync(folder):.3f} ms"))
-    in_folder(cache, lambda folder: measure(folder, False, 100))
-    in_folder(cache, lambda folder: measure(folder, True, 25))
+    print(f"  probe: fsync of a 4 KiB append, median {probe_fsync(new_folder(cache)):.3f} ms")
+    measure(new_folder(cache), False, 100)
+    measure(new_folder(cache), True, 25)
 
 
 def progress(cache: Path) -> None:
@@ -284,7 +287,7 @@ def progress(cache: Path) -> None:
         print(f"  two alternating sources {two:6.2f} ms: {two - plain:+.2f} ms (to reach 8)", flush=True)
 
     print("\nwhat exactly once costs, synced, on SQLite")
-    in_folder(cache, measure)
+    measure(new_folder(cache))
 
 
 MEASURES = {"throughput": throughput, "transactions": transactions, "commits": commits, "progress": progress}
@@ -296,12 +299,20 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "hive-ingest-benchmarks")
     for name in ("--case", "--side"):
         parser.add_argument(name, help=argparse.SUPPRESS)
-    parser.add_argument("--source", type=Path, help=argparse.SUPPRESS)
+    for name in ("--source", "--folder"):
+        parser.add_argument(name, type=Path, help=argparse.SUPPRESS)
     for name in ("--rows", "--rows-per-transaction"):
         parser.add_argument(name, type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.what == "child":
-        child(arguments.case, arguments.side, arguments.source, arguments.rows, arguments.rows_per_transaction)
+        child(
+            arguments.case,
+            arguments.side,
+            arguments.source,
+            arguments.folder,
+            arguments.rows,
+            arguments.rows_per_transaction,
+        )
         return
     print(
         f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, pyarrow {pa.__version__}"
