@@ -246,7 +246,7 @@ def stream(metastore: Any, table: str, case: Case, source: Path, rows: int, comp
     spent = dict.fromkeys(STEPS, 0.0)
     processor, start = time.process_time(), time.perf_counter()
     with conn, source.open("rb") as file:
-        lines = Lines(file)
+        lines = Lines(file, min(BLOCK_BYTES, 64 * case.rows_per_commit))
         for _ in range(0, rows, case.rows_per_commit):
             with timed(spent, "begin"):
                 conn.begin_transaction()
@@ -261,18 +261,18 @@ def stream(metastore: Any, table: str, case: Case, source: Path, rows: int, comp
 class Lines:
     """The lines of a file, in blocks."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+    def __init__(self, file: BinaryIO, block_bytes: int) -> None:
+        self._file, self._block_bytes = file, block_bytes
         self._unread = memoryview(b"")
 
     def blocks(self, lines: int) -> Iterator[bytes]:
-        """The next lines, in blocks of about `BLOCK_BYTES`, or of all of them if these are fewer."""
+        """The next lines, in blocks of about `block_bytes`, or of all of them if these are fewer."""
         while lines:
-            block = bytes(self._unread) or self._file.read(BLOCK_BYTES) + self._file.readline()
+            block = bytes(self._unread) or self._file.read(self._block_bytes) + self._file.readline()
             self._unread = memoryview(b"")
-            found = block.count(b"\n")
-            if found > lines:
-                end = int(np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))[lines - 1]) + 1
+            newlines = np.frombuffer(block, np.uint8) == ord("\n")
+            if (found := int(np.count_nonzero(newlines))) > lines:
+                end = int(np.flatnonzero(newlines)[lines - 1]) + 1
                 block, self._unread, found = block[:end], memoryview(block)[end:], lines
             yield block
             lines -= found
