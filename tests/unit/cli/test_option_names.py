@@ -21,7 +21,7 @@ from hive_ingest.streaming.kafka import KafkaIngest, KafkaOptions, KafkaRoute
 #: Options that no argument of the library stands for.
 _ONLY_HERE = {
     "create-table": {"create_database", "from_file", "dry_run"},
-    "ingest": {"files", "format", "bad_records_table", "follow"},
+    "ingest": {"files", "format", "bad_records_table", "follow", "partition"},
     "kafka": {
         *("config", "dead_letter_topic", "format", "message_columns", "schema_registry"),
         *("metrics_port", "metrics_host", "max_commit_age_seconds"),
