@@ -15,7 +15,10 @@ from hive_ingest.cli.options import OptionalMetastoreOption, Output, OutputOptio
 app = typer.Typer(help="Show the configuration.", no_args_is_help=True, rich_markup_mode=None)
 
 #: Environment variables that are no settings of a connection.
-_VARIABLES = ("HIVE_INGEST_CONFIG", "HIVE_CONF_DIR", "HIVE_INGEST_LOG_FORMAT", "HIVE_INGEST_LOG_LEVEL")
+_VARIABLES = (
+    *("HIVE_INGEST_CONFIG", "HIVE_CONF_DIR", "HADOOP_CONF_DIR", "HADOOP_USER_NAME"),
+    *("HIVE_INGEST_LOG_FORMAT", "HIVE_INGEST_LOG_LEVEL"),
+)
 
 
 @app.callback()
@@ -30,7 +33,7 @@ def show(
     warehouse: WarehouseOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List what commands use: the metastore, and the settings of connections. Passwords are left out.
+    """List what commands use: the metastore with its options, and the settings of connections. Passwords are masked.
 
     A value comes from an option, the environment, the TOML file that HIVE_INGEST_CONFIG names, hive-site.xml in
     HIVE_CONF_DIR, or is the default.
@@ -44,9 +47,21 @@ def show(
         rows.append((name, shown, _source_of(context, name) if value is not None else "not set"))
     for name, value in _variables(os.environ):
         rows.append((name, value, "the environment"))
+    if metastore is not None and metastore.startswith("thrift://"):
+        rows += _options_of_metastore(metastore, os.environ)
     settings = StreamingSettings.explain()
     rows += [(name, value, _place(name, source, os.environ)) for name, (value, source) in settings.items()]
     write_rows(("name", "value", "source"), rows, output)
+
+
+def _options_of_metastore(metastore: str, environ: Mapping[str, str]) -> Iterator[tuple[str, object, str]]:
+    """Of a real metastore, under the names of their variables without `HIVE_INGEST_`."""
+    from hive_ingest.metastore_client.thrift.options import ThriftOptions, uris_of_hive_site
+
+    if metastore == "thrift://":
+        yield "metastore_uris", without_passwords(uris_of_hive_site(environ)), _place("", "hive-site.xml", environ)
+    for name, (value, source) in ThriftOptions.explain(environ=environ).items():
+        yield f"metastore_{name}", value, _place(f"metastore_{name}", source, environ)
 
 
 def _source_of(context: typer.Context, name: str) -> str:
