@@ -40,6 +40,7 @@ def show(
     """
     from hive_ingest.cli.rows import write_rows
     from hive_ingest.config import StreamingSettings
+    from hive_ingest.metastore_client import explain_options
 
     rows: list[tuple[str, object, str]] = []
     for name, value in (("metastore", metastore), ("warehouse", warehouse)):
@@ -47,21 +48,11 @@ def show(
         rows.append((name, shown, _source_of(context, name) if value is not None else "not set"))
     for name, value in _variables(os.environ):
         rows.append((name, value, "the environment"))
-    if metastore is not None and metastore.startswith("thrift://"):
-        rows += _options_of_metastore(metastore, os.environ)
-    settings = StreamingSettings.explain()
+    # Under the names of their variables without `HIVE_INGEST_`.
+    options = {f"metastore_{name}": found for name, found in explain_options(metastore or "").items()}
+    settings = options | StreamingSettings.explain()
     rows += [(name, value, _place(name, source, os.environ)) for name, (value, source) in settings.items()]
     write_rows(("name", "value", "source"), rows, output)
-
-
-def _options_of_metastore(metastore: str, environ: Mapping[str, str]) -> Iterator[tuple[str, object, str]]:
-    """Of a real metastore, under the names of their variables without `HIVE_INGEST_`."""
-    from hive_ingest.metastore_client.thrift.options import ThriftOptions, uris_of_hive_site
-
-    if metastore == "thrift://":
-        yield "metastore_uris", without_passwords(uris_of_hive_site(environ)), _place("", "hive-site.xml", environ)
-    for name, (value, source) in ThriftOptions.explain(environ=environ).items():
-        yield f"metastore_{name}", value, _place(f"metastore_{name}", source, environ)
 
 
 def _source_of(context: typer.Context, name: str) -> str:

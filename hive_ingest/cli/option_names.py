@@ -21,7 +21,7 @@ from hive_ingest.cli.failures import CommandFailed, error_text
 _ARGUMENT = re.compile(r"(?<![\w'\"`./<>-])([a-z][a-z_]*[a-z])(?:=(True|False)\b|(=)(?=[^\s=])|(?![\w'\"`/(=-]))")
 
 #: An option with a value that Python quotes.
-_QUOTED_VALUE = re.compile(r"(?<![\w'\"`./<>-])(--[a-z][a-z-]*)='([\w.-]+)'")
+_QUOTED_VALUE = re.compile(r"(?<![\w'\"`./<>-])(--[a-z][a-z-]*)='([\w.,-]+)'")
 
 #: What only one command can do, for all others.
 _ELSEWHERE = {
