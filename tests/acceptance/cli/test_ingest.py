@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -164,6 +166,21 @@ def test_ingest_takes_csv_with_decimal_commas_and_dates_by_a_pattern(alerts: She
     error = alerts("ingest", "web.prices", bad, *options)
     assert error.code == 1
     assert "'1.2.2026' has none of the forms in --date-format=['dd.MM.yyyy']" in error.err
+
+
+@pytest.mark.parametrize("options", [(), ("--log-level", "info"), ("--log-format", "json")])
+def test_a_skipped_record_is_logged_with_the_option_that_would_accept_it(
+    alerts: Shell, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    alerts.done("create-table", "web.prices", "--column", "id:int", "--column", "price:decimal(10,2)")
+    path = tmp_path / "prices.csv"
+    path.write_text("id;price\n1;12,50\n2;3\n")
+    given = ("ingest", "web.prices", path, "--format", "csv", "--field-delimiter", ";", "--on-error", "skip")
+    command = [sys.executable, "-m", "hive_ingest", *options, *map(str, given)]
+    skipped = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert skipped.returncode == 3
+    assert "requires; to accept it, set --decimal-point ," in skipped.stderr
+    assert "decimal_point" not in skipped.stderr
 
 
 def test_columns_that_a_table_lacks_are_added_and_named(alerts: Shell, tmp_path: Path) -> None:
