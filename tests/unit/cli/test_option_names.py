@@ -108,6 +108,7 @@ def test_an_option_has_the_default_of_its_argument(name: str) -> None:
         ("set fsync=False", "set HIVE_INGEST_FSYNC=false"),
         ("num_buckets=4: give both", "--num-buckets=4: give both"),
         ("set location='x'", "set --location x"),
+        ("set decimal_point=','. Correct", "set --decimal-point ,. Correct"),
         ("column 'num_buckets' of columns in the location", "column 'num_buckets' of columns in the location"),
         ("file '/data/if_not_exists/x' and a.num_buckets", "file '/data/if_not_exists/x' and a.num_buckets"),
         ("'where' is no argument=1", "'where' is no argument=1"),
