@@ -121,10 +121,7 @@ class StreamingSettings:
     def explain(cls, *, environ: Mapping[str, str] | None = None) -> dict[str, tuple[Any, str]]:
         """The value of each setting and its source, "default" for one that is not set. Raises as `load`."""
         environ = os.environ if environ is None else environ
-        settings = cls.load(environ=environ)
-        sources = {name: source for source, found in cls._sources(environ) for name in found}
-        names = [field.name for field in dataclasses.fields(cls)]
-        return {name: (getattr(settings, name), sources.get(name, "default")) for name in names}
+        return explained(cls.load(environ=environ), cls._sources(environ))
 
     @classmethod
     def _sources(cls, environ: Mapping[str, str]) -> list[tuple[str, Mapping[str, Any]]]:
@@ -153,6 +150,21 @@ def options_from(kind: type[T], *sources: tuple[str, Mapping[str, Any]]) -> T:
             raise ConfigurationError(f"unknown option {unknown[0]!r} in {source}: known are {', '.join(known)}")
         values |= {name: check_option(known[name], value, source) for name, value in found.items()}
     return kind(**values)
+
+
+def explained(options: Any, sources: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, tuple[Any, str]]:
+    """The value of each option and its source, "default" for one that is not set; a secret is masked.
+
+    Args:
+        options: As `options_from` has made them.
+        sources: Those that it was given.
+    """
+    places = {name: source for source, found in sources for name in found}
+    values = {
+        field.name: "***" if field.metadata["secret"] and getattr(options, field.name) else getattr(options, field.name)
+        for field in dataclasses.fields(options)
+    }
+    return {name: (value, places.get(name, "default")) for name, value in values.items()}
 
 
 def check_options(options: Any) -> None:

@@ -53,7 +53,7 @@ REFERENCE: Mapping[str, Reference] = {
     ),
     "record_writer": Reference(
         "Record writers",
-        "What converts records to rows. [Records](../records.md) has the values that each type accepts.",
+        "What converts records to rows. [Types](../types.md) has the values that each type accepts.",
         "hive_ingest.record_writer",
         "StrictJsonWriter StrictDelimitedInputWriter StrictRegexWriter CsvWriter ArrowWriter AvroWriter "
         "MappingWriter RecordListWriter RecordWriter RecordSchema Block Parsed BadRecord",

@@ -15,7 +15,10 @@ from hive_ingest.cli.options import OptionalMetastoreOption, Output, OutputOptio
 app = typer.Typer(help="Show the configuration.", no_args_is_help=True, rich_markup_mode=None)
 
 #: Environment variables that are no settings of a connection.
-_VARIABLES = ("HIVE_INGEST_CONFIG", "HIVE_CONF_DIR", "HIVE_INGEST_LOG_FORMAT", "HIVE_INGEST_LOG_LEVEL")
+_VARIABLES = (
+    *("HIVE_INGEST_CONFIG", "HIVE_CONF_DIR", "HADOOP_CONF_DIR", "HADOOP_USER_NAME"),
+    *("HIVE_INGEST_LOG_FORMAT", "HIVE_INGEST_LOG_LEVEL"),
+)
 
 
 @app.callback()
@@ -30,13 +33,14 @@ def show(
     warehouse: WarehouseOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List what commands use: the metastore, and the settings of connections. Passwords are left out.
+    """List what commands use: the metastore with its options, and the settings of connections. Passwords are masked.
 
     A value comes from an option, the environment, the TOML file that HIVE_INGEST_CONFIG names, hive-site.xml in
     HIVE_CONF_DIR, or is the default.
     """
     from hive_ingest.cli.rows import write_rows
     from hive_ingest.config import StreamingSettings
+    from hive_ingest.metastore_client import explain_options
 
     rows: list[tuple[str, object, str]] = []
     for name, value in (("metastore", metastore), ("warehouse", warehouse)):
@@ -44,7 +48,9 @@ def show(
         rows.append((name, shown, _source_of(context, name) if value is not None else "not set"))
     for name, value in _variables(os.environ):
         rows.append((name, value, "the environment"))
-    settings = StreamingSettings.explain()
+    # Under the names of their variables without `HIVE_INGEST_`.
+    options = {f"metastore_{name}": found for name, found in explain_options(metastore or "").items()}
+    settings = options | StreamingSettings.explain()
     rows += [(name, value, _place(name, source, os.environ)) for name, (value, source) in settings.items()]
     write_rows(("name", "value", "source"), rows, output)
 

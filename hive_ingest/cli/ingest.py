@@ -57,6 +57,8 @@ from hive_ingest.cli.record_options import (
 from hive_ingest.plurals import counted
 
 if TYPE_CHECKING:
+    from hive_ingest.metastore_client import MetastoreClient
+    from hive_ingest.model import TableName
     from hive_ingest.streaming import IngestProgress, IngestResult
 
 INTERRUPTED = 130
@@ -162,6 +164,23 @@ def ingest(
             help="A last line without its newline is a record, or waits for the next run. With --follow: wait.",
         ),
     ] = UnfinishedLine.COMMIT,
+    partition: Annotated[
+        str | None,
+        typer.Option(
+            "--partition",
+            metavar="K=V/…",
+            help="The partition of all records, which then need not have its keys; or only its first keys.",
+            show_default=False,
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite",
+            help="Replace the table, or the partitions that the records are for, by all records of the files, in one "
+            "transaction; read them from their beginning, whatever was committed before.",
+        ),
+    ] = False,
     merge_schema: Annotated[
         bool,
         typer.Option(
@@ -175,6 +194,10 @@ def ingest(
     poll_seconds: Annotated[
         float, typer.Option("--poll-seconds", metavar="N", min=0.01, help="With --follow: how often to look.")
     ] = 1.0,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Read and convert the records that would be written, and write nothing."),
+    ] = False,
 ) -> None:
     """Stream files into a table, exactly once.
 
@@ -190,6 +213,7 @@ def ingest(
     refuse_options_of_other_formats(context, format)
     if bad_records is not None and bad_records_table is not None:
         raise typer.BadParameter("give one of --bad-records and --bad-records-table", param_hint="--bad-records")
+    _refuse_without_effect(context, overwrite=overwrite, follow=follow, dry_run=dry_run)
     name = TableName.of(table)
     with _report_interruption(), connected(metastore, warehouse) as client, _progress_bar() as on_progress:
         options: dict[str, Any] = {
@@ -205,6 +229,7 @@ def ingest(
             "source_key": source_key.value,
             "unfinished_line": unfinished_line.value,
             "merge_schema": merge_schema,
+            "static_partition_values": _static_values(client, name, partition),
         }
         if follow:
             options |= _chosen_for_following(context)
@@ -213,10 +238,49 @@ def ingest(
                     confirm(f"{name}: {_summary(result)}")
             return
         with _default_format_named(context):
-            result = ingest_files(client, name, files, **options)
-    confirm(f"{name}: {_summary(result)}")
+            result = ingest_files(client, name, files, overwrite=overwrite, dry_run=dry_run, **options)
+    text = f"{name}: {_summary(result, is_overwrite=overwrite)}"
+    if dry_run:
+        typer.echo(text)
+    else:
+        confirm(text)
     if result.stats.records_skipped:
         raise typer.Exit(RECORDS_SKIPPED)
+
+
+def _refuse_without_effect(context: typer.Context, *, overwrite: bool, follow: bool, dry_run: bool) -> None:
+    """Refuse options that have no meaning together."""
+    if follow and (overwrite or dry_run):
+        option = "--overwrite" if overwrite else "--dry-run"
+        raise typer.BadParameter("cannot be used with --follow, whose rounds would all begin anew", param_hint=option)
+    for name, has_effect, why in (
+        ("poll_seconds", follow, "has no effect without --follow"),
+        ("rows_per_transaction", not overwrite, "has no effect with --overwrite, which is one transaction"),
+    ):
+        if not has_effect and _is_given(context, name):
+            raise typer.BadParameter(why, param_hint=f"--{name.replace('_', '-')}")
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _static_values(client: MetastoreClient, name: TableName, partition: str | None) -> list[str]:
+    """The values that `--partition` gives to the leading partition keys. Raises a usage error for other keys."""
+    from hive_ingest.acid import parse_partition_name
+
+    if partition is None:
+        return []
+    keys = [key.name for key in client.get_table(name).partition_keys]
+    found = parse_partition_name(partition)
+    if not keys or [key.lower() for key in found] != keys[: len(found)]:
+        wanted = f"give its partition keys in order, or the first ones: {'/'.join(f'{key}=…' for key in keys)}"
+        raise typer.BadParameter(
+            f"{partition!r} does not fit {name}: {wanted if keys else 'it has no partition keys'}",
+            param_hint="--partition",
+        )
+    return list(found.values())
 
 
 @contextmanager
@@ -227,8 +291,7 @@ def _default_format_named(context: typer.Context) -> Iterator[None]:
     try:
         yield
     except SerializationError as error:
-        source = context.get_parameter_source("format")
-        if (source is not None and source.name == "COMMANDLINE") or "not a JSON object" not in str(error):
+        if _is_given(context, "format") or "not a JSON object" not in str(error):
             raise
         raise SerializationError(f"{error}. Without --format the records are read as JSON") from error
 
@@ -236,12 +299,7 @@ def _default_format_named(context: typer.Context) -> Iterator[None]:
 def _chosen_for_following(context: typer.Context) -> dict[str, str]:
     """The defaults of `--follow`, for options that were not given."""
     defaults = {"source_key": SourceKey.CONTENT.value, "unfinished_line": UnfinishedLine.WAIT.value}
-    sources = {name: context.get_parameter_source(name) for name in defaults}
-    return {
-        name: value
-        for name, value in defaults.items()
-        if (source := sources[name]) is None or source.name != "COMMANDLINE"
-    }
+    return {name: value for name, value in defaults.items() if not _is_given(context, name)}
 
 
 @contextmanager
@@ -286,17 +344,19 @@ def _progress_bar() -> Iterator[Callable[[IngestProgress], None]]:
         yield show
 
 
-def _summary(result: IngestResult) -> str:
+def _summary(result: IngestResult, *, is_overwrite: bool = False) -> str:
     stats = result.stats
     too_short = f"{counted(len(result.too_short), 'file')} too short to be recognised by content"
     if not stats.transactions_committed:
         done = f"everything is committed already: {counted(len(result.positions), 'file')}"
         known = [text for text, has_files in ((done, result.positions), (too_short, result.too_short)) if has_files]
         return f"nothing to do, {'; '.join(known)}"
-    parts = [
-        f"{counted(stats.rows_committed, 'row')} in {counted(stats.transactions_committed, 'transaction')} and "
-        f"{counted(stats.files_committed, 'ORC file')}, {result.seconds:.1f} s"
-    ]
+    written = f"{counted(stats.rows_committed, 'row')} in {counted(stats.transactions_committed, 'transaction')}"
+    if result.is_dry_run:
+        parts = [("would be overwritten by " if is_overwrite else "would get ") + written]
+    else:
+        files = counted(stats.files_committed, "ORC file")
+        parts = [f"{'overwritten by ' if is_overwrite else ''}{written} and {files}, {result.seconds:.1f} s"]
     if stats.records_skipped:
         parts.append(f"{counted(stats.records_skipped, 'bad record')} skipped")
     if result.finished_before:
@@ -304,5 +364,6 @@ def _summary(result: IngestResult) -> str:
     if result.too_short:
         parts.append(too_short)
     if result.columns_added:
-        parts.append("added " + ", ".join(f"{column.name} {column.type}" for column in result.columns_added))
+        added = ", ".join(f"{column.name} {column.type}" for column in result.columns_added)
+        parts.append(f"{'would add' if result.is_dry_run else 'added'} {added}")
     return "; ".join(parts)

@@ -8,8 +8,10 @@ translation is derived from the options themselves. Settings without an option a
 from __future__ import annotations
 
 import dataclasses
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -21,7 +23,7 @@ from hive_ingest.cli.failures import CommandFailed, error_text
 _ARGUMENT = re.compile(r"(?<![\w'\"`./<>-])([a-z][a-z_]*[a-z])(?:=(True|False)\b|(=)(?=[^\s=])|(?![\w'\"`/(=-]))")
 
 #: An option with a value that Python quotes.
-_QUOTED_VALUE = re.compile(r"(?<![\w'\"`./<>-])(--[a-z][a-z-]*)='([\w.-]+)'")
+_QUOTED_VALUE = re.compile(r"(?<![\w'\"`./<>-])(--[a-z][a-z-]*)='([\w.,-]+)'")
 
 #: What only one command can do, for all others.
 _ELSEWHERE = {
@@ -57,12 +59,41 @@ class Command(TyperCommand):
         """
         from hive_ingest.errors import StreamingError
 
+        # The keys of a file are the library's arguments, and most of them cannot be given as options beside it.
+        names = _ELSEWHERE if ctx.params.get("config") else option_names(self)
         try:
-            return super().invoke(ctx)
+            with _logged_in(names):
+                return super().invoke(ctx)
         except StreamingError as error:
-            # The keys of a file are the library's arguments, and most of them cannot be given as options beside it.
-            names = _ELSEWHERE if ctx.params.get("config") else option_names(self)
             raise CommandFailed(in_option_names(error_text(error), names)) from error
+
+
+class _InOptionNames(logging.Filter):
+    """Rewords what the library logs."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        super().__init__("hive_ingest")
+        self._names = names
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Reword a record of the library, and let every record pass."""
+        if super().filter(record):
+            record.msg, record.args = in_option_names(record.getMessage(), self._names), None
+        return True
+
+
+@contextmanager
+def _logged_in(names: Mapping[str, str]) -> Iterator[None]:
+    """What is logged to stderr has the command line's names of arguments."""
+    handlers = [each for each in (logging.lastResort, *logging.getLogger().handlers) if each is not None]
+    reword = _InOptionNames(names)
+    for handler in handlers:
+        handler.addFilter(reword)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(reword)
 
 
 def option_names(command: TyperCommand) -> dict[str, str]:

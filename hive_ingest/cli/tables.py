@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,7 +24,7 @@ from hive_ingest.plurals import counted
 
 if TYPE_CHECKING:
     from hive_ingest.metastore_client import MetastoreClient
-    from hive_ingest.model import Table, TableName
+    from hive_ingest.model import Column, Table, TableName
     from hive_ingest.reader import PartitionSize
 
 alter_app = typer.Typer(help="Change a table.", no_args_is_help=True, rich_markup_mode=None)
@@ -282,6 +282,78 @@ def add_column(
         changed = client.add_columns(table, wanted, if_not_exists=if_not_exists)
     added = [f"{column.name} {column.type}" for column in changed.columns if column.name not in before]
     confirm(f"{changed.name}: {counted(len(added), 'column')} added{': ' * bool(added)}{', '.join(added)}")
+
+
+@alter_app.command("change-type", cls=Command, short_help="Give columns a wider type.")
+def change_type(
+    table: TableArgument,
+    columns: Annotated[
+        list[str], typer.Argument(metavar="NAME:TYPE…", help="Columns and their new Hive types.", show_default=False)
+    ],
+    metastore: MetastoreOption,
+    warehouse: WarehouseOption = None,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Give columns a type that holds all values of the old one, such as bigint for int. Files stay as they are."""
+    from dataclasses import replace
+
+    wanted = {name.lower(): type_ for name, type_ in pairs(columns, ":", "NAME:TYPE").items()}
+    with connected(metastore, warehouse) as client:
+        found = client.get_table(table)
+        _require_columns(found, wanted)
+        new = [replace(column, type=wanted.get(column.name, column.type)) for column in found.columns]
+        _change_columns(client, found, new, dry_run=dry_run)
+
+
+@alter_app.command("rename-column", cls=Command, short_help="Rename a column.")
+def rename_column(
+    table: TableArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The column.", show_default=False)],
+    new_name: Annotated[str, typer.Argument(metavar="NEW_NAME", help="Its new name.", show_default=False)],
+    metastore: MetastoreOption,
+    warehouse: WarehouseOption = None,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Rename a column. Files stay as they are: their columns are read by position."""
+    from dataclasses import replace
+
+    with connected(metastore, warehouse) as client:
+        found = client.get_table(table)
+        _require_columns(found, [name.lower()])
+        new = [
+            replace(column, name=new_name.lower()) if column.name == name.lower() else column
+            for column in found.columns
+        ]
+        _change_columns(client, found, new, dry_run=dry_run)
+
+
+def _require_columns(table: Table, names: Iterable[str]) -> None:
+    known = [column.name for column in table.columns]
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(
+                f"{table.name} has no column {name!r} beside its partition keys: it has {', '.join(known)}",
+                param_hint="NAME",
+            )
+
+
+def _change_columns(client: MetastoreClient, table: Table, columns: Sequence[Column], *, dry_run: bool) -> None:
+    """Change columns at their places, once nobody reads or writes the table."""
+    from dataclasses import replace
+
+    changes = [
+        f"{before.name} {before.type} -> {after.name} {after.type}"
+        for before, after in zip(table.columns, columns, strict=True)
+        if before != after
+    ]
+    if dry_run:
+        for line in changes:
+            typer.echo(f"would change {table.name}: {line}")
+        return
+    if changes:
+        client.alter_table(table.name, replace(table, columns=tuple(columns)))
+    for line in changes or ["nothing to change"]:
+        confirm(f"{table.name}: {line}")
 
 
 @alter_app.command("set-property", cls=Command, short_help="Set or remove table properties.")

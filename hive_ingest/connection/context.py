@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hive_ingest.config import StreamingSettings
 from hive_ingest.connection.activity import closed, opened, report_aborted
@@ -66,10 +66,16 @@ class ConnectionContext:
             self._pool = ThreadPoolExecutor(self.settings.writer_threads, thread_name_prefix="hive-ingest-writer")
         return self._pool
 
-    def heartbeat_age_seconds(self) -> float | None:
+    def pending_stats(self) -> dict[str, Any]:
         """Of the transaction in progress, if there is one. Any thread may ask, also while the transaction ends."""
         current = self.current
-        return None if current is None else self.heartbeater.age_if_watched(current.txn_id)
+        if current is None:
+            return {}
+        return {
+            "rows_pending": current.counts.rows,
+            "skipped_pending": current.counts.skipped,
+            "last_heartbeat_age_seconds": self.heartbeater.age_if_watched(current.txn_id),
+        }
 
     def close(self, client: MetastoreClient) -> None:
         """Release what no transaction in progress needs."""

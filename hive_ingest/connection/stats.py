@@ -21,6 +21,10 @@ class ConnectionStats:
     bytes_committed: int = 0
     partitions_created: int = 0
     spills: int = 0
+    #: Of the open transaction: the rows that its records have become so far. After `flush`, those of all records.
+    rows_pending: int = 0
+    #: Of the open transaction: the records that have been skipped so far.
+    skipped_pending: int = 0
     #: Age of the last heartbeat that the metastore answered, while a transaction is open.
     last_heartbeat_age_seconds: float | None = None
 

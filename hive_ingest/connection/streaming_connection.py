@@ -379,7 +379,7 @@ class StreamingConnection:
     @property
     def stats(self) -> ConnectionStats:
         """A copy. Any thread may ask."""
-        return replace(self._transactions.stats, last_heartbeat_age_seconds=self._context.heartbeat_age_seconds())
+        return replace(self._transactions.stats, **self._context.pending_stats())
 
     def __repr__(self) -> str:
         return f"<StreamingConnection {self.table.name} {self.state.name} txn={self.txn_id} write_id={self.write_id}>"

@@ -27,6 +27,7 @@ __all__ = [
     "check_text",
     "connect_metastore",
     "describe_lock",
+    "explain_options",
     "local_path",
     "normal_location",
     "opened_metastore",
@@ -93,6 +94,24 @@ def connect_metastore(
     from hive_ingest.metastore_client.embedded.options import EmbeddedOptions
 
     return EmbeddedMetastoreClient.connect(uri, place, EmbeddedOptions.load(options), create=create)
+
+
+def explain_options(uri: str) -> dict[str, tuple[object, str]]:
+    """The options of a real metastore beside its URI: their values, with passwords masked, and their sources.
+
+    An embedded metastore has none: its options are arguments only.
+
+    Raises:
+        ConfigurationError: An option is not valid, or the URI stands for one in `hive-site.xml` that is missing.
+    """
+    if not uri.startswith("thrift://"):
+        return {}
+    from hive_ingest.metastore_client.thrift.options import ThriftOptions, uris_of_hive_site
+
+    uris: dict[str, tuple[object, str]] = {}
+    if uri == "thrift://":
+        uris["uris"] = (uris_of_hive_site(), "hive-site.xml")
+    return uris | ThriftOptions.explain()
 
 
 @contextmanager

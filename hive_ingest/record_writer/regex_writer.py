@@ -32,7 +32,7 @@ class StrictRegexWriter(TextRecordWriter):
 
     `write()` takes what `StrictDelimitedInputWriter` does. The expression must match the whole record; otherwise the
     record is bad (with coerce="hive" it is a row of nulls, as in Hive). A group that takes no part in a match is null.
-    Values are those of delimited text, which docs/records.md lists.
+    Values are those of delimited text, which docs/types.md lists.
 
     Args:
         regex: The expression, in Python's syntax; named groups may have the form of Java's, `(?<name>…)`. If its groups
@@ -44,8 +44,8 @@ class StrictRegexWriter(TextRecordWriter):
         empty_partition_values: "null" (an empty text as the value of a partition column is the default partition) or
             "fail" (the record is bad).
         coerce: "strict", "lossless" (also other forms of the same value, such as " 7" for an int) or "hive" (what
-            Hive 4.0's LazySimpleSerDe makes of a value, nulls included). docs/records.md lists the values.
-        timestamp_formats: The formats of timestamps (docs/records.md lists them), in the order in which they are
+            Hive 4.0's LazySimpleSerDe makes of a value, nulls included). docs/types.md lists the values.
+        timestamp_formats: The formats of timestamps (docs/types.md lists them), in the order in which they are
             tried. Default: the table's property `timestamp.formats`, else only `yyyy-mm-dd hh:mm:ss[.fffffffff]`.
         timezone: The zone whose wall clock a timestamp with an offset, or a number since 1970, becomes, such as
             "Europe/Berlin". Default: UTC.

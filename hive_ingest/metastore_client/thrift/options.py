@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from hive_ingest.config import (
     check_options,
+    explained,
     from_environment,
     from_hive_site,
     hive_site_properties,
@@ -70,12 +71,21 @@ class ThriftOptions:
     def load(cls, arguments: Mapping[str, Any], *, environ: Mapping[str, str] | None = None) -> Self:
         """Load options from all sources. Raises ConfigurationError for an unknown name or an invalid value."""
         environ = os.environ if environ is None else environ
-        return options_from(
-            cls,
+        return options_from(cls, *cls._sources(environ), ("the arguments, for a thrift:// URI", arguments))
+
+    @classmethod
+    def explain(cls, *, environ: Mapping[str, str] | None = None) -> dict[str, tuple[Any, str]]:
+        """The value of each option and its source, "default" for one that is not set. Raises as `load`."""
+        environ = os.environ if environ is None else environ
+        return explained(cls.load({}, environ=environ), cls._sources(environ))
+
+    @classmethod
+    def _sources(cls, environ: Mapping[str, str]) -> list[tuple[str, Mapping[str, Any]]]:
+        """A later one wins."""
+        return [
             ("hive-site.xml", _from_hive_site(environ)),
             ("the environment", from_environment(cls, ENVIRONMENT_PREFIX, environ)),
-            ("the arguments, for a thrift:// URI", arguments),
-        )
+        ]
 
     @property
     def effective_user(self) -> str:

@@ -69,7 +69,7 @@ class ArrowWriter:
     `write()` takes a RecordBatch, a Table, a RecordBatchReader, anything with the Arrow PyCapsule interface
     (`__arrow_c_stream__`, `__arrow_c_array__`: data frames of pandas, polars and others), a mapping or a dataclass,
     which is one row, or an iterable of any of those. The data is copied, so the caller may reuse its memory after
-    `write()`. Types are cast if every value stays the same; docs/records.md lists them.
+    `write()`. Types are cast if every value stays the same; docs/types.md lists them.
 
     Args:
         on_error: "fail" (a bad record fails the transaction) or "skip" (it is skipped and counted).
@@ -79,7 +79,7 @@ class ArrowWriter:
         empty_partition_values: "null" (an empty text as the value of a partition column is the default partition) or
             "fail" (the record is bad).
         coerce: "strict" or "lossless" (also other types that hold the same value, such as text for an int).
-            docs/records.md lists them.
+            docs/types.md lists them.
         zoned_timestamps: "fail" or "local" (local time in the zone of the Arrow type), because Hive's timestamps have
             no time zone.
         block_bytes: Size of the Arrow data that is cast in one call.

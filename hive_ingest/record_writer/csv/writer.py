@@ -39,7 +39,7 @@ class CsvWriter(CsvInput):
     `write()` takes bytes, str, buffers, files opened for reading and paths. With `header=True` the first record of each
     of them is a header, whose names match columns without regard to case. With `header=False` it also takes any other
     iterable of records, each of which may contain newlines. A byte order mark at the beginning is dropped.
-    docs/records.md lists the values that each type accepts.
+    docs/types.md lists the values that each type accepts.
 
     Args:
         header: Whether the first record names the fields. Otherwise they have the order of `columns`.
@@ -61,8 +61,8 @@ class CsvWriter(CsvInput):
         empty_partition_values: "null" (an empty text as the value of a partition column is the default partition) or
             "fail" (the record is bad).
         coerce: "strict", "lossless" (also other forms of the same value, such as " 7" for an int) or "hive" (what
-            Hive 4.0's LazySimpleSerDe makes of a value, nulls included). docs/records.md lists the values.
-        timestamp_formats: The formats of timestamps (docs/records.md lists them), in the order in which they are
+            Hive 4.0's LazySimpleSerDe makes of a value, nulls included). docs/types.md lists the values.
+        timestamp_formats: The formats of timestamps (docs/types.md lists them), in the order in which they are
             tried. Default: the table's property `timestamp.formats`, else only `yyyy-mm-dd hh:mm:ss[.fffffffff]`.
         timezone: The zone whose wall clock a timestamp with an offset, or a number since 1970, becomes, such as
             "Europe/Berlin". Default: UTC.

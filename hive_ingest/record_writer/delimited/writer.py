@@ -38,7 +38,7 @@ class StrictDelimitedInputWriter(TextRecordWriter):
     """Records that are lines of Hive's text format, without quotes (Java: `StrictDelimitedInputWriter`).
 
     `write()` takes bytes, str, buffers, files opened for reading and paths, which are split at `line_delimiter`; and
-    any other iterable of records, which may contain newlines. docs/records.md lists the values that each type accepts.
+    any other iterable of records, which may contain newlines. docs/types.md lists the values that each type accepts.
 
     Args:
         field_delimiter: The ASCII character between fields.
@@ -57,8 +57,8 @@ class StrictDelimitedInputWriter(TextRecordWriter):
         empty_partition_values: "null" (an empty text as the value of a partition column is the default partition) or
             "fail" (the record is bad).
         coerce: "strict", "lossless" (also other forms of the same value, such as " 7" for an int) or "hive" (what
-            Hive 4.0's LazySimpleSerDe makes of a value, nulls included). docs/records.md lists the values.
-        timestamp_formats: The formats of timestamps (docs/records.md lists them), in the order in which they are
+            Hive 4.0's LazySimpleSerDe makes of a value, nulls included). docs/types.md lists the values.
+        timestamp_formats: The formats of timestamps (docs/types.md lists them), in the order in which they are
             tried. Default: the table's property `timestamp.formats`, else only `yyyy-mm-dd hh:mm:ss[.fffffffff]`.
         timezone: The zone whose wall clock a timestamp with an offset, or a number since 1970, becomes, such as
             "Europe/Berlin". Default: UTC.

@@ -24,7 +24,7 @@ from hive_ingest.record_writer.json.leaves import (
     utf8,
 )
 from hive_ingest.record_writer.values import strict_values
-from hive_ingest.record_writer.values.coercion import first_of
+from hive_ingest.record_writer.values.coercion import first_of, naming_option
 from hive_ingest.schema import HiveType
 
 UnknownFields = Literal["ignore", "fail"]
@@ -133,7 +133,7 @@ class JsonRecords:
 def _leaf(type_: HiveType, forms: JsonForms) -> JsonConverter:
     strict = strict_leaf(type_, forms)
     if forms.coerce == "strict":
-        return strict
+        return naming_option(strict, lossless_leaf(type_, forms))
     return first_of(strict, lossless_leaf(type_, forms) if forms.coerce == "lossless" else hive_leaf(type_, forms))
 
 

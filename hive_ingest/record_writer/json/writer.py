@@ -50,7 +50,7 @@ class StrictJsonWriter(TextRecordWriter):
     mapping, which is one record; and any other iterable of records, each of them text or a mapping.
 
     Keys match columns, and fields of structs, without regard to case. Missing keys are null, except those of partition
-    columns. docs/records.md lists the values that each type accepts.
+    columns. docs/types.md lists the values that each type accepts.
 
     Args:
         on_error: "fail" (a bad record fails the transaction) or "skip" (it is skipped and counted).
@@ -61,8 +61,8 @@ class StrictJsonWriter(TextRecordWriter):
             "fail" (the record is bad).
         binary_format: "base64" or "rawstring", as the SerDe property `json.binary.format`.
         coerce: "strict", "lossless" (also other forms of the same value, such as "7" for an int) or "hive" (what
-            Hive 4.0's JsonSerDe makes of a value, nulls included). docs/records.md lists the values.
-        timestamp_formats: The formats of timestamps (docs/records.md lists them), in the order in which they are
+            Hive 4.0's JsonSerDe makes of a value, nulls included). docs/types.md lists the values.
+        timestamp_formats: The formats of timestamps (docs/types.md lists them), in the order in which they are
             tried. Default: the table's property `timestamp.formats`, else only `yyyy-mm-dd hh:mm:ss[.fffffffff]`.
         timezone: The zone whose wall clock a timestamp with an offset, or a number since 1970, becomes, such as
             "Europe/Berlin". Default: UTC.

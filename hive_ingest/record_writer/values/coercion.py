@@ -7,7 +7,8 @@ every choice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeVar
 
 from hive_ingest.record_writer.bad_records import BadValue
@@ -20,6 +21,9 @@ Coerce = Literal["strict", "lossless", "hive"]
 COERCIONS: Final = ("strict", "lossless", "hive")
 
 _Value = TypeVar("_Value")
+_ADVICE: Final = "to accept it"
+_other_date = re.compile(r"(?![0-9]{4}-)[0-9]{1,4}([./-])[0-9]{1,2}\1[0-9]{1,4}").fullmatch
+_decimal_comma = re.compile(r"[+-]?[0-9]+,[0-9]+").fullmatch
 
 
 def text_converter(type_: HiveType, timestamps: TimestampFormats, coerce: Coerce) -> strict_values.Converter:
@@ -32,10 +36,57 @@ def text_converter(type_: HiveType, timestamps: TimestampFormats, coerce: Coerce
     """
     strict = strict_values.from_text(type_, timestamps.nanos)
     if coerce == "strict":
-        return strict
+        return naming_option(strict, lossless_values.from_text(type_, timestamps), _HINTS.get(type_.kind))
     if coerce == "lossless":
         return first_of(strict, lossless_values.from_text(type_, timestamps))
     return first_of(strict, hive_values.from_text(type_, timestamps))
+
+
+def _of_date(text: str) -> str | None:
+    return "add its pattern to date_formats" if _other_date(text) else None
+
+
+def _of_number(text: str) -> str | None:
+    return "set decimal_point=','" if _decimal_comma(text) else None
+
+
+#: By type: the option that accepts a text, if it is another one than `coerce`.
+_HINTS: Final[Mapping[str, Callable[[str], str | None]]] = {
+    "date": _of_date,
+    **dict.fromkeys(("float", "double", "decimal"), _of_number),
+}
+
+
+def naming_option(
+    strict: Callable[[_Value], Any],
+    lossless: Callable[[_Value], Any],
+    hint: Callable[[_Value], str | None] | None = None,
+) -> Callable[[_Value], Any]:
+    """The strict converter, whose error names the option that would accept the value, if there is one.
+
+    Args:
+        strict: The converter.
+        lossless: What `coerce="lossless"` accepts beside.
+        hint: Returns what to do about a value that this does not accept either.
+    """
+
+    def convert(value: _Value) -> Any:
+        try:
+            return strict(value)
+        except BadValue as bad:
+            advice = None if _ADVICE in bad.why else _advice(value)
+            if advice is None:
+                raise
+            raise BadValue(f"{bad.why}; {_ADVICE}, {advice}", *bad.path) from None
+
+    def _advice(value: _Value) -> str | None:
+        try:
+            lossless(value)
+        except BadValue:
+            return hint(value) if hint is not None else None
+        return "set coerce='lossless'"
+
+    return convert
 
 
 def first_of(strict: Callable[[_Value], Any], further: Callable[[_Value], Any]) -> Callable[[_Value], Any]:

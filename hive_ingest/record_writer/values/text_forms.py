@@ -10,7 +10,7 @@ from hive_ingest.errors import ConfigurationError
 from hive_ingest.record_writer.bad_records import BadValue, shown
 from hive_ingest.record_writer.options import check_choice
 from hive_ingest.record_writer.values import hive_values, strict_values
-from hive_ingest.record_writer.values.coercion import COERCIONS, Coerce, text_converter
+from hive_ingest.record_writer.values.coercion import COERCIONS, Coerce, naming_option, text_converter
 from hive_ingest.record_writer.values.timestamp_formats import STRICT_TIMESTAMPS, TimestampFormats, check_distinct
 from hive_ingest.record_writer.values.timestamp_patterns import TimestampPattern
 from hive_ingest.schema import HiveType
@@ -108,12 +108,11 @@ def field_converter(type_: HiveType, forms: TextForms) -> strict_values.Converte
 
 
 def _date_converter(dates: DateFormats, coerce: Coerce) -> strict_values.Converter:
-    if coerce == "strict":
-        return dates.days
-
     def trimmed(text: str) -> int:
         return dates.days(text.strip(_BLANKS))
 
+    if coerce == "strict":
+        return naming_option(dates.days, trimmed)
     return trimmed if coerce == "lossless" else hive_values.null_if_bad(trimmed)
 
 

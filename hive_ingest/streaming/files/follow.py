@@ -49,7 +49,8 @@ def follow_files(
         paths: Local files, folders and patterns. What matches nothing yet is waited for.
         poll_seconds: How long to wait before looking again.
         stop: Ends the iteration once it is set, after the round under way.
-        options: As `ingest_files` takes them. `max_bad_records` counts over all rounds.
+        options: As `ingest_files` takes them, but neither `overwrite` nor `dry_run`. `max_bad_records` counts over all
+            rounds.
 
     Yields:
         The result of each round in which a file had changed.
@@ -65,6 +66,11 @@ def follow_files(
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if any(os.fspath(path) == STDIN for path in listed):
         raise ConfigurationError("the standard input cannot be followed: it is read to its end without follow")
+    for name in ("overwrite", "dry_run"):
+        if options.get(name):
+            raise ConfigurationError(
+                f"{name}=True cannot be used for files that are followed: each round would begin anew"
+            )
     limit = _BadRecordLimit(options.get("max_bad_records"), options.get("on_commit"))
     chosen = {"source_key": "content", "unfinished_line": "wait"} | options | {"on_commit": limit.count}
     stop = stop or threading.Event()

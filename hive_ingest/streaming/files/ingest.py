@@ -6,7 +6,6 @@ whatever way, can be started again: it continues after the last committed record
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,33 +24,16 @@ from hive_ingest.connection import (
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.metastore_client import MetastoreClient, opened_metastore
 from hive_ingest.model import Column, TableName
-from hive_ingest.plurals import counted
-from hive_ingest.record_writer import RecordSchema, RecordWriter, check_choice
+from hive_ingest.record_writer import BadRecord, RecordWriter, check_choice
 from hive_ingest.streaming.files.bad_records import located_bad_records
-from hive_ingest.streaming.files.line_file import FilePosition, LineFile, Lines, Records
+from hive_ingest.streaming.files.ingestion import Ahead, Ingestion, IngestProgress
+from hive_ingest.streaming.files.line_file import FilePosition, LineFile
 from hive_ingest.streaming.files.new_columns import NewColumns
-from hive_ingest.streaming.files.sources import SourceKey, UnfinishedLine, refuse_other_keys, sources_of
+from hive_ingest.streaming.files.sources import SourceKey, UnfinishedLine, sources_of
 from hive_ingest.streaming.files.spans import Spans
-from hive_ingest.streaming.files.texts import replaced
-
-_log = logging.getLogger(__name__)
+from hive_ingest.streaming.sinks import sink_exists
 
 DEFAULT_ROWS_PER_TRANSACTION = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class IngestProgress:
-    """Reported at the start of a run and after each commit. Bytes and records include those of earlier runs.
-
-    Bytes are those of the files as they are stored; of a compressed one, about as many as were read.
-    """
-
-    bytes_committed: int
-    bytes_total: int
-    records_committed: int
-    transactions_committed: int
-    #: Key of the file whose records come next; None when all are committed.
-    file: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +49,8 @@ class IngestResult:
     seconds: float
     #: Columns that `merge_schema` has added to the table.
     columns_added: tuple[Column, ...] = ()
+    #: Whether nothing was written, and all this is what would have been.
+    is_dry_run: bool = False
 
 
 def ingest_files(
@@ -91,6 +75,8 @@ def ingest_files(
     source_key: SourceKey = "path",
     unfinished_line: UnfinishedLine = "commit",
     merge_schema: bool = False,
+    overwrite: bool = False,
+    dry_run: bool = False,
 ) -> IngestResult:
     """Commit every record of `paths` to `table`, once, however often this is called.
 
@@ -135,11 +121,18 @@ def ingest_files(
             the column beforehand. Fields inside of structs that the table has are not added, nor columns without any
             value. Only for JSON and CSV with a header; CSV files that lack a column need `missing_columns="null"`. The
             text of a transaction is held in memory, and records with fields that the table lacks are parsed twice.
+        overwrite: Read all records of the files, whatever was committed before, and replace the table by them, or in a
+            partitioned table the partitions that they are for. This is one transaction, whatever
+            `rows_per_transaction` is; the positions are at the end of the files afterwards. Files without any row are
+            refused.
+        dry_run: Read and convert the records that would be written, and abort the transactions instead of committing
+            them. No table, column or position is made or changed, nothing is kept in `bad_records`, and the limits of
+            bad records do not hold.
 
     Raises:
         SerializationError: A record is bad; the error names its file and line.
-        ConfigurationError: An option is not valid; or with `merge_schema` no column can have a name of the records, or
-            no type holds the values of one.
+        ConfigurationError: An option is not valid; with `overwrite`, there is no row to write; or with `merge_schema`
+            no column can have a name of the records, or no type holds the values of one.
         StreamingIOFailure: A file cannot be read, or was replaced, edited or truncated while it was read.
         StreamingError: As `StreamingConnection`; all that was committed before stays.
     """
@@ -154,10 +147,19 @@ def ingest_files(
     files, too_short = sources_of(
         paths, record_writer, source_key=source_key, waits_for_newline=unfinished_line == "wait"
     )
+    if overwrite and too_short:
+        raise ConfigurationError(
+            f"{', '.join(map(repr, too_short))}: too short to be recognised by its content, and overwrite=True would "
+            "leave its records out: use source_key='path'"
+        )
     if not files:
-        return IngestResult(ConnectionStats(), {}, (), too_short, seconds=0.0)
+        return IngestResult(ConnectionStats(), {}, (), too_short, seconds=0.0, is_dry_run=dry_run)
     started = time.monotonic()
     spans = Spans()
+    owned = _owned(metastore, TableName.of(table), sink, files, overwrite=overwrite, dry_run=dry_run)
+    if dry_run:
+        maintenance, on_commit, max_bad_records, max_bad_record_share = "off", None, None, None
+        bad_records = None if bad_records is None else _leave
     with (
         _closed(files.values()),
         located_bad_records(bad_records, spans) as located,
@@ -169,22 +171,60 @@ def ingest_files(
             static_partition_values=static_partition_values,
             agent_info=agent_info,
             settings=settings,
-            sink=sink or TableName.of(table).table,
-            sources=files,
             on_commit=hook_of(keeper, on_commit),
             bad_records=located,
             max_bad_records=max_bad_records,
             max_bad_record_share=max_bad_record_share,
+            **owned,
         ) as connection,
     ):
         ahead = None
         if new_columns is not None:
-            ahead = _Ahead(metastore, connection, new_columns, static_partition_values)
-        ingestion = _Ingestion(connection, files, spans, rows_per_transaction, header_lines, on_progress, ahead)
+            ahead = Ahead(metastore, connection, new_columns, static_partition_values, dry_run=dry_run)
+        ingestion = Ingestion(
+            connection,
+            files,
+            spans,
+            rows_per_transaction,
+            header_lines,
+            on_progress,
+            ahead,
+            knows_positions="sink" in owned and not overwrite,
+            overwrite=overwrite,
+            dry_run=dry_run,
+        )
         finished_before = ingestion.run()
-        seconds = time.monotonic() - started
-        added = () if ahead is None else tuple(ahead.columns_added)
-        return IngestResult(connection.stats, ingestion.positions, finished_before, too_short, seconds, added)
+        return IngestResult(
+            ingestion.dry_stats if dry_run else connection.stats,
+            ingestion.positions,
+            finished_before,
+            too_short,
+            time.monotonic() - started,
+            () if ahead is None else tuple(ahead.columns_added),
+            is_dry_run=dry_run,
+        )
+
+
+def _owned(
+    metastore: MetastoreClient | str,
+    table: TableName,
+    sink: str | None,
+    sources: Iterable[str],
+    *,
+    overwrite: bool,
+    dry_run: bool,
+) -> dict[str, Any]:
+    """What the connection locks. A dry run excludes no reader or writer of the table, and makes no sink."""
+    name = sink or table.table
+    if not dry_run:
+        return {"sink": name, "sources": sources, "overwrite": overwrite}
+    with opened_metastore(metastore) as client:
+        knows_files = not overwrite and sink_exists(client, table.database, name)
+    return {"sink": name, "sources": sources} if knows_files else {}
+
+
+def _leave(record: BadRecord) -> None:
+    """Keep no bad record."""
 
 
 @contextmanager
@@ -194,176 +234,3 @@ def _closed(files: Iterable[LineFile]) -> Iterator[None]:
     finally:
         for file in files:
             file.close()
-
-
-class _Ahead:
-    """With `merge_schema`: the records of the next transaction, and their columns, which the table gets before it."""
-
-    def __init__(
-        self,
-        metastore: MetastoreClient | str,
-        connection: StreamingConnection,
-        new_columns: NewColumns,
-        static_partition_values: Sequence[str],
-    ) -> None:
-        self._metastore = metastore
-        self._connection = connection
-        self._new_columns = new_columns
-        self._static_partition_values = static_partition_values
-        #: By the name of their file.
-        self.records: dict[str, list[Records]] = {}
-        self.columns_added: list[Column] = []
-
-    def add_columns(self) -> bool:
-        """End the open transaction and add the columns of its records, if there are new ones."""
-        table = self._connection.table
-        new = self._new_columns.of(self.records, RecordSchema.of(table, self._static_partition_values))
-        if not new:
-            return False
-        self._connection.abort_transaction()
-        _log.info("adding the columns %s to %s", ", ".join(f"{each.name} {each.type}" for each in new), table.name)
-        with opened_metastore(self._metastore) as client:
-            client.add_columns(table.name, new, if_not_exists=True)
-        self.columns_added += new
-        return True
-
-
-class _Ingestion:
-    """One call of `ingest_files`. Its positions are compared with the progress at each begin."""
-
-    def __init__(
-        self,
-        connection: StreamingConnection,
-        files: Mapping[str, LineFile],
-        spans: Spans,
-        rows_per_transaction: int,
-        header_lines: int,
-        on_progress: Callable[[IngestProgress], None] | None,
-        ahead: _Ahead | None,
-    ) -> None:
-        self._ahead = ahead
-        self._connection = connection
-        self._files = files
-        self._spans = spans
-        self._rows_per_transaction = rows_per_transaction
-        #: Before any position is looked up: a pipe cannot go back to its header.
-        self._beginnings = {name: file.beginning(header_lines) for name, file in files.items()}
-        self._on_progress = on_progress
-        #: Position in every file, as of the last begin or commit, checked against the file.
-        self.positions: dict[str, FilePosition] = {}
-
-    def run(self) -> tuple[str, ...]:
-        """Run transactions until every file is finished. Returns the names of files that were finished before."""
-        self._begin()
-        finished_before = tuple(name for name in self._files if self._is_finished(name))
-        self._report_progress()
-        while self._next_file() is not None:
-            self._write_and_commit()
-            self._report_progress()
-            if self._next_file() is None:
-                return finished_before
-            self._begin()
-        self._connection.abort_transaction()  # nothing was left for it
-        return finished_before
-
-    def _begin(self) -> None:
-        """Take the positions from the progress: another owner may have continued since our last commit."""
-        self._begin_at_progress()
-        while self._ahead is not None and not self._ahead.records:
-            self._ahead.records = self._read_ahead()
-            if not self._ahead.add_columns():
-                return
-            self._begin_at_progress()
-
-    def _begin_at_progress(self) -> None:
-        self._connection.begin_transaction()
-        refuse_other_keys(self._files, self._connection)
-        for name, progress in self._connection.progress.items():
-            position = FilePosition.from_json(name, progress.position) if progress else FilePosition()
-            if self.positions.get(name) != position:
-                self._files[name].check(position)
-                self.positions[name] = position
-                if self._ahead is not None:
-                    self._ahead.records = {}
-
-    def _read_ahead(self) -> dict[str, list[Records]]:
-        """The records of this transaction, by the name of their file."""
-        held: dict[str, list[Records]] = {}
-        left = self._rows_per_transaction
-        for name, file in self._files.items():
-            if left and not self._is_finished(name):
-                held[name] = list(self._records(name, file, left))
-                left -= sum(found.count for found in held[name])
-        return held
-
-    def _is_finished(self, name: str) -> bool:
-        if self._ahead is not None and self._ahead.records.get(name):
-            return False  # of a pipe, these have been taken out
-        offset = self.positions[name].offset
-        return (not offset and self._beginnings[name].is_empty) or self._files[name].ends_at(offset)
-
-    def _next_file(self) -> str | None:
-        return next((name for name in self._files if not self._is_finished(name)), None)
-
-    def _write_and_commit(self) -> None:
-        spans = self._spans
-        spans.clear()
-        skipped = self._connection.stats.records_skipped
-        with spans.named():
-            after = self._write(spans)
-            positions = {name: position.to_json() for name, position in after.items()}
-            self._connection.commit_transaction(positions=positions)
-        self.positions = after
-        skipped = self._connection.stats.records_skipped - skipped
-        if skipped:
-            _log.warning("%s skipped in the transaction from %s on", counted(skipped, "bad record"), spans.start)
-
-    def _write(self, spans: Spans) -> dict[str, FilePosition]:
-        """Write as many lines as a transaction takes. Returns the position in every file after them.
-
-        Files that are not begun yet are included, so that a reader needs only the newest delta of the progress table.
-        """
-        after = dict(self.positions)
-        left = self._rows_per_transaction
-        for name, file in self._files.items():
-            if self._ahead is not None:
-                if name in self._ahead.records:
-                    after[name] = self._write_file(name, file, self._ahead.records.pop(name), spans)
-            elif left and not self._is_finished(name):
-                after[name] = self._write_file(name, file, self._records(name, file, left), spans)
-                left -= after[name].records - self.positions[name].records
-        return after
-
-    def _records(self, name: str, file: LineFile, most: int) -> Iterator[Records]:
-        beginning = self._beginnings[name]
-        return file.records(self.positions[name].offset or beginning.offset, most, beginning.header)
-
-    def _write_file(self, name: str, file: LineFile, blocks: Iterable[Records], spans: Spans) -> FilePosition:
-        beginning, start = self._beginnings[name], self.positions[name]
-        offset, records, inner = start.offset or beginning.offset, start.records, start.inner_newlines
-        last = b""
-        for found in blocks:
-            line = 1 + beginning.lines + records + inner
-            inner_newlines = found.inner_newlines()
-            spans.write(file.location, found, inner_newlines, line, offset)
-            self._connection.write(found.text if isinstance(found, Lines) else found)
-            offset += len(found.text)
-            records += found.count
-            inner += int(inner_newlines[-1]) if inner_newlines is not None else 0
-            last = found.text
-        if not last:
-            raise replaced(file.location)
-        return file.position(offset, records, inner, last=last)
-
-    def _report_progress(self) -> None:
-        if self._on_progress is None:
-            return
-        self._on_progress(
-            IngestProgress(
-                bytes_committed=sum(self._files[name].stored_bytes(at.offset) for name, at in self.positions.items()),
-                bytes_total=sum(file.size_bytes for file in self._files.values()),
-                records_committed=sum(position.records for position in self.positions.values()),
-                transactions_committed=self._connection.stats.transactions_committed,
-                file=self._next_file(),
-            )
-        )

@@ -250,7 +250,7 @@ class LineFile:
         elif rest and at == offset:
             raise StreamingIOFailure(
                 f"{self.location!r}: the record at byte {at} has a quote that is not closed at the end of the file. "
-                "All records before it are committed. If the file is still being written, run again later; otherwise "
+                "What was committed before it stays. If the file is still being written, run again later; otherwise "
                 "correct it, or set quote to the character that encloses fields (None if there is none)"
             )
 

@@ -7,7 +7,7 @@ import io
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, Final, Literal, get_args
@@ -53,6 +53,8 @@ _NUMBER_TYPES: Final[Sequence[tuple[str, pa.DataType]]] = (
     (r"\A-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?([eE][-+]?[0-9]+)?\z", pa.float64()),
 )
 _BOOLEAN: Final = r"\A(true|false|True|False|TRUE|FALSE)\z"
+#: So large a share of texts may be of another form than the others, for a column to be named for them.
+_MOST_ODD_TEXTS: Final = 0.1
 #: Whole numbers that no bigint holds.
 HUGE: Final = pa.decimal128(38, 0)
 _FIRST_HUGE: Final = 2.0**63
@@ -138,6 +140,7 @@ def infer_columns(
             texts = csv.read_texts(*_csv_sample(location, csv, field_delimiter, sample_records))
             forms = csv.text_forms(_NO_TABLE)
             schema = pa.schema([(name, type_of_texts(texts[name], forms)) for name in texts.column_names])
+            _name_odd_texts(location, texts, schema, forms, {name.lower() for name in types or ()})
         elif kind == "json":
             forms = StrictJsonWriter(**of_times).text_forms(_NO_TABLE)
             schema = schema_of_json(location, _json_sample(location, sample_records), forms)
@@ -208,7 +211,11 @@ def _csv_sample(path: str, csv: CsvWriter, delimiter: str, most: int) -> tuple[b
     _check_names(path, header)
     if len(header) == 1 and (delimiters := [each for each in ";\t|" if each in header[0]]):
         _log.warning(
-            "%r has one column, %r: is %r its field_delimiter, not %r?", path, header[0], delimiters[0], delimiter
+            "%r has one column, %r: is %r the delimiter of its fields, not %r?",
+            path,
+            header[0],
+            delimiters[0],
+            delimiter,
         )
     return text, header
 
@@ -289,6 +296,47 @@ def type_of_texts(texts: pa.ChunkedArray, forms: TextForms) -> pa.DataType:
         if _are_like(numbers, pattern) and _is_castable(numbers, type_):
             return type_
     return pa.bool_() if _are_like(values, _BOOLEAN) else type_of_times(values, forms)
+
+
+def _name_odd_texts(path: str, texts: pa.Table, schema: pa.Schema, forms: TextForms, chosen: Collection[str]) -> None:
+    """Log why a column is a string if nearly all of its texts are values of another type.
+
+    Args:
+        path: The file.
+        texts: The columns.
+        schema: Their inferred types.
+        forms: Those of the writer.
+        chosen: Names of columns whose types are given.
+    """
+    for field in schema:
+        if not pa.types.is_string(field.type) or field.name.lower() in chosen:
+            continue
+        values = texts[field.name].drop_null().to_pylist()
+        for kind in ("double", "date", "timestamp"):
+            odd = _odd_text(values, field_converter(parse_type(kind), replace(forms, coerce="strict")))
+            if odd is not None:
+                _log.warning(
+                    "%r: column %r is a string because of %.60r, while nearly all of its values are like %s: "
+                    "correct the file, or choose the type of the column",
+                    path,
+                    field.name,
+                    odd,
+                    "numbers" if kind == "double" else f"a {kind}",
+                )
+                break
+
+
+def _odd_text(values: Sequence[str], convert: Callable[[str], object]) -> str | None:
+    """The first text that cannot be converted, if nearly all others can."""
+    odd: list[str] = []
+    for text in values:
+        try:
+            convert(text)
+        except BadValue:
+            odd.append(text)
+            if len(odd) > len(values) * _MOST_ODD_TEXTS:
+                return None
+    return odd[0] if odd else None
 
 
 def type_of_times(values: pa.ChunkedArray, forms: TextForms) -> pa.DataType:

@@ -88,7 +88,7 @@ def test_a_database_that_is_missing_is_created_by_an_option(shell: Shell) -> Non
         (
             ["--from-file", "data.csv", "--format", "json", "--decimal-point", ","],
             1,
-            "--decimal-point=',' has no effect",
+            "--decimal-point , has no effect",
         ),
         (["--from-file", "data.csv", "--date-format", "dd.MM.yy"], 1, "--date-format: the pattern 'dd.MM.yy'"),
     ],

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from hive_ingest.streaming.files import ingest as files_module
+from hive_ingest.streaming.files.ingestion import Ingestion
 from tests.acceptance.cli.shell import Shell, records
 
 pytestmark = pytest.mark.one_embedded
@@ -120,7 +122,7 @@ def test_an_interrupted_ingest_says_how_to_resume(
 
     path = records(tmp_path / "a.json", 25)
     with monkeypatch.context() as patch:
-        patch.setattr(files_module._Ingestion, "_write", interrupt)
+        patch.setattr(Ingestion, "_write", interrupt)
         outcome = alerts("ingest", "web.alerts", path)
     assert outcome.code == 130
     assert "run the same command again" in outcome.err
@@ -164,6 +166,21 @@ def test_ingest_takes_csv_with_decimal_commas_and_dates_by_a_pattern(alerts: She
     error = alerts("ingest", "web.prices", bad, *options)
     assert error.code == 1
     assert "'1.2.2026' has none of the forms in --date-format=['dd.MM.yyyy']" in error.err
+
+
+@pytest.mark.parametrize("options", [(), ("--log-level", "info"), ("--log-format", "json")])
+def test_a_skipped_record_is_logged_with_the_option_that_would_accept_it(
+    alerts: Shell, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    alerts.done("create-table", "web.prices", "--column", "id:int", "--column", "price:decimal(10,2)")
+    path = tmp_path / "prices.csv"
+    path.write_text("id;price\n1;12,50\n2;3\n")
+    given = ("ingest", "web.prices", path, "--format", "csv", "--field-delimiter", ";", "--on-error", "skip")
+    command = [sys.executable, "-m", "hive_ingest", *options, *map(str, given)]
+    skipped = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert skipped.returncode == 3
+    assert "requires; to accept it, set --decimal-point ," in skipped.stderr
+    assert "decimal_point" not in skipped.stderr
 
 
 def test_columns_that_a_table_lacks_are_added_and_named(alerts: Shell, tmp_path: Path) -> None:
@@ -234,3 +251,58 @@ def test_ingest_can_refuse_empty_partition_values(alerts: Shell, tmp_path: Path)
     refused = alerts("ingest", "web.alerts", path, "--empty-partition-values", "fail")
     assert (refused.code, "--empty-partition-values" in refused.err) == (1, True)
     alerts.done("ingest", "web.alerts", path)
+
+
+def test_files_replace_a_partition_that_is_named(alerts: Shell, tmp_path: Path) -> None:
+    alerts.done("ingest", "web.alerts", records(tmp_path / "old.json", 10))
+    path = tmp_path / "new.csv"
+    path.write_text("id,msg,at\n1,a,2026-01-01 00:00:00\n2,b,\n")
+    given = ("ingest", "web.alerts", path, "--format", "csv", "--overwrite")
+    partition = ("--partition", "continent=Asia/country=In")
+    planned = alerts.done(*given, *partition, "--dry-run").out
+    assert planned == "web.alerts: would be overwritten by 2 rows in 1 transaction\n"
+    assert len(alerts.done("read", "web.alerts", "-o", "json").rows) == 10
+    done = alerts.done(*given, *partition).out
+    assert done.startswith("web.alerts: overwritten by 2 rows in 1 transaction and 2 ORC files, ")
+    rows = alerts.done("read", "web.alerts", "--columns", "id,country", "-o", "json").rows
+    assert sorted((row["country"], row["id"]) for row in rows) == [
+        *(("In", 1), ("In", 2)),
+        *(("Jp", i) for i in (1, 3, 5, 7, 9)),
+    ]
+    with_country = tmp_path / "more.csv"
+    with_country.write_text("id,msg,at,country\n3,c,,It\n")
+    alerts.done("ingest", "web.alerts", with_country, "--format", "csv", "--partition", "Continent=Europe")
+    assert "continent=Europe/country=It" in alerts.done("show", "partitions", "web.alerts").out
+    for wrong in ("country=In", "continent=Asia/city=x", "continent=Asia/country=In/city=x"):
+        refused = alerts(*given, "--partition", wrong)
+        assert (refused.code, "continent=…/country=…" in refused.err) == (2, True), wrong
+    assert alerts(*given, "--partition", "Asia").code == 1
+
+
+def test_a_dry_run_of_an_ingest_says_what_it_would_do(alerts: Shell, tmp_path: Path) -> None:
+    path = records(tmp_path / "a.json", 25)
+    path.write_text(path.read_text() + '{"id": "x"}\n')
+    given = ("ingest", "web.alerts", path, "--rows-per-transaction", "10", "--dry-run")
+    failed = alerts(*given)
+    assert (failed.code, "line 26" in failed.err) == (1, True)
+    planned = alerts("--quiet", *given, "--on-error", "skip")
+    assert planned.code == 3
+    assert planned.out == "web.alerts: would get 25 rows in 3 transactions; 1 bad record skipped\n"
+    assert alerts.done("show", "tables", "web", "-o", "json").out.count("\n") == 1
+    assert alerts.done("read", "web.alerts", "-o", "json").rows == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--overwrite", "--follow"), "--overwrite: cannot be used with --follow"),
+        (("--dry-run", "--follow"), "--dry-run: cannot be used with --follow"),
+        (("--poll-seconds", "2"), "--poll-seconds: has no effect without --follow"),
+        (("--overwrite", "--rows-per-transaction", "5"), "--rows-per-transaction: has no effect with --overwrite"),
+    ],
+)
+def test_options_that_have_no_effect_together_are_refused(
+    alerts: Shell, tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
+    refused = alerts("ingest", "web.alerts", records(tmp_path / "a.json", 1), *options)
+    assert (refused.code, message in refused.err) == (2, True), refused.err

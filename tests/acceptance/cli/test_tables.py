@@ -183,6 +183,31 @@ def test_columns_are_added(filled: Shell, client: MetastoreClient) -> None:
     assert filled("alter-table", "add-column", "web.alerts", "level").code == 2
 
 
+def test_columns_are_renamed_and_get_wider_types(filled: Shell, client: MetastoreClient) -> None:
+    change = ("alter-table", "change-type", "web.alerts", "ID:bigint", "msg:string")
+    assert filled.done(*change, "--dry-run").out == "would change web.alerts: id int -> id bigint\n"
+    refused = filled(*change)
+    assert (refused.code, "bucket" in refused.err) == (1, True)
+    filled.done("alter-table", "add-column", "web.alerts", "level:int")
+    done = filled.done("alter-table", "change-type", "web.alerts", "level:bigint")
+    assert done.out == "web.alerts: level int -> level bigint\n"
+    narrower = filled("alter-table", "change-type", "web.alerts", "level:int")
+    assert (narrower.code, "wider type" in narrower.err) == (1, True)
+    unknown = filled("alter-table", "change-type", "web.alerts", "country:int")
+    assert (unknown.code, "it has id, msg, at, level" in unknown.err) == (2, True)
+
+    assert "would change" in filled.done("alter-table", "rename-column", "web.alerts", "MSG", "text", "--dry-run").out
+    done = filled.done("alter-table", "rename-column", "web.alerts", "MSG", "Text")
+    assert done.out == "web.alerts: msg string -> text string\n"
+    assert [column.name for column in client.get_table("web.alerts").columns] == ["id", "text", "at", "level"]
+    rows = filled.done("read", "web.alerts", "--columns", "text", "-o", "json").rows
+    assert {row["text"] for row in rows} == {f"m{i}" for i in range(10)}
+    taken = filled("alter-table", "rename-column", "web.alerts", "text", "at")
+    assert taken.code == 1
+    nothing = filled.done("alter-table", "change-type", "web.alerts", "level:bigint")
+    assert nothing.out == "web.alerts: nothing to change\n"
+
+
 def test_properties_are_set_and_removed(filled: Shell, client: MetastoreClient) -> None:
     changes = ("orc.compress=SNAPPY", "owner_team=web")
     planned = filled.done("alter-table", "set-property", "web.alerts", *changes, "--dry-run").out
@@ -236,6 +261,32 @@ def test_the_configuration_is_shown_with_its_sources(
     assert found["stripe_size_bytes"] == (2_000_000, str(toml))
     assert found["max_partitions_per_transaction"] == (7, str(tmp_path / "hive-site.xml"))
     assert found["begin_retries"] == (20, "default")
+
+
+def test_the_options_of_a_real_metastore_are_shown_and_its_password_is_masked(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    site = tmp_path / "hive-site.xml"
+    site.write_text(
+        "<configuration><property><name>hive.metastore.uris</name><value>thrift://one:9083</value></property>"
+        "<property><name>hive.metastore.client.socket.timeout</name><value>5min</value></property></configuration>"
+    )
+    for name, value in {
+        "HIVE_INGEST_METASTORE": "thrift://",
+        "HIVE_CONF_DIR": str(tmp_path),
+        "HIVE_INGEST_METASTORE_AUTHENTICATION": "plain",
+        "HIVE_INGEST_METASTORE_USER": "anna",
+        "HIVE_INGEST_METASTORE_PASSWORD": "hunter2",
+    }.items():
+        monkeypatch.setenv(name, value)
+    output = shell.done("config", "show", "-o", "json")
+    assert "hunter2" not in output.out
+    found = {row["name"]: (row["value"], row["source"]) for row in output.rows}
+    assert found["metastore_uris"] == ("thrift://one:9083", str(site))
+    assert found["metastore_call_timeout_seconds"] == (300.0, str(site))
+    assert found["metastore_user"] == ("anna", "HIVE_INGEST_METASTORE_USER in the environment")
+    assert found["metastore_password"] == ("***", "HIVE_INGEST_METASTORE_PASSWORD in the environment")
+    assert found["metastore_use_ssl"] == (False, "default")
 
 
 def test_a_configuration_that_cannot_be_used_is_an_error(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,15 +72,13 @@ CASES = (
     "test_concurrent_transaction_batch_commits",
     "test_bucketing",
     "test_file_dump_delta_files_with_streaming_optimizations",
+    "test_file_dump_delta_files_without_streaming_optimizations",
     "test_file_dump_corrupt_data_files",
     "test_error_handling",
 )
 #: Cases that are left out, and why.
 LEFT_OUT = {
     "test_file_dump": "it runs ORC's own tool on a healthy file; the tests of the format read every file",
-    "test_file_dump_delta_files_without_streaming_optimizations": (
-        "there is no option that trades size for time: files have indexes and statistics, and no dictionaries"
-    ),
     "test_file_dump_corrupt_side_files": "no _flush_length files are written, so none can be damaged",
 }
 

@@ -21,7 +21,7 @@ from hive_ingest.errors import CorruptFile
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.orc.format.codec import unpack
 from hive_ingest.orc.format.stripe_footer import DICTIONARIES, column_encoding
-from hive_ingest.orc.format.stripe_streams import parse_stripe_footer
+from hive_ingest.orc.format.stripe_streams import ROW_INDEX, StripeFooter, parse_stripe_footer
 from hive_ingest.orc.format.tail import read_tail
 from tests.acceptance.connection.hive_cases import (
     ALERTS,
@@ -271,13 +271,35 @@ def test_file_dump_delta_files_with_streaming_optimizations(ms: EmbeddedMetastor
         assert DICTIONARIES.isdisjoint(encodings(content))
 
 
+def test_file_dump_delta_files_without_streaming_optimizations(ms: EmbeddedMetastoreClient) -> None:
+    """Java's option trades indexes and dictionaries for speed. Here is no such option: each column has its index."""
+    name = "testing3.dimensiontable"
+    create_table(ms, name, COLUMNS, bucket_columns=KEYS, num_buckets=4)
+    with connect(ms, name) as conn, conn.transaction():
+        conn.write(f"name{i},{i},{('streaming', 'unlimited')[i % 2]}".encode() for i in range(60_000))
+    folder = table_folder(ms, name)
+    files = [folder / file for file in files_of(ms, name) if "bucket_" in file]
+    assert len(files) == 4
+    for file in files:
+        content = pa.BufferReader(file.read_bytes())
+        footer = footer_of_first_stripe(content)
+        columns = range(len(footer.encodings))
+        assert [column for kind, column, _ in footer.streams if kind == ROW_INDEX] == [*columns]
+        assert DICTIONARIES.isdisjoint(encodings(content))
+
+
 def encodings(file: pa.BufferReader) -> set[int]:
     """How the columns of the first stripe are encoded."""
+    return {column_encoding(encoding)[0] for encoding in footer_of_first_stripe(file).encodings}
+
+
+def footer_of_first_stripe(file: pa.BufferReader) -> StripeFooter:
     tail = read_tail(file, "file")
     stripe = tail.footer.stripes[0]
     file.seek(stripe.offset + stripe.index_length + stripe.data_length)
-    message = unpack(file.read(stripe.footer_length), tail.postscript.codec, tail.postscript.block_size)
-    return {column_encoding(encoding)[0] for encoding in parse_stripe_footer(message).encodings}
+    return parse_stripe_footer(
+        unpack(file.read(stripe.footer_length), tail.postscript.codec, tail.postscript.block_size)
+    )
 
 
 def test_file_dump_corrupt_data_files(ms: EmbeddedMetastoreClient) -> None:

@@ -12,8 +12,10 @@ import pytest
 
 import hive_ingest as hi
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.record_writer import MappingWriter
-from hive_ingest.schema import arrow_schema
+from hive_ingest.record_writer import AvroWriter, MappingWriter
+from hive_ingest.schema import arrow_schema, parse_type
+from tests.property.record_writer.hive_rows import avro_type, has_avro_type
+from tests.unit.record_writer.avro import Schemas, encoded
 
 TABLE = "web.types"
 #: The type, a value in JSON, in text, and in Python.
@@ -47,6 +49,13 @@ PRIMITIVE["dc"] = (*PRIMITIVE["dc"][:3], Decimal("1234567890123456789012345678.0
 PRIMITIVE["s"] = (*PRIMITIVE["s"][:3], "a; ü 😀")
 PRIMITIVE["ts"] = (*PRIMITIVE["ts"][:3], dt.datetime(2024, 2, 29, 23, 59, 59, 123456))
 ALL = PRIMITIVE | NESTED
+#: Avro has no maps whose keys are numbers.
+AVRO_COLUMNS = {name: column for name, column in ALL.items() if has_avro_type(parse_type(column[0]))}
+AVRO = {
+    "type": "record",
+    "name": "Row",
+    "fields": [{"name": name, "type": avro_type(parse_type(kind), name)} for name, (kind, *_) in AVRO_COLUMNS.items()],
+}
 
 
 @pytest.fixture
@@ -76,6 +85,12 @@ def mappings() -> list[dict[str, Any]]:
     return [{name: dict(value) if name == "ma" else value for name, (*_, value) in ALL.items()}, {"i": None}]
 
 
+def avro_rows() -> list[dict[str, Any]]:
+    nanos = (PRIMITIVE["ts"][3] - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1) * 1000
+    row = {name: value for name, (*_, value) in AVRO_COLUMNS.items()} | {"ts": nanos, "c": "äbc"}
+    return [row, dict.fromkeys(AVRO_COLUMNS)]
+
+
 def writers(client: MetastoreClient) -> dict[str, tuple[Any, Any, dict[str, tuple[str, str, str, Any]]]]:
     """For each writer: itself, what it writes, and the columns that it can carry."""
     names = list(PRIMITIVE)
@@ -91,10 +106,11 @@ def writers(client: MetastoreClient) -> dict[str, tuple[Any, Any, dict[str, tupl
         "arrow": (hi.ArrowWriter(), arrow_data(client), ALL),
         "rows": (hi.ArrowWriter(missing_columns="null"), mappings(), ALL),
         "mapping": (MappingWriter(json.loads), [record.decode() for record in json_records()], ALL),
+        "avro": (AvroWriter(Schemas(AVRO)), [encoded(AVRO, row) for row in avro_rows()], AVRO_COLUMNS),
     }
 
 
-@pytest.mark.parametrize("name", ["json", "delimited", "csv", "regex", "arrow", "rows", "mapping"])
+@pytest.mark.parametrize("name", ["json", "delimited", "csv", "regex", "arrow", "rows", "mapping", "avro"])
 def test_values_and_nulls_of_every_type_come_back(ms: MetastoreClient, name: str) -> None:
     writer, records, columns = writers(ms)[name]
     with hi.StreamingConnection.connect(ms, table=TABLE, record_writer=writer) as conn, conn.transaction():

@@ -190,6 +190,76 @@ def as_python(type_: HiveType, value: Any) -> Any:
     return {name: as_python(child, item) for (name, child), item in zip(type_.children, value, strict=True)}
 
 
+def as_mapping_value(type_: HiveType, value: Any) -> Any:
+    """A value as a program has it: objects of Python, except that a timestamp with nanoseconds is a text."""
+    if value is None or type_.kind in ("array", "map", "struct"):
+        children = [child for _, child in type_.children]
+        if value is None:
+            return None
+        if type_.kind == "array":
+            return [as_mapping_value(children[0], item) for item in value]
+        if type_.kind == "map":
+            return {primitive_text(children[0], key): as_mapping_value(children[1], item) for key, item in value}
+        fields = zip(type_.children, value, strict=True)
+        return {name: as_mapping_value(child, item) for (name, child), item in fields}
+    if type_.kind == "date":
+        return dt.date(1970, 1, 1) + dt.timedelta(days=value)
+    return primitive_text(type_, value) if type_.kind == "timestamp" else value
+
+
+_AVRO = {
+    **dict.fromkeys(("tinyint", "smallint", "int"), "int"),
+    "bigint": "long",
+    "boolean": "boolean",
+    "float": "float",
+    "double": "double",
+    "binary": "bytes",
+    **dict.fromkeys(("string", "char", "varchar"), "string"),
+    "date": {"type": "int", "logicalType": "date"},
+    "timestamp": {"type": "long", "logicalType": "timestamp-nanos"},
+}
+
+
+def has_avro_type(type_: HiveType) -> bool:
+    """Whether Avro has all of the type: the keys of its maps are strings."""
+    if type_.kind == "map" and type_.children[0][1].kind not in ("string", "char", "varchar"):
+        return False
+    return all(has_avro_type(child) for _, child in type_.children)
+
+
+def avro_type(type_: HiveType, name: str = "r") -> list[Any]:
+    """The union of null and the type in Avro. `name` is that of a record."""
+    children = [
+        avro_type(child, f"{name}_{place}") if place or type_.kind != "map" else []
+        for place, (_, child) in enumerate(type_.children)
+    ]
+    if type_.kind == "array":
+        found: Any = {"type": "array", "items": children[0]}
+    elif type_.kind == "map":
+        found = {"type": "map", "values": children[1]}
+    elif type_.kind == "struct":
+        fields = [{"name": field, "type": child} for (field, _), child in zip(type_.children, children, strict=True)]
+        found = {"type": "record", "name": name, "fields": fields}
+    elif type_.kind == "decimal":
+        precision, scale = type_.parameters
+        found = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+    else:
+        found = _AVRO[type_.kind]
+    return ["null", found]
+
+
+def as_avro(type_: HiveType, value: Any) -> Any:
+    """A value as fastavro accepts it. Days, and nanoseconds since 1970, are numbers there as well."""
+    if value is None or not type_.children:
+        return value
+    children = [child for _, child in type_.children]
+    if type_.kind == "array":
+        return [as_avro(children[0], item) for item in value]
+    if type_.kind == "map":
+        return {key: as_avro(children[1], item) for key, item in value}
+    return {name: as_avro(child, item) for (name, child), item in zip(type_.children, value, strict=True)}
+
+
 def as_read(type_: HiveType, value: Any) -> Any:
     """A value of a column as a table has it: a char is padded to its length, inside other values it is not."""
     return value if value is None or type_.kind != "char" else value.ljust(type_.parameters[0])

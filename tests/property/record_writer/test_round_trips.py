@@ -10,25 +10,30 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import hive_ingest as hi
 from hive_ingest.metastore_client import MetastoreClient
-from hive_ingest.record_writer import RecordWriter
+from hive_ingest.record_writer import AvroWriter, MappingWriter, RecordWriter
 from hive_ingest.schema import HiveType
 from tests.property.record_writer.hive_rows import (
     NULL,
+    as_avro,
     as_delimited,
     as_json,
+    as_mapping_value,
     as_python,
     as_read,
+    avro_type,
+    has_avro_type,
     primitive_text,
     types,
     values,
 )
 from tests.property.record_writer.parsing_support import comparable, plain_rows
 from tests.support.metastores import connect_in
+from tests.unit.record_writer.avro import Schemas, encoded
 
 Row = tuple[Any, ...]
 #: So many rows are parsed as a block, and fewer one by one.
@@ -143,3 +148,28 @@ def test_rows_come_back_from_arrow_data(ms: MetastoreClient, case: tuple[list[Hi
     ]
     batch = pa.RecordBatch.from_arrays(arrays, names=[f"c{place}" for place in range(len(columns))])
     check(ms, hi.ArrowWriter(), columns, rows, [batch])
+
+
+@_quickly
+@given(case=tables(finite=True))
+def test_rows_come_back_from_mappings(ms: MetastoreClient, case: tuple[list[HiveType], list[Row]]) -> None:
+    columns, rows = case
+
+    def to_mapping(row: Row) -> dict[str, Any]:
+        return {f"c{place}": as_mapping_value(*each) for place, each in enumerate(zip(columns, row, strict=True))}
+
+    check(ms, MappingWriter(to_mapping), columns, rows, list(rows))
+
+
+@_quickly
+@given(case=tables())
+def test_rows_come_back_from_avro(ms: MetastoreClient, case: tuple[list[HiveType], list[Row]]) -> None:
+    columns, rows = case
+    assume(all(map(has_avro_type, columns)))
+    names = [f"c{place}" for place in range(len(columns))]
+    fields = [{"name": name, "type": avro_type(type_, f"r_{name}")} for name, type_ in zip(names, columns, strict=True)]
+    schema = {"type": "record", "name": "Row", "fields": fields}
+    written = [
+        encoded(schema, {name: as_avro(*each) for name, *each in zip(names, columns, row, strict=True)}) for row in rows
+    ]
+    check(ms, AvroWriter(Schemas(schema)), columns, rows, written)

@@ -21,7 +21,7 @@ from hive_ingest.streaming.kafka import KafkaIngest, KafkaOptions, KafkaRoute
 #: Options that no argument of the library stands for.
 _ONLY_HERE = {
     "create-table": {"create_database", "from_file", "dry_run"},
-    "ingest": {"files", "format", "bad_records_table", "follow"},
+    "ingest": {"files", "format", "bad_records_table", "follow", "partition"},
     "kafka": {
         *("config", "dead_letter_topic", "format", "message_columns", "schema_registry"),
         *("metrics_port", "metrics_host", "max_commit_age_seconds"),
@@ -108,6 +108,7 @@ def test_an_option_has_the_default_of_its_argument(name: str) -> None:
         ("set fsync=False", "set HIVE_INGEST_FSYNC=false"),
         ("num_buckets=4: give both", "--num-buckets=4: give both"),
         ("set location='x'", "set --location x"),
+        ("set decimal_point=','. Correct", "set --decimal-point ,. Correct"),
         ("column 'num_buckets' of columns in the location", "column 'num_buckets' of columns in the location"),
         ("file '/data/if_not_exists/x' and a.num_buckets", "file '/data/if_not_exists/x' and a.num_buckets"),
         ("'where' is no argument=1", "'where' is no argument=1"),

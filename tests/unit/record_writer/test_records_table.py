@@ -1,4 +1,4 @@
-"""Every example in the tables of docs/records.md does what its column says."""
+"""Every example in the tables of docs/types.md and docs/records.md does what its column says."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from hive_ingest.record_writer import (
 from hive_ingest.record_writer.list_writer import RecordListWriter
 from tests.unit.record_writer.writing import rows_of, schema_of
 
-PAGE = (Path(__file__).parents[3] / "docs" / "records.md").read_text()
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = "\n".join((DOCS / name).read_text("utf-8") for name in ("types.md", "records.md"))
 
 
 def table_with(heading: str) -> list[dict[str, str]]:

@@ -33,7 +33,7 @@ def delimited_rows(values: list[str], **options: Any) -> list[str]:
 
 
 def examples() -> list[tuple[str, str, str]]:
-    """(format, text, timestamp) of the table in docs/records.md."""
+    """(format, text, timestamp) of the table in docs/types.md."""
     found = []
     for row in table_with("Example of a format"):
         names = re.findall(r"`([^`]*)`", row["Format"])

@@ -169,7 +169,25 @@ def test_another_delimiter_is_suspected(tmp_path: Path, caplog: pytest.LogCaptur
     path = tmp_path / "a.csv"
     path.write_text("id;name\n1;a\n")
     assert infer_columns(path) == {"id;name": "string"}
-    assert "is ';' its field_delimiter, not ','?" in caplog.text
+    assert "is ';' the delimiter of its fields, not ','?" in caplog.text
+
+
+def test_a_text_that_makes_a_column_of_other_values_a_string_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "a.csv"
+    lines = [f"{i},50;{i % 28 + 1:02}.11.2026;x{i};{i:03}" for i in range(30)]
+    lines[20] = "n/a;31.02.2026;x;020"
+    path.write_text("amount;day;name;code\n" + "".join(f"{line}\n" for line in lines))
+    options: dict[str, Any] = {"field_delimiter": ";", "decimal_point": ",", "date_formats": ["dd.MM.yyyy"]}
+    assert set(infer_columns(path, **options).values()) == {"string"}
+    assert [record.getMessage().partition(": ")[2].partition(", while")[0] for record in caplog.records] == [
+        "column 'amount' is a string because of 'n/a'",
+        "column 'day' is a string because of '31.02.2026'",
+    ]
+    caplog.clear()
+    infer_columns(path, types={"amount": "decimal(5,2)", "DAY": "date"}, **options)
+    assert not caplog.records
 
 
 def test_an_index_of_pandas_without_a_name_is_no_column_and_nulls_alone_are_strings(tmp_path: Path) -> None:
