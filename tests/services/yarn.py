@@ -78,7 +78,8 @@ class _Daemon(Server):
     def processes(self) -> list[psutil.Process]:
         """It, and all that it has started."""
         assert self._process is not None
-        return psutil.Process(self._process.pid).children(recursive=True)
+        found: list[psutil.Process] = psutil.Process(self._process.pid).children(recursive=True)
+        return found
 
     def _answers(self) -> bool:
         return self._sign in self._log.read_text(errors="replace")
@@ -145,8 +146,8 @@ class Yarn:
         manager = {
             f"yarn.resourcemanager.{name}": f"127.0.0.1:{free_port()}"
             for name in (
-                *("address", "scheduler.address", "resource-tracker.address", "admin.address"),
-                "webapp.address",
+                "address",
+                *(f"{part}.address" for part in ("scheduler", "resource-tracker", "admin", "webapp")),
             )
         }
         folders = {f"yarn.nodemanager.{name}-dirs": str(self.folder / f"{name}s") for name in ("local", "log")}

