@@ -16,7 +16,7 @@ begins with the name of its stage then. What the gate leaves to the stages that 
     the suites with their warehouse on S3, and most of   warehouses   storage has the stores' own tests and a sample on
     them with it on HDFS                                              HDFS
     tests/interop/test_on_s3.py                          warehouses   interop has the same on HDFS
-    tests/spark/test_yarn.py                             warehouses   it packs an environment, and takes N minutes;
+    tests/spark/test_yarn.py                             warehouses   it packs an environment, and takes minutes;
                                                                       spark has a standalone cluster
     property tests with examples drawn at random         soak         the gate draws the same examples each time, so
                                                                       that a failure comes from a change
