@@ -21,6 +21,7 @@ import hive_ingest as hi
 from hive_ingest.storage import Location
 from hive_ingest.streaming.spark.java import find_java
 from tests.services.hdfs import Hdfs
+from tests.services.spark_versions import LOWEST
 from tests.services.yarn import Yarn, kill_container
 from tests.spark.arms import Arms
 from tests.spark.driver import Driver
@@ -143,6 +144,7 @@ def assert_from_the_archive(output: str) -> None:
     ), found
 
 
+@pytest.mark.parametrize("version", [None, LOWEST], ids=["installed", "lowest"])
 def test_an_executors_container_that_is_killed_in_client_mode_leaves_every_row_once(
     yarn: Yarn,
     packed: Packed,
@@ -151,10 +153,12 @@ def test_an_executors_container_that_is_killed_in_client_mode_leaves_every_row_o
     arms: Arms,
     sqlite_uri: str,
     tmp_path: Path,
+    version: str | None,
 ) -> None:
+    """With one and the same archive: it has no pyspark."""
     job = make_job(sqlite_uri)
     arms.arm("after_prepare", "kill-executor")
-    installation = install_on(yarn, tmp_path / "spark")
+    installation = install_on(yarn, tmp_path / "spark", version)
     driver = submit(start_driver, installation, packed, SCRIPT, job.file, mode="client", options=armed(arms))
     done = driver.wait()
 
