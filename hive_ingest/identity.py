@@ -11,6 +11,15 @@ from functools import lru_cache
 _VARIABLES = ("LOGNAME", "USER", "LNAME", "USERNAME")
 
 
+def hadoop_user() -> str | None:
+    """Who this process says it is where Hadoop asks for no proof; None where nobody has said.
+
+    In a process of Spark it is who Spark's JVM is. In a container of YARN without Kerberos that is the user who
+    submitted the job, while the process belongs to the user of the NodeManager.
+    """
+    return os.environ.get("HADOOP_USER_NAME") or os.environ.get("SPARK_USER")
+
+
 def this_user() -> str:
     """The user's name; the numeric user id where it has none, as in many containers."""
     uid = os.getuid() if hasattr(os, "getuid") else None

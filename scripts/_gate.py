@@ -16,6 +16,8 @@ begins with the name of its stage then. What the gate leaves to the stages that 
     the suites with their warehouse on S3, and most of   warehouses   storage has the stores' own tests and a sample on
     them with it on HDFS                                              HDFS
     tests/interop/test_on_s3.py                          warehouses   interop has the same on HDFS
+    tests/spark/test_yarn.py                             warehouses   it packs an environment, and takes minutes;
+                                                                      spark has a standalone cluster
     property tests with examples drawn at random         soak         the gate draws the same examples each time, so
                                                                       that a failure comes from a change
 
@@ -211,7 +213,7 @@ STAGES = (
                 *_modules(
                     "tests/spark",
                     first=("data_source_stream", "quickstart", "killed_tasks", "two_drivers", "killed_driver"),
-                    without=("harness", "restarts"),
+                    without=("harness", "restarts", "yarn"),
                 ),
             ),
             (*_ON_THE_LOWEST_SPARK, "--spark=lowest", f"--deselect={_CONNECT_OF_TODAY}"),
@@ -263,6 +265,7 @@ STAGES = (
                 for store in ("hdfs", "s3")
             ),
             ("tests/interop/test_on_s3.py",),
+            ("tests/spark/test_yarn.py",),
         ),
         gates=False,
         on_disk=True,

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure, UnsupportedFeature
+from hive_ingest.identity import hadoop_user
 from hive_ingest.kerberos import ticket_remedy
 
 if TYPE_CHECKING:
@@ -151,6 +152,8 @@ class HdfsClient:
             raise UnsupportedFeature(
                 f"{self._url} is on HDFS: install its client (pip install 'hive-ingest[hdfs]')"
             ) from error
+        if user := hadoop_user():
+            os.environ["HADOOP_USER_NAME"] = user  # there alone the client looks
         try:
             return Client(self._url)
         except (OSError, RuntimeError, ValueError) as error:

@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.request
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
@@ -37,13 +37,15 @@ class Server(ABC):
     def _failure(self) -> Exception:
         """The error to raise when it did not start; the message ends with its log."""
 
-    def _launch(self, command: Sequence[str], log: Path, folder: Path) -> None:
+    def _launch(
+        self, command: Sequence[str], log: Path, folder: Path, environ: Mapping[str, str] | None = None
+    ) -> None:
         """Start it in `folder` without waiting. What it prints is added to `log`."""
         with log.open("ab") as file:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.services.supervisor", *command],
                 cwd=folder,
-                env={**os.environ, "PYTHONPATH": str(_ROOT)},
+                env={**os.environ, **(environ or {}), "PYTHONPATH": str(_ROOT)},
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=file,

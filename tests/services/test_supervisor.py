@@ -10,6 +10,8 @@ import time
 
 import psutil
 
+from tests.support.waiting import wait_until
+
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
@@ -54,3 +56,14 @@ def test_the_command_ends_when_its_owner_is_killed() -> None:
         supervisor = psutil.Process(int(owner.stdout.readline()))
         owner.kill()
     assert not psutil.wait_procs([supervisor], timeout=60)[1]
+
+
+def test_what_the_command_has_started_in_a_session_of_its_own_ends_with_it() -> None:
+    code = f"import subprocess, time; subprocess.Popen({SLEEPER!r}, start_new_session=True); time.sleep(600)"
+    command = [sys.executable, "-m", "tests.services.supervisor", sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as supervisor:
+        wait_until(lambda: len(psutil.Process(supervisor.pid).children(recursive=True)) == 2, "nothing was started")
+        started = psutil.Process(supervisor.pid).children(recursive=True)
+        assert supervisor.stdin is not None
+        supervisor.stdin.close()
+    assert not psutil.wait_procs(started, timeout=60)[1]

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ import psutil
 from tests.spark.installation import ROOT, Installation
 
 _numbers = itertools.count(1)
+_BOOTSTRAP = (sys.executable, "-W", "ignore::FutureWarning", "-m", "tests.spark.bootstrap")
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,19 @@ class Driver:
     """A running driver script. Its files are `driver-<number>.out` and `.err` in the installation's folder."""
 
     def __init__(
-        self, installation: Installation, script: Path, *arguments: object, environ: Mapping[str, str] | None = None
+        self,
+        installation: Installation,
+        script: Path,
+        *arguments: object,
+        environ: Mapping[str, str] | None = None,
+        launcher: Sequence[object] = _BOOTSTRAP,
     ) -> None:
+        """`launcher` starts the script, and ends with its standard input."""
         self._installation = installation
         self._files = installation.folder / f"driver-{next(_numbers)}"
-        command = [sys.executable, "-W", "ignore::FutureWarning", "-m", "tests.spark.bootstrap", script]
         with self._path("out").open("wb") as out, self._path("err").open("wb") as err:
             self.process = subprocess.Popen(
-                [str(part) for part in (*command, *arguments)],
+                [str(part) for part in (*launcher, script, *arguments)],
                 cwd=ROOT,
                 env={**os.environ, **installation.environ, **(environ or {})},
                 stdin=subprocess.PIPE,

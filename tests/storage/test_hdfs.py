@@ -94,6 +94,22 @@ def test_a_folder_that_may_not_be_read_is_not_an_empty_one(hdfs: Hdfs, hdfs_root
     assert all("refused" in text and "permission denied" in text for text in found), found
 
 
+@pytest.mark.parametrize(
+    ("environment", "owner"),
+    [({"SPARK_USER": "etl"}, "etl"), ({"SPARK_USER": "etl", "HADOOP_USER_NAME": "somebody"}, "somebody")],
+)
+def test_a_process_of_spark_writes_as_the_user_that_its_jvm_is(
+    hdfs: Hdfs, hdfs_root: Location, environment: dict[str, str], owner: str
+) -> None:
+    """In a container of YARN without Kerberos the process itself belongs to another user."""
+    hdfs.set_permission(hdfs_root.path, "777")
+    code = "import sys; from hive_ingest.storage import Location; Location.of(sys.argv[1]).make_folder()"
+    inherited = {name: value for name, value in os.environ.items() if name != "HADOOP_USER_NAME"}
+    command = [sys.executable, "-c", code, str(hdfs_root / "folder")]
+    subprocess.run(command, env=inherited | environment, check=True)
+    assert hdfs_native.Client(hdfs.uri).get_file_info((hdfs_root / "folder").path).owner == owner
+
+
 def test_no_answer_is_an_error_within_the_time_limit_and_not_a_missing_file(hdfs: Hdfs, hdfs_root: Location) -> None:
     put(hdfs_root / "a")
     client = HdfsClient(hdfs.uri, timeout_seconds=1)

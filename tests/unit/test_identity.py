@@ -62,3 +62,18 @@ def test_a_user_without_a_passwd_entry_can_abort_transactions(
 def test_only_one_module_asks_the_system_for_the_user() -> None:
     callers = [path.name for path in PACKAGE.rglob("*.py") if "getpass." in path.read_text("utf-8")]
     assert callers == ["identity.py"]
+
+
+@pytest.mark.parametrize(
+    ("hadoop_user_name", "spark_user", "user"),
+    [(None, "etl", "etl"), ("somebody", "etl", "somebody"), (None, None, this_user())],
+)
+def test_hives_metastore_sees_the_user_that_hadoops_own_clients_would_be(
+    monkeypatch: pytest.MonkeyPatch, hadoop_user_name: str | None, spark_user: str | None, user: str
+) -> None:
+    for name, value in (("HADOOP_USER_NAME", hadoop_user_name), ("SPARK_USER", spark_user)):
+        if value is None:
+            monkeypatch.delenv(name, raising=False)
+        else:
+            monkeypatch.setenv(name, value)
+    assert ThriftOptions().effective_user == user

@@ -18,7 +18,7 @@ from hive_ingest.config import (
     parse_seconds,
 )
 from hive_ingest.errors import ConfigurationError
-from hive_ingest.identity import this_user
+from hive_ingest.identity import hadoop_user, this_user
 
 ENVIRONMENT_PREFIX = "HIVE_INGEST_METASTORE_"
 AUTHENTICATIONS = ("none", "plain", "kerberos")
@@ -52,7 +52,9 @@ class ThriftOptions:
         hive_key=("metastore.thrift.uri.selection", "hive.metastore.uri.selection"),
     )
     authentication: str = option("none", "none, plain (user and password) or kerberos", choices=AUTHENTICATIONS)
-    user: str = option("", "as whom the server shall see us; default: HADOOP_USER_NAME, else the user of this process")
+    user: str = option(
+        "", "as whom the server shall see us; default: HADOOP_USER_NAME, SPARK_USER, else the user of this process"
+    )
     password: str = option("", "of `user`, for plain", secret=True)
     kerberos_principal: str = option(
         "hive/_HOST", "of the server", hive_key=("metastore.kerberos.principal", "hive.metastore.kerberos.principal")
@@ -90,7 +92,7 @@ class ThriftOptions:
     @property
     def effective_user(self) -> str:
         """`user`, or the user that Hadoop's own clients would use."""
-        return self.user or os.environ.get("HADOOP_USER_NAME") or this_user()
+        return self.user or hadoop_user() or this_user()
 
 
 def uris_of_hive_site(environ: Mapping[str, str] | None = None) -> str:
