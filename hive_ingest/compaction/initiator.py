@@ -14,6 +14,7 @@ from hive_ingest.compaction.folder_state import FolderState
 from hive_ingest.compaction.kept_delta import MAY_KEEP
 from hive_ingest.compaction.policy import CompactionPolicy, Decision, has_no_auto_compaction
 from hive_ingest.compaction.target import Target, find_target
+from hive_ingest.compaction.waiting import WaitingRequests
 from hive_ingest.errors import NoSuchObject, PathNotFound, StreamingError
 from hive_ingest.events import PartitionExamined, report
 from hive_ingest.identity import this_host
@@ -101,6 +102,7 @@ class Initiator:
         self._is_stopped = is_stopped
         self._id = f"{this_host()}-initiator"
         self._remembered: dict[_Place, _Remembered] = {}
+        self._waiting = WaitingRequests()
 
     def run_once(self) -> list[Initiated]:
         """One round over all tables.
@@ -134,6 +136,7 @@ class Initiator:
         return self._look_at(candidates, known)
 
     def _look_at(self, candidates: list[CompactionCandidate], known: list[CompactionInfo]) -> list[Initiated]:
+        self._waiting.warn(known)
         tables = self._tables(candidates)
         of_place: dict[_Place, list[CompactionInfo]] = defaultdict(list)
         for info in known:

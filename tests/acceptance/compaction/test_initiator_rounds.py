@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import cast
 
 import pytest
 
-from hive_ingest.compaction import CompactionPolicy, Decision, Initiator
+from hive_ingest.compaction import CompactionPolicy, Decision, Initiator, compact
 from hive_ingest.errors import MetastoreError
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.metastore_client.compaction_queue import FETCH_SIZE
@@ -117,6 +118,30 @@ def test_an_invalid_property_of_one_table_keeps_no_other_out(ms: EmbeddedMetasto
     found = {each.table: each for each in initiate(table)}
     assert "nan" in str(found[wrong.name].error)
     assert requested(table) == [(None, MAJOR)]
+
+
+@pytest.mark.parametrize("way", ["round", "after a commit", "waiting"])
+def test_a_request_that_no_worker_takes_is_a_warning_in_the_log(
+    table: Compacted, caplog: pytest.LogCaptureFixture, way: str
+) -> None:
+    """Once, by whoever requests compactions: a round of an initiator, `Maintenance`, or a call that waits."""
+    table.inserts(1, 2)
+    table.client.clock_offset_seconds = -61
+    table.request()
+    initiator = Initiator(table.client)
+    for _ in range(2):
+        if way == "round":
+            initiator.run_once()
+        elif way == "after a commit":
+            initiator.examine([(table.name, None)])
+        else:
+            compact(table.client, table.name, kind="minor", wait=True, as_worker=False, timeout_seconds=0.5)
+            break
+    (record,) = caplog.records
+    assert re.match(r"compaction 1 of \S+ has waited for \d+ s and no worker has taken it", record.getMessage())
+    table.work()
+    initiator.run_once()
+    assert len(caplog.records) == 1
 
 
 def test_an_initiator_that_is_stopped_looks_at_no_other_folder(table: Compacted) -> None:
