@@ -144,6 +144,45 @@ def test_a_request_that_no_worker_takes_is_a_warning_in_the_log(
     assert len(caplog.records) == 1
 
 
+RESTING = CompactionPolicy(max_deltas=1, max_time_share=1e-6)
+
+
+def test_a_table_that_is_written_without_pause_rests_after_a_compaction(table: Compacted) -> None:
+    """So that a compactor is not at work all the time; at the end, and in the rounds of an initiator, nothing waits."""
+    table.inserts(1, 2)
+    assert table.compact().state is CompactionState.READY_FOR_CLEANING
+    table.inserts(3, 4)
+    front = Front(table.client)
+    places = [(table.name, None)]
+    for _ in range(2):
+        (found,) = Initiator(cast("MetastoreClient", front), RESTING).examine(places)
+        assert found.is_resting
+        assert found.decision.reason.startswith("rests for ")
+    assert front.calls["get_valid_write_ids"] == 0, "its folder is not listed either"
+    assert requested(table) == []
+    (found,) = Initiator(table.client, RESTING).examine(places, is_hurried=True)
+    assert (found.is_resting, requested(table)) == (False, [(None, MAJOR)])
+
+
+def test_a_table_does_not_rest_in_the_rounds_of_an_initiator(table: Compacted) -> None:
+    table.inserts(1, 2)
+    table.compact()
+    table.inserts(3, 4)
+    initiate(table, RESTING)
+    assert requested(table) == [(None, MAJOR)]
+
+
+def test_a_clock_that_is_far_off_lets_no_table_rest(table: Compacted) -> None:
+    """That of the metastore's server, an hour ahead."""
+    table.client.clock_offset_seconds = 3600
+    table.inserts(1, 2)
+    table.compact()
+    table.inserts(3, 4)
+    (found,) = Initiator(table.client, RESTING).examine([(table.name, None)])
+    assert not found.is_resting
+    assert requested(table) == [(None, MAJOR)]
+
+
 def test_an_initiator_that_is_stopped_looks_at_no_other_folder(table: Compacted) -> None:
     table.inserts(1, 12)
     assert initiate(table, is_stopped=lambda: True) == []
