@@ -3,6 +3,7 @@
     python benchmarks/streaming.py                     ten minutes with the policy on, twice one without
     python benchmarks/streaming.py --mode inline       the compactor's threads run in the writing process
     python benchmarks/streaming.py --seconds 120       shorter
+    python benchmarks/streaming.py --nice 10           `nice -n 10 hive-ingest compactor`
 
 A process commits records as fast as it can, synced, with a sink's progress. Meanwhile this process reads the whole
 table again and again, taking turns with a second table of the same columns that was compacted before and does not
@@ -47,6 +48,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600.0, help="with the policy on")
     parser.add_argument("--baseline-seconds", type=float, default=60.0, help="without it, before and after")
     parser.add_argument("--rows-per-commit", type=int, default=100)
+    parser.add_argument("--nice", type=int, default=0, help="of the compactor's process")
     parser.add_argument("--mode", choices=["request", "inline"], default="request")
     parser.add_argument("--write", nargs=4, metavar=("METASTORE", "TABLE", "MODE", "SECONDS"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -97,7 +99,7 @@ def _phase(
     client: hi.MetastoreClient, metastore: str, table: str, mode: str, seconds: float, arguments: argparse.Namespace
 ) -> dict[str, float]:
     """One writer for `seconds` seconds, while the tables are read."""
-    compactor = _start_compactor(metastore) if mode == "request" else None
+    compactor = _start_compactor(metastore, arguments.nice) if mode == "request" else None
     command = [sys.executable, __file__, "--rows-per-commit", str(arguments.rows_per_commit)]
     writer = subprocess.Popen(
         [*command, "--write", metastore, f"bench.{table}", mode, str(seconds)], stdout=subprocess.PIPE, text=True
@@ -146,10 +148,9 @@ def _wait(process: subprocess.Popen[str], seconds: float) -> None:
         return
 
 
-def _start_compactor(metastore: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "hive_ingest.cli", "compactor", "--metastore", metastore], stdout=subprocess.DEVNULL
-    )
+def _start_compactor(metastore: str, nice: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "hive_ingest.cli", "compactor", "--metastore", metastore]
+    return subprocess.Popen(["nice", "-n", str(nice), *command], stdout=subprocess.DEVNULL)
 
 
 def _stop(compactor: subprocess.Popen[bytes]) -> None:

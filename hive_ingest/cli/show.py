@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -246,6 +247,7 @@ def compactions(
             "job",
             "properties",
             "age_seconds",
+            "start",
             "duration_seconds",
             "files_before",
             "files_after",
@@ -281,10 +283,16 @@ def _compaction_row(info: CompactionInfo, open_txns: Sequence[TxnId]) -> tuple[A
         info.hadoop_job_id,
         ", ".join(f"{name}={value}" for name, value in sorted(info.properties.items())) or None,
         age,
+        _utc(info.start_ms) if info.start_ms else None,
         round((end_ms - info.start_ms) / 1000, 1) if end_ms and info.start_ms else None,
         *(sizes.get(name) for name in ("files_before", "files_after", "bytes_before", "bytes_after")),
         remark,
     )
+
+
+def _utc(milliseconds: int) -> str:
+    at = dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _tables(client: MetastoreClient, table: str | None) -> Sequence[TableName]:

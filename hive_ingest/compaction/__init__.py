@@ -13,12 +13,8 @@ from hive_ingest.compaction.merge import MergeProgress, Merger, MergeResult, mer
 from hive_ingest.compaction.plan import MergePlan, PlannedFile, plan_major, plan_minor
 from hive_ingest.compaction.policy import CompactionPolicy, Decision
 from hive_ingest.compaction.purging import PurgeOutcome, purge
-from hive_ingest.compaction.requests import (
-    NO_WORKER_SECONDS,
-    CompactionOutcome,
-    compact,
-    requested_partitions,
-)
+from hive_ingest.compaction.requests import CompactionOutcome, compact, requested_partitions
+from hive_ingest.compaction.waiting import NO_WORKER_SECONDS
 from hive_ingest.compaction.worker import Worker, WorkResult
 from hive_ingest.compaction.worker_ids import worker_name
 

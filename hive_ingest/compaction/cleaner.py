@@ -156,7 +156,10 @@ class Cleaner:
 
     def _clean_locked(self, info: CompactionInfo, min_open: TxnId, lock: CleanerLock) -> CleanResult:
         try:
-            target = find_target(self._client, info.table, info.partition_name)
+            table = self._client.get_table(info.table)
+            if table.is_partitioned and info.partition_name is None:
+                return self._cleaned(info, (), "what was aborted before it named its partitions left no files")
+            target = find_target(self._client, info.table, info.partition_name, table=table)
         except NoSuchObject as error:
             return self._cleaned(info, (), str(error))
         if has_no_cleanup(target.table.properties) or has_no_cleanup(target.properties):

@@ -9,6 +9,14 @@ from hive_ingest.acid import AcidDirectory, ValidTxnList, ValidWriteIdList, is_h
 from hive_ingest.reader import FolderToRead
 from hive_ingest.storage import FileEntry, Location
 
+#: What a file of a few rows has in addition to their bytes, in a table of five columns: a merge leaves it out.
+FILE_OVERHEAD_BYTES = 3072
+
+
+def content_bytes(file_bytes: Iterable[int], overhead_bytes: int = FILE_OVERHEAD_BYTES) -> int:
+    """About the bytes that the rows of files take once they are merged."""
+    return sum(max(0, size - overhead_bytes) for size in file_bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class FolderSize:

@@ -14,6 +14,7 @@ from hive_ingest.compaction.folder_state import FolderState
 from hive_ingest.compaction.kept_delta import MAY_KEEP
 from hive_ingest.compaction.policy import CompactionPolicy, Decision, has_no_auto_compaction
 from hive_ingest.compaction.target import Target, find_target
+from hive_ingest.compaction.waiting import WaitingRequests
 from hive_ingest.errors import NoSuchObject, PathNotFound, StreamingError
 from hive_ingest.events import PartitionExamined, report
 from hive_ingest.identity import this_host
@@ -49,6 +50,7 @@ class Initiated:
     Attributes:
         error: Why it could not decide.
         is_suspended: Nothing is requested because the last compactions failed.
+        is_resting: Nothing is requested yet because the last compaction has just ended.
     """
 
     table: TableName
@@ -57,6 +59,7 @@ class Initiated:
     response: CompactionResponse | None = None
     error: StreamingError | None = None
     is_suspended: bool = False
+    is_resting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,7 @@ class Initiator:
         self._is_stopped = is_stopped
         self._id = f"{this_host()}-initiator"
         self._remembered: dict[_Place, _Remembered] = {}
+        self._waiting = WaitingRequests()
 
     def run_once(self) -> list[Initiated]:
         """One round over all tables.
@@ -119,11 +123,12 @@ class Initiator:
         self._remembered = {place: each for place, each in self._remembered.items() if place in places}
         return self._look_at(candidates, self._client.show_compactions()) if candidates else []
 
-    def examine(self, places: Iterable[tuple[TableName, str | None]]) -> list[Initiated]:
+    def examine(self, places: Iterable[tuple[TableName, str | None]], *, is_hurried: bool = False) -> list[Initiated]:
         """Look at certain tables and partitions, as after a commit. Any metastore takes the requests.
 
         Args:
             places: A table without partitions, with None, or a table with the name of a partition.
+            is_hurried: A compaction is requested although the last one has just ended.
 
         Raises:
             MetastoreError: The metastore cannot be asked. What goes wrong with one table is in its result.
@@ -131,16 +136,23 @@ class Initiator:
         candidates = [CompactionCandidate(table, partition) for table, partition in places]
         tables = dict.fromkeys(each.table for each in candidates)
         known = [info for table in tables for info in self._client.show_compactions(table)]
-        return self._look_at(candidates, known)
+        return self._look_at(candidates, known, may_rest=not is_hurried)
 
-    def _look_at(self, candidates: list[CompactionCandidate], known: list[CompactionInfo]) -> list[Initiated]:
+    def _look_at(
+        self, candidates: list[CompactionCandidate], known: list[CompactionInfo], *, may_rest: bool = False
+    ) -> list[Initiated]:
+        self._waiting.warn(known)
         tables = self._tables(candidates)
         of_place: dict[_Place, list[CompactionInfo]] = defaultdict(list)
         for info in known:
             of_place[info.table, info.partition_name].append(info)
 
         def initiate(each: CompactionCandidate) -> Initiated | None:
-            return self._initiate(each, tables[each.table], of_place.get((each.table, each.partition_name), []))
+            known = of_place.get((each.table, each.partition_name), [])
+            if may_rest and (rest := self._rest_seconds(known)):
+                decision = Decision(None, f"rests for {rest:.1f} s after its last compaction")
+                return Initiated(each.table, each.partition_name, decision, is_resting=True)
+            return self._initiate(each, tables[each.table], known)
 
         if len(candidates) < _WORTH_THREADS:
             return [found for found in map(initiate, candidates) if found is not None]
@@ -246,6 +258,16 @@ class Initiator:
         if found is None or (found.candidate, found.table) != (candidate, table):
             return None
         return found.decision if time.monotonic() - found.at < _LOOK_AGAIN_SECONDS else None
+
+    def _rest_seconds(self, newest_first: Iterable[CompactionInfo]) -> float:
+        """How long it still rests. By the clock of this machine; one that is far off lets nothing rest."""
+        last = next((info for info in newest_first if info.state in _DONE), None)
+        ended_ms = last and (last.commit_time_ms or last.end_ms)
+        if last is None or not ended_ms or not last.start_ms:
+            return 0.0
+        rest = self._policy.rest_seconds((ended_ms - last.start_ms) / 1000)
+        left = ended_ms / 1000 + rest - time.time()
+        return left if 0 < left <= rest else 0.0
 
     def _failed_too_often(self, candidate: CompactionCandidate) -> bool:
         return self._client.check_failed_compactions(

@@ -70,7 +70,8 @@ class JobSettings:
     Attributes:
         merge: Sizes, threads and whether files are synced.
         lock_wait_seconds: How long a compaction waits for its lock, which an overwrite or a DDL statement may hold.
-        timeout_seconds: A compaction that takes longer fails (Hive: `hive.compactor.worker.timeout`).
+        timeout_seconds: A compaction that takes longer fails (Hive: `hive.compactor.worker.timeout`). One that hangs
+            is not kept alive any longer, so that another worker can take it.
         commit_retry_seconds: How long the answer to a commit is asked for again.
         kept: What a minor compaction leaves as it is if its request allows that (`Decision.may_keep_large_delta`).
         merger: What merges the files: the worker's process, unless it is another one's, such as that of
@@ -109,7 +110,7 @@ class CompactionJob:
         self._is_stopped = is_stopped
         self._agent_info = agent_info_of(info)
         self._deadline = time.monotonic() + settings.timeout_seconds
-        self._heartbeater = Heartbeater(client, name="hive-ingest-compaction-heartbeat")
+        self._heartbeater = Heartbeater(client, self._give_up_if_it_hangs, name="hive-ingest-compaction-heartbeat")
         self._txn_id = TxnId(0)
         self._table: Table | None = None
         self._committer: Committer | None = None
@@ -143,15 +144,26 @@ class CompactionJob:
 
     def _run(self) -> JobResult:
         self._lock()
-        target = self._target()
-        remove_leftovers(self._client, Location.of(target.table.location))
-        valid_txns, compactor = self._snapshot(target)
+        table = self._client.get_table(self.info.table)
+        if table.is_partitioned and not self.info.partition_name:
+            return self._of_no_partition()
+        target = self._target(table)
+        remove_leftovers(self._client, Location.of(table.location))
+        valid_txns, compactor = self._snapshot()
         plan = self._plan(target, valid_txns, compactor)
         if plan is not None:
             return self._merge(target, plan)
         state = FolderState.read(target.location, compactor, valid_txns)
         if not (state.obsolete or state.aborted):
             raise RefusedCompaction(NOTHING_TO_MERGE)
+        return self._leave_to_cleaner()
+
+    def _of_no_partition(self) -> JobResult:
+        """A request for what aborted transactions left that had not named their partitions yet, as in Hive."""
+        self._snapshot()
+        return self._leave_to_cleaner()
+
+    def _leave_to_cleaner(self) -> JobResult:
         self._client.mark_compacted(self.info)
         self._client.commit_txn(self._txn_id)
         return JobResult()
@@ -176,10 +188,10 @@ class CompactionJob:
                 name, wait.blockers(answer.lock_id), self._settings.lock_wait_seconds, wanted="read lock"
             )
 
-    def _target(self) -> Target:
+    def _target(self, table: Table) -> Target:
         """Looked up under the lock, so that no DDL statement changes it until the commit."""
-        target = find_target(self._client, self.info.table, self.info.partition_name)
-        table = self._table = target.table
+        self._table = table
+        target = find_target(self._client, self.info.table, self.info.partition_name, table=table)
         if not table.is_transactional or table.is_insert_only:
             raise InvalidTable(f"{table.name} is not a full ACID table: only those are compacted")
         if table.sort_columns:
@@ -187,9 +199,9 @@ class CompactionJob:
         refuse_restored(self._client, target)
         return target
 
-    def _snapshot(self, target: Target) -> tuple[ValidTxnList, ValidWriteIdList]:
+    def _snapshot(self) -> tuple[ValidTxnList, ValidWriteIdList]:
         valid_txns = self._client.get_valid_txns(self._txn_id)
-        (snapshot,) = self._client.get_valid_write_ids([target.table.name], valid_txns)
+        (snapshot,) = self._client.get_valid_write_ids([self.info.table], valid_txns)
         compactor = snapshot.for_compactor()
         self.info = replace(self.info, highest_write_id=compactor.high_water_mark, run_as=this_user())
         # Before the first byte: from now on the transaction is remembered until a cleaner has removed what it wrote.
@@ -250,6 +262,16 @@ class CompactionJob:
             raise StreamingIOFailure(
                 f"the compaction took longer than {self._settings.timeout_seconds:g} s, after "
                 f"{counted(progress.files_read, 'file')}: raise the timeout, or compact more often"
+            )
+
+    def _give_up_if_it_hangs(self, _: MetastoreClient) -> None:
+        """A call of a file system that never returns must not keep the lock and the place in the queue for ever.
+
+        Called by the heartbeat's thread. A merge that goes on finds out itself that it is late (`_check`), in time.
+        """
+        if time.monotonic() > self._deadline + self._heartbeater.timeout_seconds:
+            self._heartbeater.give_up(
+                self._txn_id, f"its compaction took longer than {self._settings.timeout_seconds:g} s"
             )
 
     def _raise_if_stopped(self) -> None:

@@ -29,9 +29,11 @@ class KeptDelta:
     Attributes:
         least_bytes: It has at least so many bytes, its delete delta included: writing less again costs little.
         least_ratio: It has at least so many times the bytes of all deltas after it.
+
+    The metadata of small files does not count (`content_bytes`).
     """
 
-    least_bytes: int = 4 * MIB
+    least_bytes: int = MIB // 4
     least_ratio: float = 4.0
 
     def without_kept(self, names: Sequence[_Name], sizes: Mapping[str, int]) -> list[_Name]:
@@ -39,7 +41,7 @@ class KeptDelta:
 
         Args:
             names: The deltas and delete deltas of a folder.
-            sizes: The bytes in each folder, by name.
+            sizes: The bytes in each folder, by name, without the metadata of small files.
         """
         first = min(names, key=lambda name: (name.min_write_id, -name.max_write_id))
         kept = [name for name in names if name.min_write_id <= first.max_write_id]

@@ -141,10 +141,11 @@ class Maintenance:
         if info.progress_table is not None:
             places.append((info.progress_table, None))
         with self._changed:
+            if not self._waiting:
+                self._changed.notify_all()  # not at each commit: the thread would wake up, and take the interpreter
             self._note(places)
             if len(self._seen) < MAX_WAITING:
                 self._seen.update(dict.fromkeys(places))
-            self._changed.notify_all()
 
     def _note(self, places: Iterable[_Place]) -> None:
         for place in places:
@@ -233,15 +234,18 @@ class Maintenance:
         while (places := self._next_places()) is not None:
             started = time.monotonic()
             again: Iterable[_Place] = places
+            is_failed = True
             try:
-                found = initiator.examine(places)
-                again = [(each.table, each.partition_name) for each in found if _is_passing(each.error)]
+                found = initiator.examine(places, is_hurried=self._is_hurried)
+                is_failed = any(_is_passing(each.error) for each in found)
+                later = [each for each in found if each.is_resting or _is_passing(each.error)]
+                again = [(each.table, each.partition_name) for each in later]
             finally:
                 with self._changed:
                     self._note(again)
                     self._is_looking = False
                     self._changed.notify_all()
-            self._wait(max(self._pause, _REST * (time.monotonic() - started)), is_failed=bool(again))
+            self._wait(max(self._pause, _REST * (time.monotonic() - started)), is_failed=is_failed)
 
     def _next_places(self) -> list[_Place] | None:
         """None: it is closed."""

@@ -22,6 +22,7 @@ from hive_ingest.acid import (
     ValidWriteIdList,
     parse_file_name,
 )
+from hive_ingest.compaction.folder_state import content_bytes
 from hive_ingest.compaction.kept_delta import KeptDelta, can_merge
 from hive_ingest.model import TxnId, WriteId
 from hive_ingest.orc import FileToRead
@@ -212,7 +213,7 @@ def _folder_of(file: FileToRead) -> str:
 def _sizes_by_folder(files: Iterable[FileToRead]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for file in files:
-        sizes[_folder_of(file)] = sizes.get(_folder_of(file), 0) + file.size_bytes
+        sizes[_folder_of(file)] = sizes.get(_folder_of(file), 0) + content_bytes([file.size_bytes])
     return sizes
 
 

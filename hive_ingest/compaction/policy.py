@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from hive_ingest.acid import BaseName
-from hive_ingest.compaction.folder_state import FolderState
+from hive_ingest.compaction.folder_state import FILE_OVERHEAD_BYTES, FolderState, content_bytes
 from hive_ingest.compaction.kept_delta import MOST_DELTAS_LEFT
 from hive_ingest.config import MIB
 from hive_ingest.errors import ConfigurationError
@@ -21,6 +21,7 @@ from hive_ingest.plurals import counted
 _THRESHOLD = "compactorthreshold."
 _DELTA_NUM = f"{_THRESHOLD}hive.compactor.delta.num.threshold"
 _DELTA_PCT = f"{_THRESHOLD}hive.compactor.delta.pct.threshold"
+_LONGEST_REST_SECONDS = 5.0
 _NO_AUTO_COMPACTION, _NO_CLEANUP = "no_auto_compaction", "no_cleanup"
 
 
@@ -55,11 +56,17 @@ class CompactionPolicy:
         max_delta_share: When deltas have more bytes than this share of the base, a major compaction follows. The lower
             it is, the more often a base is written again. Large stripes are copied, so this is cheaper than in Hive,
             where it is 0.1.
+        file_overhead_bytes: So many bytes of each file in deltas do not count for that: they are metadata, and a merge
+            leaves them out. Otherwise commits of a few rows would have a base written again each time whose rows take
+            a hundred times the space of theirs.
         min_deltas: Fewer deltas than this are left alone, however large they are beside a small base.
         max_small_files: More files below `small_file_bytes` than this in deltas are merged. None: any number.
         small_file_bytes: Below this size a file is small.
         max_age_seconds: Two deltas or more are merged when the last compaction, or the first look at the partition,
             is older than this. None: they may wait.
+        max_time_share: The share of the time that compactions of one table or partition take, where rows come without
+            pause: the next one is requested so much later. At most 5 s, so that deltas do not become too many. 1: at
+            once.
         aborted_threshold: More aborted transactions than this that may have left rows cause a major compaction.
         aborted_age_seconds: One that began longer ago causes a minor compaction. None: age does not count.
         failed_threshold: After this number of failures in a row no compaction is requested for a while.
@@ -68,10 +75,12 @@ class CompactionPolicy:
 
     max_deltas: int = 5
     max_delta_share: float = 0.25
+    file_overhead_bytes: int = FILE_OVERHEAD_BYTES
     min_deltas: int = 2
     max_small_files: int | None = 64
     small_file_bytes: int = 16 * MIB
     max_age_seconds: float | None = None
+    max_time_share: float = 0.1
     aborted_threshold: int = 100
     aborted_age_seconds: float | None = 12 * 3600.0
     failed_threshold: int = 2
@@ -85,6 +94,10 @@ class CompactionPolicy:
                 continue
             if not (isinstance(value, int | float) and not isinstance(value, bool) and least <= value < math.inf):
                 raise ConfigurationError(f"CompactionPolicy({name}={value!r}): give a number of at least {least}")
+        if not 0 < self.max_time_share <= 1:
+            raise ConfigurationError(
+                f"CompactionPolicy(max_time_share={self.max_time_share!r}): give a number above 0, and at most 1"
+            )
 
     @classmethod
     def hive(cls) -> CompactionPolicy:
@@ -92,11 +105,17 @@ class CompactionPolicy:
         return cls(
             max_deltas=10,
             max_delta_share=0.1,
+            file_overhead_bytes=0,
             min_deltas=1,
             max_small_files=None,
+            max_time_share=1,
             aborted_threshold=1000,
             failed_retry_seconds=7 * 86_400.0,
         )
+
+    def rest_seconds(self, took_seconds: float) -> float:
+        """How long a table or partition is left alone after a compaction that took so long."""
+        return min(_LONGEST_REST_SECONDS, took_seconds * (1 / self.max_time_share - 1))
 
     def decide(
         self,
@@ -127,12 +146,13 @@ class CompactionPolicy:
         return self._by_number(state, max_deltas, has_base=has_base, seconds_since_last=seconds_since_last)
 
     def _by_size(self, state: FolderState, max_share: float) -> Decision | None:
-        deltas, bases = state.delta_bytes, _obsolete_bases(state)
-        if not deltas and bases:
+        bases = _obsolete_bases(state)
+        if not state.delta_bytes and bases:
             return Decision(CompactionType.MAJOR, counted(bases, "obsolete base"))
         if not state.base_bytes or state.delta_count < self.min_deltas:
             return None
-        share = deltas / state.base_bytes
+        sizes = (size for folder in (*state.deltas, *state.delete_deltas) for size in folder.file_bytes)
+        share = content_bytes(sizes, self.file_overhead_bytes) / state.base_bytes
         if share <= max_share:
             return None
         return Decision(CompactionType.MAJOR, f"deltas have {share:.0%} of the base's bytes (> {max_share:.0%})")

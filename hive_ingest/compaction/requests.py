@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,12 +10,11 @@ from hive_ingest.compaction.housekeeping import Housekeeper
 from hive_ingest.compaction.job import NOTHING_TO_MERGE, JobSettings
 from hive_ingest.compaction.overrides import check_overrides
 from hive_ingest.compaction.target import partition_names_of
+from hive_ingest.compaction.waiting import WaitingRequests
 from hive_ingest.compaction.worker import Worker
 from hive_ingest.errors import ConfigurationError, InvalidTable
 from hive_ingest.metastore_client import MetastoreClient, opened_metastore
 from hive_ingest.model import CompactionInfo, CompactionState, CompactionType, Table, TableName
-
-_log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 0.2
 #: While there is work, the queue is read only after this many times as long as reading it last took.
@@ -24,8 +22,6 @@ _REST = 10
 _WAITING = (CompactionState.INITIATED, CompactionState.WORKING)
 #: How a refusal begins that there is nothing to do for; the second one is of Hive's own workers.
 _NOT_NEEDED = (NOTHING_TO_MERGE, "None of the compaction thresholds met")
-#: How long a request may wait before a warning says that perhaps no worker runs.
-NO_WORKER_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +183,7 @@ class _Wait:
         self._client, self._table = client, table
         self._began = time.monotonic()
         self._timeout = timeout_seconds
-        self._has_warned = False
+        self._waiting = WaitingRequests()
         self._housekeeper = Housekeeper(client)
         self._worker = worker
 
@@ -199,7 +195,7 @@ class _Wait:
             if not any(outcome.state in _WAITING for outcome in now) or self._is_over:
                 return now
             if not self._work(_REST * (time.monotonic() - began)):
-                self._warn(now)
+                self._waiting.warn(known[outcome.id] for outcome in outcomes if outcome.id in known)
                 self._housekeeper.run_if_due()
                 time.sleep(_PAUSE_SECONDS)
 
@@ -216,18 +212,6 @@ class _Wait:
     @property
     def _is_over(self) -> bool:
         return self._timeout is not None and time.monotonic() - self._began >= self._timeout
-
-    def _warn(self, outcomes: Sequence[CompactionOutcome]) -> None:
-        waiting = [outcome.id for outcome in outcomes if outcome.state is CompactionState.INITIATED]
-        if waiting and not self._has_warned and time.monotonic() - self._began > NO_WORKER_SECONDS:
-            self._has_warned = True
-            _log.warning(
-                "compaction %d of %s has waited for %.0f s and no worker has taken it: run hive-ingest compactor, or "
-                "the workers of Hive (hive.compactor.worker.threads)",
-                waiting[0],
-                self._table,
-                NO_WORKER_SECONDS,
-            )
 
 
 def _updated(outcome: CompactionOutcome, known: dict[int, CompactionInfo]) -> CompactionOutcome:

@@ -127,6 +127,12 @@ class Heartbeater:
         if why is not None:
             raise TxnAborted(f"transaction {txn_id} is gone: {why}; abort it here and begin another one")
 
+    def give_up(self, txn_id: TxnId, why: str) -> None:
+        """Send no more heartbeats for a transaction: it times out, and `raise_if_lost` raises."""
+        with self._lock:
+            if txn_id in self._last_good:
+                self.lost.setdefault(txn_id, why)
+
     def stop(self) -> None:
         """Stop the thread. Idempotent. Waits for a heartbeat in progress, unless called on the thread itself."""
         self._stop.set()

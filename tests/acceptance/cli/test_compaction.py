@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -44,6 +45,7 @@ def test_compact_waits_and_show_compactions_has_the_numbers(shell: Shell, table:
     (row,) = shell.done("show", "compactions", "web.t", "-o", "json").rows
     assert (row["type"], row["state"]) == ("minor", "ready for cleaning")
     assert (row["files_before"], row["files_after"]) == (3, 1)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", str(row["start"]))
 
 
 def test_a_request_may_have_properties_which_are_shown(shell: Shell, table: Compacted) -> None:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +17,10 @@ from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.model import CompactionState, CompactionType, TxnType, WriteId
 from hive_ingest.storage import FileStore, Location
+from tests.acceptance.compaction.test_cleaner_aborts import CASES as ABORTS
 from tests.support.compactions import MAJOR, MINOR, NO_GRACE, Compacted
 from tests.support.fronts import Front
+from tests.support.hive_cases import check_ported
 from tests.support.store_path import copy_tree
 
 pytestmark = [
@@ -410,7 +413,6 @@ def test_cleanup_on_concurrent_minor_compactions(table: Compacted) -> None:
 
 
 def test_every_case_of_hive_is_ported() -> None:
-    ported = [name for name in CASES if name in globals()]
-    print(f"TestCleaner: {len(ported)} of {len(CASES)} ported")
-    assert len(CASES) == 25, "of 31 in all"
-    assert [*CASES] == ported
+    cases = (*CASES, *ABORTS)
+    assert len(cases) == 31
+    check_ported("TestCleaner", cases, {}, Path(__file__).parent.glob("test_cleaner*.py"))

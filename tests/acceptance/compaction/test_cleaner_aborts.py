@@ -294,13 +294,3 @@ def test_a_cleaner_that_is_stopped_leaves_the_other_partitions_to_the_next(parts
     (result,) = Cleaner(parts.client, NO_GRACE, is_stopped=lambda: next(answers)).run_once()
     assert result.state is SUCCEEDED
     assert sorted(parts.states(), key=str) == sorted([READY, SUCCEEDED], key=str)
-
-
-# -- what is ported ----------------------------------------------------------------------------------
-
-
-def test_every_case_of_hive_is_ported() -> None:
-    ported = [name for name in CASES if name in globals()]
-    print(f"TestCleaner, aborts and watermarks: {len(ported)} of {len(CASES)} ported")
-    assert len(CASES) == 6, "of 31 in all"
-    assert [*CASES] == ported

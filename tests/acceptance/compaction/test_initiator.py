@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -16,6 +17,7 @@ from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.model import CompactionCandidate, CompactionResponse, CompactionState
 from tests.support.compactions import FAST, MAJOR, MINOR, Compacted, initiate, requested
 from tests.support.fronts import Front, failing
+from tests.support.hive_cases import check_ported
 from tests.support.metastores import housekeeping
 
 pytestmark = [
@@ -341,7 +343,5 @@ def test_meta_cache(ms: EmbeddedMetastoreClient) -> None:
 
 
 def test_every_case_of_hive_is_ported_or_left_out_with_a_reason() -> None:
-    ported = [name for name in CASES if name in globals()]
-    print(f"TestInitiator: {len(ported)} of {len(CASES) + len(LEFT_OUT)} ported")
-    assert [*CASES] == ported
-    assert not set(CASES) & set(LEFT_OUT)
+    assert len(CASES) == 29
+    check_ported("TestInitiator", CASES, LEFT_OUT, [Path(__file__)])

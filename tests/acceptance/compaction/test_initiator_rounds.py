@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import cast
 
 import pytest
 
-from hive_ingest.compaction import CompactionPolicy, Decision, Initiator
+from hive_ingest.compaction import CompactionPolicy, Decision, Initiator, compact
 from hive_ingest.errors import MetastoreError
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.metastore_client.compaction_queue import FETCH_SIZE
@@ -116,6 +117,69 @@ def test_an_invalid_property_of_one_table_keeps_no_other_out(ms: EmbeddedMetasto
         each.inserts(1, 11)
     found = {each.table: each for each in initiate(table)}
     assert "nan" in str(found[wrong.name].error)
+    assert requested(table) == [(None, MAJOR)]
+
+
+@pytest.mark.parametrize("way", ["round", "after a commit", "waiting"])
+def test_a_request_that_no_worker_takes_is_a_warning_in_the_log(
+    table: Compacted, caplog: pytest.LogCaptureFixture, way: str
+) -> None:
+    """Once, by whoever requests compactions: a round of an initiator, `Maintenance`, or a call that waits."""
+    table.inserts(1, 2)
+    table.client.clock_offset_seconds = -61
+    table.request()
+    initiator = Initiator(table.client)
+    for _ in range(2):
+        if way == "round":
+            initiator.run_once()
+        elif way == "after a commit":
+            initiator.examine([(table.name, None)])
+        else:
+            compact(table.client, table.name, kind="minor", wait=True, as_worker=False, timeout_seconds=0.5)
+            break
+    (record,) = caplog.records
+    assert re.match(r"compaction 1 of \S+ has waited for \d+ s and no worker has taken it", record.getMessage())
+    table.work()
+    initiator.run_once()
+    assert len(caplog.records) == 1
+
+
+RESTING = CompactionPolicy(max_deltas=1, max_time_share=1e-6)
+
+
+def test_a_table_that_is_written_without_pause_rests_after_a_compaction(table: Compacted) -> None:
+    """So that a compactor is not at work all the time; at the end, and in the rounds of an initiator, nothing waits."""
+    table.inserts(1, 2)
+    assert table.compact().state is CompactionState.READY_FOR_CLEANING
+    table.inserts(3, 4)
+    front = Front(table.client)
+    places = [(table.name, None)]
+    for _ in range(2):
+        (found,) = Initiator(cast("MetastoreClient", front), RESTING).examine(places)
+        assert found.is_resting
+        assert found.decision.reason.startswith("rests for ")
+    assert front.calls["get_valid_write_ids"] == 0, "its folder is not listed either"
+    assert requested(table) == []
+    (found,) = Initiator(table.client, RESTING).examine(places, is_hurried=True)
+    assert (found.is_resting, requested(table)) == (False, [(None, MAJOR)])
+
+
+def test_a_table_does_not_rest_in_the_rounds_of_an_initiator(table: Compacted) -> None:
+    table.inserts(1, 2)
+    table.compact()
+    table.inserts(3, 4)
+    initiate(table, RESTING)
+    assert requested(table) == [(None, MAJOR)]
+
+
+def test_a_clock_that_is_far_off_lets_no_table_rest(table: Compacted) -> None:
+    """That of the metastore's server, an hour ahead."""
+    table.client.clock_offset_seconds = 3600
+    table.inserts(1, 2)
+    table.compact()
+    table.inserts(3, 4)
+    (found,) = Initiator(table.client, RESTING).examine([(table.name, None)])
+    assert not found.is_resting
     assert requested(table) == [(None, MAJOR)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,9 +15,11 @@ from hive_ingest.model import (
     CompactionState,
     CompactionType,
 )
+from tests.acceptance.compaction.test_worker_failures import CASES as FAILURES
 from tests.support.acid_files import write_acid_file
 from tests.support.compactions import MAJOR, MINOR, Compacted
 from tests.support.fronts import Front
+from tests.support.hive_cases import check_ported
 
 pytestmark = [
     pytest.mark.only_on(["sqlite", "postgres"], because="real metastores have their own tests in tests/thrift"),
@@ -50,10 +53,9 @@ LEFT_OUT = {
     "test_stringable_list": "of MapReduce",
     "test_input_split": "of MapReduce",
     "test_input_split_null_base": "of MapReduce",
-    "test_does_not_gather_stats_if_compaction_fails": "no statistics of tables are gathered",
-    "test_timeout_without_interrupt": "a merge looks at its timeout before each stripe; no thread is ever abandoned",
-    "test_worker_if_is_dyn_part_abort": "aborts are cleaned by partition, so no such request is ever made",
 }
+#: Those of the worker's loop, failures and refusals are in another module.
+MODULES = ("test_worker.py", "test_worker_failures.py")
 READY, REFUSED, FAILED = CompactionState.READY_FOR_CLEANING, CompactionState.REFUSED, CompactionState.FAILED
 INITIATED = CompactionState.INITIATED
 
@@ -317,7 +319,6 @@ def test_worker_and_initiator_version(table: Compacted) -> None:
 
 
 def test_every_case_of_hive_is_ported_or_left_out_with_a_reason() -> None:
-    ported = [name for name in CASES if name in globals()]
-    print(f"TestWorker: {len(ported)} of {len(CASES) + len(LEFT_OUT)} ported")
-    assert [*CASES] == ported
-    assert not set(CASES) & set(LEFT_OUT)
+    cases = (*CASES, *FAILURES)
+    assert len(cases) == 35
+    check_ported("TestWorker", cases, LEFT_OUT, [Path(__file__).with_name(name) for name in MODULES])

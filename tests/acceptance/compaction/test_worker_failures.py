@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hive_ingest.compaction import Compactor, CompactorSettings, JobSettings, MergeSettings, Worker
+from hive_ingest.compaction import (
+    Compactor,
+    CompactorSettings,
+    JobSettings,
+    MergeResult,
+    MergeSettings,
+    Worker,
+    merge,
+)
 from hive_ingest.errors import MetastoreError, MetastoreUnavailable
 from hive_ingest.metastore_client.embedded import EmbeddedMetastoreClient
 from hive_ingest.model import (
@@ -26,7 +36,8 @@ from hive_ingest.storage import Location
 from hive_ingest.testing import CrashPoint, faults
 from tests.support.compactions import FAST, MAJOR, MINOR, Compacted
 from tests.support.fronts import Front, failing
-from tests.support.metastores import housekeeping
+from tests.support.metastores import connect_in, housekeeping
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.only_on(["sqlite", "postgres"], because="real metastores have their own tests in tests/thrift"),
@@ -41,10 +52,13 @@ CASES = (
     "test_insert_only_disabled",
     "test_normal_run",
     "test_timeout_with_interrupt",
+    "test_timeout_without_interrupt",
     "test_exception_when_txn_commit_and_mark_failed",
     "test_exception_when_txn_commit",
     "test_exception_when_mark_compacted",
     "test_exception_during_compact",
+    "test_does_not_gather_stats_if_compaction_fails",
+    "test_worker_if_is_dyn_part_abort",
     "test_worker_not_enough_to_compact",
     "test_worker_not_enough_to_compact_needs_cleaning",
 )
@@ -136,6 +150,40 @@ def test_timeout_with_interrupt(table: Compacted) -> None:
     assert table.compact().state is READY, "the worker goes on"
 
 
+def test_timeout_without_interrupt(metastore_uri: str, tmp_path: Path) -> None:
+    """The merge hangs, as in a call of a file system that does not return: its compaction goes to another worker."""
+    hangs, released = threading.Event(), threading.Event()
+
+    def hang(*arguments: Any, **options: Any) -> MergeResult:
+        hangs.set()
+        assert released.wait(60)
+        return merge(*arguments, **options | {"progress": None})
+
+    with connect_in(tmp_path, metastore_uri, txn_timeout_seconds=2) as client, ThreadPoolExecutor(1) as thread:
+        table = Compacted(client)
+        table.inserts(1, 2)
+        before = table.rows()
+        table.request()
+        late = thread.submit(table.work, replace(FAST, merger=hang, timeout_seconds=-1))
+        try:
+            assert hangs.wait(60)
+            wait_until(lambda: is_back_in_the_queue(table), "the transaction was kept alive")
+            assert table.work().state is READY
+        finally:
+            released.set()
+        assert late.result().state is FAILED, "its transaction has timed out"
+        assert table.states() == [READY]
+        assert table.short_folders() == ["delta_1_1", "delta_1_2_v", "delta_2_2"]
+        assert table.rows() == before
+        table.inserts(3, 4)
+        assert table.compact().state is READY, "the worker goes on"
+
+
+def is_back_in_the_queue(table: Compacted) -> bool:
+    housekeeping(table.client)
+    return table.states() == [INITIATED]
+
+
 def is_taken_up_again(table: Compacted) -> bool:
     table.client.clock_offset_seconds = 10 * table.client.txn_timeout_seconds
     housekeeping(table.client)
@@ -187,6 +235,33 @@ def test_exception_during_compact(table: Compacted) -> None:
     assert table.short_folders() == ["delta_1_1", "delta_2_2"]
     (info,) = [info for info in table.client.get_open_txns_info().transactions if info.id == table.history()[0].txn_id]
     assert info.state is TxnState.ABORTED
+
+
+def test_does_not_gather_stats_if_compaction_fails(parts: Compacted) -> None:
+    """Nor otherwise: statistics in the catalog are those of Hive's own statements."""
+    parts.inserts(1, 2, part="today")
+    (file, _) = sorted(parts.place("today").glob("delta_*/bucket_00000"))
+    content = file.read_bytes()
+    before = parts.client.get_table(parts.name), parts.client.list_partitions(parts.name)
+    for damaged, state in ((content[:-100], FAILED), (content, READY)):
+        file.write_bytes(damaged)
+        parts.request(MAJOR, part="today")
+        assert parts.work().state is state
+        assert (parts.client.get_table(parts.name), parts.client.list_partitions(parts.name)) == before
+
+
+def test_worker_if_is_dyn_part_abort(parts: Compacted) -> None:
+    """A writer that ended before it named its partitions has a request without a partition made for it."""
+    parts.insert(1, part="today")
+    aborted, _ = parts.begin()
+    parts.client.abort_txn(aborted)
+    before, folders = parts.rows(), parts.folders("today")
+    result = parts.compact(MINOR)
+    assert (result.state, result.made.folders, parts.states()) == (READY, (), [READY])
+    assert [clean.state for clean in parts.clean()] == [CompactionState.SUCCEEDED]
+    assert parts.states() == [CompactionState.SUCCEEDED]
+    assert [*parts.client.get_aborted_components(parts.name)] == []
+    assert (parts.rows(), parts.folders("today")) == (before, folders)
 
 
 def test_worker_not_enough_to_compact(table: Compacted) -> None:
@@ -314,12 +389,3 @@ def test_numbers_and_bytes_of_files_are_in_the_history(based: Compacted) -> None
     meta_info = based.history()[0].meta_info or ""
     assert '"files_before": 4' in meta_info
     assert '"files_after": 1' in meta_info
-
-
-# -- what is ported ----------------------------------------------------------------------------------
-
-
-def test_every_case_of_hive_is_ported() -> None:
-    ported = [name for name in CASES if name in globals()]
-    print(f"TestWorker, failures and refusals: {len(ported)} of {len(CASES)} ported")
-    assert [*CASES] == ported

@@ -24,6 +24,7 @@ from hive_ingest.model import (
     WriteId,
 )
 from tests.acceptance.metastore.requests import WRITE, component, lock
+from tests.support.hive_cases import check_ported
 from tests.support.metastores import connect_in, housekeeping
 
 pytestmark = pytest.mark.only_on(["sqlite", "postgres"], because="a real metastore has Hive's own queue")
@@ -431,10 +432,8 @@ def test_find_potential_compactions_limit_fetch_size(ms: EmbeddedMetastoreClient
 
 
 def test_every_case_of_hive_is_ported_or_left_out_with_a_reason() -> None:
-    ported = [name for name in CASES if name in globals()]
-    print(f"TestCompactionTxnHandler: {len(ported)} of {len(CASES)} ported")
     assert len(CASES) == 25
-    assert {*CASES} - {*ported} == {*LEFT_OUT}
+    check_ported("TestCompactionTxnHandler", CASES, LEFT_OUT, [Path(__file__)])
 
 
 def test_housekeeping_keeps_the_history_short(ms: EmbeddedMetastoreClient) -> None:

@@ -63,15 +63,25 @@ def test_it_is_merged_if_the_policy_does_not_say_so(folder: Folder) -> None:
 def test_one_that_is_not_large_is_merged(folder: Folder, kept: KeptDelta) -> None:
     with_large_delta(folder)
     for write_id in (3, 4):
-        insert(folder, write_id)
+        insert(folder, write_id, rows=200)
     assert compact(folder, 901, kept).folders == ("delta_0000001_0000004_v0000901",)
 
 
 def test_it_is_merged_once_the_deltas_after_it_have_grown(folder: Folder) -> None:
     with_large_delta(folder)
     for write_id in range(3, 10):
-        insert(folder, write_id, rows=100)
+        insert(folder, write_id, rows=400)
     assert compact(folder, 901).folders == ("delta_0000001_0000009_v0000901",)
+
+
+def test_metadata_of_small_files_after_it_does_not_count(folder: Folder) -> None:
+    with_large_delta(folder)
+    for write_id in range(3, 13):
+        insert(folder, write_id, rows=1)
+    small = sum(path.stat().st_size for path in folder.path.glob("delta_*_0000/bucket_00000"))
+    (large,) = folder.path.glob("delta_*_v*/bucket_00000")
+    assert large.stat().st_size < KEPT.least_ratio * small
+    assert compact(folder, 901).folders == ("delta_0000003_0000012_v0000901",)
 
 
 def test_it_is_merged_with_a_single_delta_after_it(folder: Folder) -> None:

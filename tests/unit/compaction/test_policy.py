@@ -16,11 +16,11 @@ MIB = 1 << 20
 
 
 def state(*, base: int | None = None, deltas: tuple[int, ...] = (), obsolete: tuple[str, ...] = ()) -> FolderState:
-    """A folder whose base and deltas have these sizes."""
+    """A folder whose base and deltas have these sizes, in MiB."""
     return FolderState(
         directory=AcidDirectory(),
-        base=None if base is None else FolderSize("base_0000001", (base,)),
-        deltas=tuple(FolderSize(f"delta_{i:07d}_{i:07d}_0000", (size,)) for i, size in enumerate(deltas, 2)),
+        base=None if base is None else FolderSize("base_0000001", (base * MIB,)),
+        deltas=tuple(FolderSize(f"delta_{i:07d}_{i:07d}_0000", (size * MIB,)) for i, size in enumerate(deltas, 2)),
         delete_deltas=(),
         obsolete=obsolete,
         aborted=(),
@@ -49,6 +49,16 @@ def test_the_default_policy(folder: FolderState, expected: CompactionType | None
     assert decision.reason
 
 
+def test_metadata_of_small_files_is_no_reason_to_write_a_base_again() -> None:
+    """A hundred commits of a row or two beside a base of thousands."""
+    found = state(base=1)
+    deltas = tuple(FolderSize(f"delta_{i:07d}_{i:07d}_0000", (3100,)) for i in range(2, 102))
+    folder = FolderState(found.directory, found.base, deltas, (), (), (), found.originals)
+    assert folder.delta_bytes > found.base_bytes * 0.25
+    assert CompactionPolicy().decide(folder).type is MINOR
+    assert CompactionPolicy(file_overhead_bytes=0).decide(folder).type is MAJOR
+
+
 def test_hives_thresholds_are_higher() -> None:
     policy = CompactionPolicy.hive()
     assert policy.decide(state(base=1000, deltas=(1,) * 10)).type is None
@@ -58,7 +68,7 @@ def test_hives_thresholds_are_higher() -> None:
 
 def test_many_small_files_are_merged() -> None:
     folder = FolderSize("delta_0000002_0000002_0000", (MIB,) * 40)
-    found = state(base=1000 * MIB, deltas=(1,))
+    found = state(base=1000, deltas=(1,))
     merged = CompactionPolicy().decide(
         FolderState(found.directory, found.base, (folder, folder), (), (), (), found.originals)
     )
@@ -71,6 +81,13 @@ def test_deltas_wait_no_longer_than_the_policy_says() -> None:
     assert policy.decide(folder, seconds_since_last=599).type is None
     assert policy.decide(folder, seconds_since_last=601).type is MINOR
     assert policy.decide(state(base=1000, deltas=(1,)), seconds_since_last=601).type is None
+
+
+def test_a_rest_is_as_long_as_the_share_of_the_time_requires() -> None:
+    policy = CompactionPolicy(max_time_share=0.2)
+    assert policy.rest_seconds(0.5) == 2
+    assert policy.rest_seconds(60) == 5, "deltas must not become too many"
+    assert CompactionPolicy.hive().rest_seconds(60) == 0
 
 
 @pytest.mark.parametrize("name", ["NO_AUTO_COMPACTION", "no_auto_compaction"])
@@ -102,6 +119,8 @@ def test_properties_of_the_table_override_the_thresholds() -> None:
         {"max_small_files": "x"},
         {"max_age_seconds": -1},
         {"aborted_age_seconds": "12 h"},
+        {"max_time_share": 0},
+        {"max_time_share": 1.5},
     ],
 )
 def test_impossible_thresholds_are_refused(options: dict[str, Any]) -> None:
