@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,11 +38,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def ms(tmp_path: Path) -> MetastoreClient:
-    client = connect_in(tmp_path, ddl_lock_wait_seconds=100)
-    client.create_database("web")
-    client.create_table("web.t", columns={"id": "int"})
-    return client
+def ms(tmp_path: Path) -> Iterator[MetastoreClient]:
+    with connect_in(tmp_path, ddl_lock_wait_seconds=100) as client:
+        client.create_database("web")
+        client.create_table("web.t", columns={"id": "int"})
+        yield client
 
 
 def lock_exclusively(ms: MetastoreClient) -> None:

@@ -99,7 +99,7 @@ def test_objects_whose_keys_are_data_are_no_structs() -> None:
     assert of_json(*(f'{{"id":1,"m":{{"k{i}":1}}}}' for i in range(20_000))) == {}
 
 
-@pytest.mark.parametrize("levels", [1_100, 30_000])
+@pytest.mark.parametrize("levels", [30_000, 200_000])
 @pytest.mark.parametrize("around", [("[", "]"), ('{"a":', "}")])
 def test_a_record_that_is_nested_too_deeply_for_the_writer_counts_for_nothing(levels: int, around: Any) -> None:
     opening, closing = around
