@@ -32,11 +32,17 @@ def azure(azure_with_faults: AzureService) -> AzureService:
 
 
 @pytest.fixture
-def impatient(azure: AzureService, azure_root: Location, monkeypatch: pytest.MonkeyPatch) -> Location:
-    """The folder, on a store that makes each request twice at most and waits for half a second."""
+def unrepeated(azure: AzureService, azure_root: Location, monkeypatch: pytest.MonkeyPatch) -> Location:
+    """The folder, on a store that makes each request twice at most."""
     monkeypatch.setattr(azure_client, "_REPETITIONS", 1)
-    monkeypatch.setattr(azure_client, "_SILENCE_SECONDS", 0.5)
     return Location(AzureStore(authority_of(azure_root)), azure_root.path, str(azure_root))
+
+
+@pytest.fixture
+def impatient(unrepeated: Location, monkeypatch: pytest.MonkeyPatch) -> Location:
+    """And waits for a second."""
+    monkeypatch.setattr(azure_client, "_SILENCE_SECONDS", 1)
+    return unrepeated
 
 
 def use(root: Location) -> None:
@@ -131,12 +137,12 @@ def test_a_service_that_does_not_answer_is_an_error_and_not_a_missing_file(
         ("ServerBusy", 503, "limits the rate of requests"),
     ],
 )
-def test_errors_say_what_to_do(azure: AzureService, impatient: Location, code: str, status: int, remedy: str) -> None:
-    put(impatient / "a")
+def test_errors_say_what_to_do(azure: AzureService, unrepeated: Location, code: str, status: int, remedy: str) -> None:
+    put(unrepeated / "a")
     for operation, call in CALLS:
         azure.set_faults(AzureFault(operation, code=code, status=status, times=4))
         with pytest.raises(StreamingIOFailure, match=remedy) as failure:
-            call(impatient)
+            call(unrepeated)
         assert not isinstance(failure.value, PathExists | PathNotFound)
     azure.set_faults()
-    assert [entry.name for entry in impatient.list()] == ["a"]
+    assert [entry.name for entry in unrepeated.list()] == ["a"]
