@@ -283,6 +283,7 @@ def test_a_folder_is_listed_while_others_write_to_it(root: Location) -> None:
             writer.result()
 
 
+@pytest.mark.timeout(1800)  # six minutes on a machine with twenty other processes
 def test_ten_thousand_files_are_made_listed_and_removed(root: Location) -> None:
     """More than any service lists in one answer."""
     folder = root / "many"
