@@ -13,8 +13,8 @@ begins with the name of its stage then. What the gate leaves to the stages that 
     tests/interop/test_versus_java.py                    harness      it tests a benchmark
     tests/kafka/test_services.py                         harness      it tests the broker that tests/kafka stands on
     tests/kafka/test_kill.py: most of the steps          metastores   kafka kills at random steps too
-    the suites with their warehouse on S3, and most of   warehouses   storage has the stores' own tests and a sample on
-    them with it on HDFS                                              HDFS
+    the suites with their warehouse on S3 and Azure      warehouses   storage has the stores' own tests and a sample on
+    Storage, and most of them with it on HDFS                         HDFS
     tests/interop/test_on_s3.py                          warehouses   interop has the same on HDFS
     tests/spark/test_yarn.py                             warehouses   it packs an environment, and takes minutes;
                                                                       spark has a standalone cluster
@@ -174,13 +174,19 @@ STAGES = (
     Stage("packaging", runs=(("tests/packaging",),), beside=True),
     Stage(
         "storage",
-        (_python("-m", "tests.services.fetch", "compiler", "hdfs", "kafka"),),
+        (
+            _python("-m", "tests.services.fetch", "compiler", "hdfs", "kafka"),
+            _python("-m", "tests.services.node"),
+        ),
         runs=(("tests/storage",), (*_SUITES_ON_HDFS, "--warehouse=hdfs")),
         beside=True,
     ),
     Stage(
         "kerberos",
-        (_python("-m", "tests.services.fetch", "compiler", "hdfs", "hive-3.1.3", "hive-4.0.1", "kdc", "metastore"),),
+        (
+            _python("-m", "tests.services.fetch", "compiler", "hdfs", "hive-3.1.3", "hive-4.0.1", "kdc", "metastore"),
+            _python("-m", "tests.spark.class_archive"),
+        ),
         runs=(("tests/kerberos",),),
         beside=True,
     ),
@@ -257,12 +263,13 @@ STAGES = (
         (
             _python("-m", "tests.services.fetch"),
             _python("-m", "tests.services.spark_versions"),
+            _python("-m", "tests.services.node"),
             _python("-m", "tests.spark.class_archive"),
         ),
         runs=(
             *(
                 (*_TWO_AT_A_TIME, "--dist=loadfile", *_ON_ANY_WAREHOUSE, f"--warehouse={store}")
-                for store in ("hdfs", "s3")
+                for store in ("hdfs", "s3", "azure")
             ),
             ("tests/interop/test_on_s3.py",),
             ("tests/spark/test_yarn.py",),

@@ -1,6 +1,6 @@
 """Other file systems, through `pyarrow.fs`.
 
-Object stores (abfs, gs) can be listed and read. pyarrow cannot create an object there on the condition that its name is
+Google Cloud Storage can be listed and read. pyarrow cannot create an object there on the condition that its name is
 free, and a rename is a copy: of two writers with the same write id one would replace the files of the other, so
 writing is refused.
 """
@@ -18,7 +18,7 @@ from hive_ingest.storage.file_store import BytesLike, FileEntry, FileStore, Outp
 
 _WITH_ATOMIC_RENAME = frozenset({"local"})
 #: By pyarrow's name of the file system.
-_SERVICES = {"gcs": "Google Cloud Storage", "abfs": "Azure Storage"}
+_SERVICES = {"gcs": "Google Cloud Storage"}
 #: Where pyarrow lists only folders that have an object of their own (apache/arrow issue 35993).
 _WITHOUT_FOLDERS = frozenset({"gcs"})
 
@@ -165,7 +165,7 @@ class ArrowStore(FileStore):
             raise UnsupportedFeature(
                 f"cannot {action} {path!r}: {_SERVICES.get(kind, kind)} is supported for reading only (its conditional "
                 "writes, which keep two writers from replacing each other's files, have not been tested): keep the "
-                "table on a local file system, on HDFS or on S3"
+                "table on a local file system, on HDFS, on S3 or on Azure Storage"
             )
 
 

@@ -46,6 +46,9 @@ _ANSWER_LOST = "RPC listener disconnected"
 #: How hdfs-native's errors about DataNodes that have failed begin. A connection that fails is an OSError.
 _OF_DATANODES = "DataTransferError("
 _REFUSED_TICKET = "javax.security.sasl.SaslException"
+#: Of a delegation token that has ended, or was not renewed in time.
+_REFUSED_TOKEN = "SecretManager$InvalidToken"
+_TOKENS, _KEYTAB = "HADOOP_TOKEN_FILE_LOCATION", "KRB5_CLIENT_KTNAME"
 _REMOTE = re.compile(r'RPCError\("(?:[\w.]+\.)?([\w$]+)", "(.*)"\)', re.DOTALL)
 
 #: What to do about an error, by the simple name of Hadoop's exception.
@@ -228,17 +231,32 @@ def _until_accepted(function: Callable[[], T], deadline: float, *, repeat: bool)
 
     Ends before the deadline, at which nobody waits for it any longer, so that the last refusal is what is raised.
     """
-    refused_tickets = 0
+    refused_tickets, has_set_tokens_aside = 0, False
     while True:
         try:
             return function()
         except (OSError, RuntimeError) as error:
             text = str(error)
             refused_tickets += _REFUSED_TICKET in text
+            if _REFUSED_TOKEN in text and not has_set_tokens_aside and _set_tokens_aside():
+                has_set_tokens_aside = True
+                continue
             again = _is_worth_another_try(text, refused_tickets) or (repeat and _ANSWER_LOST in text)
             if not again or time.monotonic() + 2 * _REFUSAL_PAUSE_SECONDS > deadline:
                 raise
         time.sleep(_REFUSAL_PAUSE_SECONDS)
+
+
+def _set_tokens_aside() -> bool:
+    """Have this process use its keytab from now on. Returns whether it has one.
+
+    The client looks for tokens whenever it connects. It prefers them to tickets, until a minute before the end of their
+    life, and does not know whether they were renewed.
+    """
+    if not os.path.exists(os.environ.get(_KEYTAB, "").removeprefix("FILE:")):
+        return False
+    os.environ.pop(_TOKENS, None)
+    return True
 
 
 def _is_worth_another_try(text: str, refused_tickets: int) -> bool:
@@ -264,6 +282,11 @@ def is_of_datanodes(failure: StreamingIOFailure) -> bool:
 def hdfs_failure(action: str, path: str, error: Exception) -> StreamingIOFailure:
     """The error to raise `from` one of hdfs-native."""
     text = str(error).partition("\n")[0].partition("\\n")[0]
+    if _REFUSED_TOKEN in text:
+        return StreamingIOFailure(
+            f"cannot {action} {path!r}: the delegation tokens in {_TOKENS} have ended, or were not renewed ({text}): "
+            f"get new ones, or name a keytab in {_KEYTAB}"
+        )
     if isinstance(error, FileExistsError):
         return PathExists(f"cannot {action} {path!r}: it exists already and is never replaced ({text})")
     if isinstance(error, FileNotFoundError) and "is not a file" in text:

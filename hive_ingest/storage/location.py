@@ -1,7 +1,7 @@
 """Locations, as Hive writes them, and the file systems that hold them.
 
-The local file system, HDFS and S3 have stores of their own; other object stores go through `pyarrow.fs` (see
-`arrow_store`).
+The local file system, HDFS, S3 and Azure Storage have stores of their own; Google Cloud Storage goes through
+`pyarrow.fs` (see `arrow_store`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import re
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 
 from hive_ingest.errors import ConfigurationError, UnsupportedFeature
 from hive_ingest.storage.arrow_store import ArrowStore
+from hive_ingest.storage.azure_store import AzureStore
 from hive_ingest.storage.file_store import FileEntry, FileStore, OutputFile, io_errors
 from hive_ingest.storage.gs_filesystem import gs_filesystem
 from hive_ingest.storage.hadoop_conf import core_site
@@ -32,7 +32,7 @@ _SCHEMES = {
     "s3a": "s3",
     "s3n": "s3",
     "abfs": "abfs",
-    "abfss": "abfss",
+    "abfss": "abfs",
     "gs": "gs",
 }
 _HDFS: Final = frozenset({"hdfs", "viewfs"})
@@ -196,22 +196,10 @@ def _not_local(uri: str) -> ConfigurationError:
 @functools.lru_cache(maxsize=64)
 def _store(scheme: str, authority: str) -> tuple[FileStore, str]:
     """The store of one authority, and the path of its root. Opened once for each process."""
-    uri = f"{scheme}://{authority}/"
     if scheme in _HDFS:
-        return HdfsStore(uri), ""
+        return HdfsStore(f"{scheme}://{authority}/"), ""
     if scheme == "s3":
         return S3Store(authority), ""
-    if scheme == "gs":
-        return ArrowStore(lambda: gs_filesystem(core_site())), authority
-    filesystem, root = _open(uri)
-    return ArrowStore(lambda: filesystem), root
-
-
-def _open(uri: str) -> tuple[pafs.FileSystem, str]:
-    # Only the authority goes through pyarrow: it would percent-decode the path.
-    with io_errors("open the file system", uri):
-        try:
-            filesystem, root = pafs.FileSystem.from_uri(uri)
-        except (ValueError, pa.ArrowInvalid) as error:
-            raise ConfigurationError(f"{uri!r} cannot be opened: {error}") from error
-    return filesystem, root
+    if scheme == "abfs":
+        return AzureStore(authority), ""
+    return ArrowStore(lambda: gs_filesystem(core_site())), authority

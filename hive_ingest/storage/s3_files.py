@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-import os
 import uuid
-import warnings
-from concurrent.futures import Future, wait
-from functools import partial
 from typing import Any, Final
 
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure
-from hive_ingest.storage.file_store import BytesLike, OutputFile
+from hive_ingest.storage.object_paths import key_of
+from hive_ingest.storage.object_staged import SmallFile, StagedFiles
 from hive_ingest.storage.remote_input import RemoteInputFile
 from hive_ingest.storage.s3_client import S3Client
-from hive_ingest.storage.s3_paths import key_of
-from hive_ingest.storage.s3_staged import StagedFiles
-from hive_ingest.storage.s3_upload import RECORD_TYPE, SmallFile, Upload
-from hive_ingest.storage.sync_threads import run_for_device
+from hive_ingest.storage.s3_upload import RECORD_TYPE, Upload
+from hive_ingest.storage.uploaded_file import UploadedFile
 
 #: A file is read from its end first, so opening it brings that much: small files come whole, in one request.
 _TAIL_BYTES: Final = 256 << 10
 #: The largest file that is written under its hidden name and once more under its own, which takes two requests, not the
 #: four of an upload.
 SMALL_BYTES: Final = 1 << 20
-#: Parts double in size after so many, so that an object's 10,000 parts are enough for any.
-_PARTS_OF_A_SIZE: Final = 1000
 
 
-class S3OutputFile(OutputFile):
-    """A file that is uploaded as it is written: one part is sent while the next one is filled.
+class S3OutputFile(UploadedFile):
+    """A file that is uploaded as it is written.
 
     One with a `target` is not visible there after `close`: a small file lies under its own path, or in memory alone, a
     larger one is an upload that is not completed (see `s3_upload`).
     """
 
     def __init__(
-        self, client: S3Client, path: str, target: str | None, staged: StagedFiles, *, stays_here: bool = False
+        self, client: S3Client, path: str, target: str | None, staged: StagedFiles[Upload], *, stays_here: bool = False
     ) -> None:
         """
         Args:
@@ -45,59 +38,16 @@ class S3OutputFile(OutputFile):
             staged: Gets a finished file that has a target.
             stays_here: Whether a file of less than one part stays in memory while `staged` has room for it.
         """
-        self.path = path
+        # The size of parts is that of now: options may be read again while the file is written.
+        super().__init__(path, f"s3-{client.bucket}", client.options.part_bytes)
         self._staged = staged
         self._stays_here = stays_here
         self._client = client
         self._target = target
-        self._size = 0
-        #: Options may be read again while the file is written.
-        self._first_part_bytes = client.options.part_bytes
-        self._pending = bytearray()
-        self._owner = os.getpid()
         #: Begun by the thread that uploads the first part.
         self._upload: Upload | None = None
-        self._sent_parts = 0
-        self._sending: Future[None] | None = None
         #: Whether an object of this file may lie under its path, though a request for it may have failed.
         self._may_exist = False
-        self._is_open = True
-
-    @property
-    def closed(self) -> bool:
-        return not self._is_open
-
-    def tell(self) -> int:
-        return self._size
-
-    def write(self, data: BytesLike) -> int:
-        if self.closed:
-            raise StreamingIOFailure(f"cannot write {self.path!r}: it is closed; create another file")
-        view = memoryview(data).cast("B")
-        rest = view
-        while len(rest):
-            room = self._part_bytes - len(self._pending)
-            self._pending += rest[:room]
-            rest = rest[room:]
-            if len(self._pending) == self._part_bytes:
-                self._send()
-        self._size += len(view)
-        return len(view)
-
-    @property
-    def _part_bytes(self) -> int:
-        return int(self._first_part_bytes << (self._sent_parts // _PARTS_OF_A_SIZE))
-
-    def _send(self) -> None:
-        """Upload the pending part on another thread, after the part before it."""
-        self._wait_until_sent()
-        self._sending = run_for_device(f"s3-{self._client.bucket}", partial(self._add, *self._next_part()))
-
-    def _next_part(self) -> tuple[int, bytearray]:
-        """The number and the content of the pending part."""
-        part, self._pending = self._pending, bytearray()
-        self._sent_parts += 1
-        return self._sent_parts, part
 
     def _add(self, number: int, part: bytearray) -> None:
         if self._upload is None:
@@ -123,18 +73,6 @@ class S3OutputFile(OutputFile):
         except PathExists:
             self._may_exist = False
             raise
-
-    def _wait_until_sent(self) -> None:
-        if self._sending is not None:
-            self._sending.result()  # an error is raised again: a part is missing from now on
-            self._sending = None
-
-    def close(self) -> None:
-        if self.closed:
-            return
-        with self._discarded_on_failure():
-            self._finish()
-        self._is_open = False
 
     def _finish(self) -> None:
         if not self._sent_parts and self._finish_small(SmallFile(self._pending, uuid.uuid4().hex)):
@@ -166,27 +104,12 @@ class S3OutputFile(OutputFile):
         assert self._upload is not None
         return self._upload
 
-    def discard(self) -> None:
-        if self.closed:
-            return
-        self._is_open = False
-        self._pending = bytearray()
-        if self._sending is not None:
-            wait([self._sending])  # what it uploads after the upload is aborted would stay
+    def _withdraw(self) -> None:
         if self._upload is not None:
             self._upload.abort(self.path)
         if self._may_exist:
             key = key_of(self.path)
             self._client.call("remove", self.path, lambda s3: s3.delete_object(Bucket=self._client.bucket, Key=key))
-
-    def __del__(self) -> None:
-        if getattr(self, "_is_open", False) and self._owner == os.getpid():
-            warnings.warn(
-                f"file {self.path!r} was neither closed nor discarded; it is incomplete and is removed",
-                ResourceWarning,
-                stacklevel=2,
-            )
-            self.discard()
 
 
 class S3InputFile(RemoteInputFile):

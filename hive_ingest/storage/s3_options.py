@@ -6,9 +6,10 @@ What is not set there is left to boto3: its environment variables (`AWS_ENDPOINT
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from hive_ingest.errors import ConfigurationError
@@ -65,12 +66,14 @@ class S3Options:
     def of_bucket(cls, bucket: str) -> S3Options:
         """Those of `core-site.xml` in `HADOOP_CONF_DIR` (or `HADOOP_HOME/etc/hadoop`), if there is one.
 
-        `fs.s3a.bucket.BUCKET.option` takes precedence over `fs.s3a.option`.
+        The region may also come from `AWS_REGION`. `fs.s3a.bucket.BUCKET.option` takes precedence over `fs.s3a.option`.
 
         Raises:
             ConfigurationError: The file cannot be read.
         """
-        return cls.of_properties(core_site(), bucket)
+        options = cls.of_properties(core_site(), bucket)
+        # Other clients of AWS read it, and pods and functions have it; boto3 reads AWS_DEFAULT_REGION alone.
+        return options if options.region else replace(options, region=os.environ.get("AWS_REGION") or None)
 
     @classmethod
     def of_properties(cls, properties: Mapping[str, str], bucket: str) -> S3Options:

@@ -11,43 +11,31 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
-import uuid
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import pyarrow as pa
 
-from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure, UnsupportedFeature
-from hive_ingest.storage.file_store import FileEntry, FileStore, OutputFile
+from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure
+from hive_ingest.storage.file_store import FileEntry, OutputFile
+from hive_ingest.storage.object_paths import entries_of, folder_entry, key_of, prefix_of, with_folders_above
+from hive_ingest.storage.object_staged import StagedFiles
+from hive_ingest.storage.object_store import ObjectStore
 from hive_ingest.storage.s3_client import S3Client
 from hive_ingest.storage.s3_files import SMALL_BYTES, S3InputFile, S3OutputFile
 from hive_ingest.storage.s3_options import S3Options
-from hive_ingest.storage.s3_paths import RecentPaths, entries_of, folder_entry, key_of, prefix_of, with_folders_above
-from hive_ingest.storage.s3_staged import KEPT_BYTES, StagedFiles
-from hive_ingest.storage.s3_upload import RECORD_TYPE, SmallFile, Upload, UploadRecord
+from hive_ingest.storage.s3_upload import RECORD_TYPE, Upload, UploadRecord, read_small
 
 _log = logging.getLogger(__name__)
 
 #: The most keys of one DeleteObjects.
 _DELETE_AT_ONCE: Final = 1000
-#: As many as two transactions of 10,000 files have.
-_MOST_RENAMED: Final = 20_000
 #: Follows all others in the order of keys.
 _LAST_CHARACTER: Final = "\U0010ffff"
 
 
-class S3Store(FileStore):
+class S3Store(ObjectStore):
     """Paths are those of one bucket: `/` and the key."""
-
-    # A request takes tens of milliseconds, whatever its size.
-    parallel_files = 16
-    can_rename_folders = False
-    first_file_makes_folder = True
-    spills_locally = True
-    closes_slowly = True
-    kept_bytes = KEPT_BYTES
 
     def __init__(self, bucket: str, options: Callable[[], S3Options] | None = None) -> None:
         """
@@ -57,58 +45,22 @@ class S3Store(FileStore):
         """
         self._client = S3Client(bucket, options or (lambda: S3Options.of_bucket(bucket)))
         self._bucket = bucket
-        self._lock = threading.Lock()
-        #: The later name of a hidden file, and whether it may stay in memory until it gets that.
-        self._announced: dict[str, tuple[str, bool]] = {}
-        self._staged = StagedFiles()
-        #: Announced files that were renamed: whoever cleans up removes them again, under names that nobody else uses.
-        self._renamed = RecentPaths(_MOST_RENAMED)
-        #: Folders that are there, as far as this process knows.
-        self._known = RecentPaths()
+        self._staged = StagedFiles[Upload]()
+        super().__init__(self._client, self._staged)
 
     # -- files -------------------------------------------------------------------------------------
 
-    def announce_rename(self, path: str, target: str, *, here: bool = False) -> None:
-        with self._lock:
-            self._announced[path] = target, here
-
-    def create(self, path: str, *, sync: bool) -> OutputFile:
-        with self._lock:
-            target, stays_here = self._announced.pop(path, (None, False))
-        if path in self._renamed:
-            self._renamed.forget(path)
-        self._require_folder("create", path)
-        if target is None and self._head(path) is not None:  # a hidden name is taken when the file is finished
-            raise PathExists(f"cannot create {self._client.uri(path)!r}: it exists already and is never replaced")
+    def _new_file(self, path: str, target: str | None, *, stays_here: bool) -> OutputFile:
         return S3OutputFile(self._client, path, target, self._staged, stays_here=stays_here)
-
-    def create_all(self, paths: Sequence[str], data: bytes, *, sync: bool) -> None:
-        for first in {path.rpartition("/")[0]: path for path in paths}.values():
-            self._require_folder("create", first)
-
-        def put(path: str) -> None:
-            self._client.put_new("create", path, key_of(path), data)
-
-        with ThreadPoolExecutor(max(1, min(len(paths), self.parallel_files)), "hive-ingest-files") as pool:
-            list(pool.map(put, paths))
 
     def open_input(self, path: str) -> pa.NativeFile:
         if (kept := self._staged.kept(path)) is not None:
             return pa.BufferReader(kept.content)
         return pa.PythonFile(S3InputFile(self._client, path), mode="r")
 
-    def rename(self, source: str, target: str) -> None:
-        self.publish(source, target)
-        if source not in self._renamed:
-            self._delete(source)
-            self._renamed.add(source)
-
     def publish(self, source: str, target: str) -> None:
         what = f"{source} to {target}"
-        if (kept := self._staged.kept(source)) is not None:
-            kept.put(self._client, "rename", what, key_of(target))
-            self._staged.drop(source)
-            self._renamed.add(source)
+        if self._publish_kept(what, source, target):
             return
         staged = self._staged.take(source)
         if staged is None:
@@ -119,14 +71,11 @@ class S3Store(FileStore):
                 self._copy(what, source, target, size)
                 return
             else:
-                staged = SmallFile.read(self._client, source, key_of(source))
+                staged = read_small(self._client, source, key_of(source))
         if isinstance(staged, Upload):
             self._complete(what, staged, target)
         else:
             staged.put(self._client, "rename", what, key_of(target))
-
-    def drop_kept(self, path: str) -> bool:
-        return self._staged.drop(path)
 
     def remove_old_names(self, sources: Sequence[str]) -> None:
         there = [path for path in sources if path not in self._renamed]
@@ -200,87 +149,18 @@ class S3Store(FileStore):
 
     # -- folders -----------------------------------------------------------------------------------
 
-    def make_folder(self, path: str, *, exist_ok: bool = True, parents: bool = True) -> list[str]:
-        path = path.rstrip("/")
-        if not exist_ok:
-            return self._make_exclusively(path, parents)
-        if path in self._known or self._is_folder(path):
-            return []
-        self._refuse_file(path)
-        made = self._make_above(path, parents)
-        try:
-            self._mark(path)
-        except PathExists:
-            return made
-        return [*made, path]
+    def _marker_of(self, path: str) -> str:
+        return prefix_of(path)
 
-    def _make_exclusively(self, path: str, parents: bool) -> list[str]:
-        """Of a new ACID folder, whose name no file gets. The marker may be gone since files were published in it."""
-        made = self._make_above(path, parents)
-        self._mark(path)
-        try:
-            self._require_alone(path, prefix_of(path))
-        except StreamingIOFailure as failure:
-            self._known.forget(path)
-            self._withdraw(prefix_of(path), failure)
-            raise
-        return [*made, path]
-
-    def make_folder_with(self, path: str, name: str, data: bytes) -> None:
-        path = path.rstrip("/")
-        self._require_folder("make folder", path)
-        key, token = prefix_of(path) + name, uuid.uuid4().hex
-        try:
-            self._client.put_new("make folder", path, key, data, token=token)
-        except PathExists:
-            raise
-        except StreamingIOFailure as failure:  # it may have been made: whoever withdraws the transaction cannot know
-            with contextlib.suppress(StreamingIOFailure):
-                if self._client.has_token(path, key, token):
-                    self._withdraw(key, failure)
-            raise
-        try:
-            self._require_alone(path, key)
-        except StreamingIOFailure as failure:
-            self._withdraw(key, failure)
-            raise
+    def _put_marker(self, path: str) -> None:
+        self._client.put_new("make folder", path, prefix_of(path), b"")
 
     def _require_alone(self, path: str, key: str) -> None:
-        """Raises PathExists if a folder holds another object than the one that has just made it."""
         if self._first_keys(path, 2) != [key]:
             raise PathExists(f"cannot make folder {self._client.uri(path)!r}: it exists already")
 
-    def _withdraw(self, key: str, failure: StreamingIOFailure) -> None:
-        """Remove an object after an error, to which one of the removal is added."""
-        try:
-            self._delete(f"/{key}")
-        except StreamingIOFailure as error:
-            failure.add_note(f"and /{key} could not be removed: {error}")
-
-    def _make_above(self, path: str, parents: bool) -> list[str]:
-        if parents:
-            return self.make_folder(path.rpartition("/")[0])
-        self._require_folder("make folder", path)
-        return []
-
-    def _mark(self, path: str) -> None:
-        """Raises PathExists."""
-        self._client.put_new("make folder", path, prefix_of(path), b"")
-        self._known.add(path)
-
-    def _refuse_file(self, path: str) -> None:
-        if self._head(path) is not None:
-            raise StreamingIOFailure(
-                f"cannot make folder {self._client.uri(path)!r}: it is a file, not a folder: check the location"
-            )
-
-    def _require_folder(self, action: str, path: str) -> None:
-        above = path.rpartition("/")[0]
-        if above in self._known:
-            return
-        if not self._is_folder(above):
-            raise PathNotFound(f"cannot {action} {self._client.uri(path)!r}: the folder above it is missing")
-        self._known.add(above)
+    def _is_file(self, path: str) -> bool:
+        return self._head(path) is not None
 
     def _is_folder(self, path: str) -> bool:
         return not prefix_of(path) or bool(self._first_keys(path, 1))
@@ -292,9 +172,6 @@ class S3Store(FileStore):
         )
         found = self._client.call("look at", path, lambda s3: s3.list_objects_v2(**options))
         return [str(each["Key"]) for each in found.get("Contents", ())]
-
-    def sync_folders(self, paths: Iterable[str]) -> None:
-        """Nothing: what was answered is stored."""
 
     def unmark_folders(self, folders: Iterable[str]) -> None:
         if not self._keeps_markers:
@@ -364,11 +241,9 @@ class S3Store(FileStore):
                 for entry in entries_of(path, each["Key"], int(each["Size"])):
                     entries.setdefault(entry.path, entry)
         if not is_there and not entries:
-            if self._head(path) is not None:
-                uri = self._client.uri(path)
-                raise StreamingIOFailure(f"cannot list {uri!r}: it is a file, not a folder: check the location")
-            if not missing_ok:
-                raise PathNotFound(f"cannot list {self._client.uri(path)!r}: there is no such folder, it is missing")
+            failure = self._missing_or_file(path)
+            if not (missing_ok and isinstance(failure, PathNotFound)):
+                raise failure
         return sorted(entries.values(), key=lambda entry: entry.path)
 
     def _pages(self, path: str, prefix: str, delimiter: str) -> Sequence[Any]:
@@ -377,9 +252,6 @@ class S3Store(FileStore):
             return list(paginator.paginate(Bucket=self._bucket, Prefix=prefix, Delimiter=delimiter))
 
         return self._client.call("list", path, pages)
-
-    def exists(self, path: str) -> bool:
-        return self._is_folder(path) or self._head(path) is not None
 
     def delete_empty_folder(self, path: str) -> bool:
         if self.list(path, missing_ok=True):
@@ -390,10 +262,6 @@ class S3Store(FileStore):
         if emptied is not None:
             self._settle_marker(emptied)
         return True
-
-    def delete_folder(self, path: str) -> None:
-        while not self.delete_some(path):
-            pass
 
     def delete_some(self, path: str) -> bool:
         prefix = prefix_of(path)
@@ -440,9 +308,3 @@ class S3Store(FileStore):
             return list(s3.delete_objects(Bucket=self._bucket, Delete=wanted).get("Errors", ()))
 
         return self._client.call("delete folder", path, delete)
-
-    def rename_folder(self, source: str, target: str) -> None:
-        raise UnsupportedFeature(
-            f"cannot rename {self._client.uri(source)!r} to {target!r}: an object store cannot rename a folder in one "
-            "step; create a new table and copy the rows"
-        )

@@ -6,7 +6,7 @@ removes or renames hidden files need not know of uploads. To rename is to comple
 has the name.
 
 An upload takes four requests at least. So a small file lies under its hidden name itself, and to rename it is to write
-it once more; or it stays in the memory of the process that renames it (see `s3_staged`).
+it once more; or it stays in the memory of the process that renames it (see `object_staged`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
 
 from hive_ingest.errors import PathNotFound, StreamingIOFailure
+from hive_ingest.storage.object_staged import SmallFile
 from hive_ingest.storage.s3_client import TOKEN, S3Client, UploadMissing
 
 #: The content type of records.
@@ -46,26 +47,10 @@ class UploadRecord:
             raise StreamingIOFailure(f"{path!r} is not the record of an upload: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class SmallFile:
-    """A file that is written once more when it is renamed.
-
-    Attributes:
-        content: All of it.
-        token: Of the object, the same under both names: a rename that was interrupted can be repeated.
-    """
-
-    content: bytes | bytearray
-    token: str
-
-    @classmethod
-    def read(cls, client: S3Client, path: str, key: str) -> Self:
-        answer, content = client.get("read", path, key)
-        return cls(content, answer["Metadata"].get(TOKEN) or uuid.uuid4().hex)
-
-    def put(self, client: S3Client, action: str, path: str, key: str) -> None:
-        """Make it an object. Raises PathExists; an existing object stays as it is."""
-        client.put_new(action, path, key, self.content, token=self.token)
+def read_small(client: S3Client, path: str, key: str) -> SmallFile:
+    """An object that was written to be renamed."""
+    answer, content = client.get("read", path, key)
+    return SmallFile(content, answer["Metadata"].get(TOKEN) or uuid.uuid4().hex)
 
 
 @dataclass(slots=True)

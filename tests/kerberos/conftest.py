@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,9 +87,22 @@ class KerberizedHdfs:
 
 
 @pytest.fixture(scope="session")
-def kerberized_hdfs(kdc: Kdc, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KerberizedHdfs]:
-    home = tmp_path_factory.mktemp("kerberized-hdfs")
-    keytab = kdc.keytab("hdfs/localhost", "HTTP/localhost")
+def hdfs_keytab(kdc: Kdc) -> Path:
+    """The keys of HDFS itself."""
+    return kdc.keytab("hdfs/localhost", "HTTP/localhost")
+
+
+@pytest.fixture(scope="session")
+def kerberized_hdfs(kdc: Kdc, hdfs_keytab: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KerberizedHdfs]:
+    with kerberized_hdfs_in(tmp_path_factory.mktemp("kerberized-hdfs"), kdc, hdfs_keytab) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def kerberized_hdfs_in(
+    home: Path, kdc: Kdc, keytab: Path, properties: Mapping[str, str] | None = None
+) -> Iterator[KerberizedHdfs]:
+    """A new HDFS with its files in `home`, its own keytab, and more properties than it needs."""
     site = core_site("privacy") | {
         **{f"dfs.{node}.kerberos.principal": f"hdfs/localhost@{REALM}" for node in ("namenode", "datanode")},
         **{f"dfs.{node}.keytab.file": str(keytab) for node in ("namenode", "datanode")},
@@ -100,9 +113,10 @@ def kerberized_hdfs(kdc: Kdc, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "dfs.encrypt.data.transfer": "false",
         # Else a DataNode with Kerberos wants TLS for its web pages, or ports below 1024.
         "ignore.secure.ports.for.testing": "true",
+        **(properties or {}),
     }
+    (home / "client").mkdir(parents=True)
     write_site(home / "site.xml", site)
-    (home / "client").mkdir()
     write_site(home / "client" / "core-site.xml", core_site("privacy"))
     write_site(home / "client" / "hdfs-site.xml", {"dfs.data.transfer.protection": "privacy"})
     options = [*java_options(kdc.configuration(), home), f"-Dhiveingest.site={home / 'site.xml'}"]

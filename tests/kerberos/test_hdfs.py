@@ -10,10 +10,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.kerberos.conftest import KerberizedHdfs
+from tests.kerberos.conftest import KerberizedHdfs, kerberized_hdfs_in
 from tests.services.kdc import REALM, Kdc, login_environment
 
 TICKET_SECONDS = 15
+#: hdfs-native uses no token that ends within a minute.
+TOKEN_SECONDS = 80
 _ROOT = Path(__file__).parents[2]
 
 
@@ -128,6 +130,60 @@ def test_delegation_tokens_are_enough_without_a_ticket(
     environment = login_environment(kdc.configuration(), tmp_path / "none", tmp_path / "ccache")
     with writer(kerberized_hdfs, {**environment, "HADOOP_TOKEN_FILE_LOCATION": str(tokens)}) as executor:
         assert executor.write("tokens") == "done"
+
+
+def test_a_keytab_takes_over_when_the_delegation_tokens_end(
+    kdc: Kdc, hdfs_keytab: Path, alice_keytab: Path, tmp_path: Path
+) -> None:
+    """As in a container of YARN that runs for more than seven days, and has a keytab beside its tokens."""
+    life = str(TOKEN_SECONDS * 1000)
+    limits = {f"dfs.namenode.delegation.token.{name}": life for name in ("max-lifetime", "renew-interval")}
+    with kerberized_hdfs_in(tmp_path / "hdfs", kdc, hdfs_keytab, limits) as hdfs:
+        tokens, keytab = tmp_path / "tokens", tmp_path / "late.keytab"
+        hdfs.server.write_tokens(tokens, f"alice@{REALM}", alice_keytab)
+        environment = {
+            **login_environment(kdc.configuration(), keytab, tmp_path / "ccache"),
+            "HADOOP_TOKEN_FILE_LOCATION": str(tokens),
+        }
+        with writer(hdfs, environment) as container:
+            assert container.write("tokens") == "done"  # there is no keytab yet
+            assert "Kerberos authentication failed" in wait_until_refused(hdfs, environment)
+            keytab.write_bytes(alice_keytab.read_bytes())
+            restart_namenode(hdfs)
+            assert container.write("keytab") == "done"
+
+
+def test_a_keytab_takes_over_from_delegation_tokens_that_nobody_has_renewed(
+    kdc: Kdc, hdfs_keytab: Path, alice_keytab: Path, tmp_path: Path
+) -> None:
+    """The client prefers them to a ticket, and cannot know that the NameNode refuses them."""
+    interval = {"dfs.namenode.delegation.token.renew-interval": "10000"}
+    with kerberized_hdfs_in(tmp_path / "hdfs", kdc, hdfs_keytab, interval) as hdfs:
+        tokens, keytab = tmp_path / "tokens", tmp_path / "late.keytab"
+        hdfs.server.write_tokens(tokens, f"alice@{REALM}", alice_keytab)
+        environment = {
+            **login_environment(kdc.configuration(), keytab, tmp_path / "ccache"),
+            "HADOOP_TOKEN_FILE_LOCATION": str(tokens),
+        }
+        with writer(hdfs, environment) as container:
+            assert container.write("tokens") == "done"  # there is no keytab yet
+            refusal = wait_until_refused(hdfs, environment)
+            assert "the delegation tokens in HADOOP_TOKEN_FILE_LOCATION have ended, or were not renewed" in refusal
+            keytab.write_bytes(alice_keytab.read_bytes())
+            restart_namenode(hdfs)
+            assert container.write("keytab") == "done"
+
+
+def wait_until_refused(hdfs: KerberizedHdfs, environment: Mapping[str, str]) -> str:
+    """Until a process that starts finds no token that it may use, and no ticket. Returns the error."""
+    deadline = time.monotonic() + 3 * TOKEN_SECONDS
+    answer = "done"
+    while answer == "done" and time.monotonic() < deadline:
+        with writer(hdfs, environment) as process:
+            answer = process.write(f"waiting_{time.monotonic_ns()}")
+        time.sleep(1)
+    assert answer != "done"
+    return answer
 
 
 def test_without_a_ticket_the_error_says_how_to_get_one(

@@ -283,6 +283,19 @@ def test_a_folder_is_listed_while_others_write_to_it(root: Location) -> None:
             writer.result()
 
 
+@pytest.mark.timeout(1800)  # six minutes on a machine with twenty other processes
+def test_ten_thousand_files_are_made_listed_and_removed(root: Location) -> None:
+    """More than any service lists in one answer."""
+    folder = root / "many"
+    folder.make_folder()
+    expected = [f"{number:05d}" for number in range(10_000)]
+    root.store.create_all([(folder / name).path for name in expected], b"", sync=False)
+    assert names(folder) == expected
+    assert len(root.list(recursive=True)) == 10_001
+    folder.delete_folder()
+    assert root.list() == []
+
+
 def test_a_file_is_copied(root: Location) -> None:
     put(root / "a", b"data")
     copy_file(root / "a", root / "b", sync=True)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import hive_ingest as hi
 from hive_ingest.errors import PathExists, StreamingIOFailure, UnsupportedFeature
-from hive_ingest.storage import Location, local_spill_folder
-from hive_ingest.storage.s3_client import S3Client
+from hive_ingest.storage import Location
 from hive_ingest.storage.s3_options import S3Options
 from hive_ingest.storage.s3_store import S3Store
 from tests.services.s3 import S3Service
-from tests.storage.objects import MIB, bucket_of, content, key_of, put
+from tests.storage.objects import bucket_of, content, key_of, put
 
 # -- what a store of objects has not ---------------------------------------------------------------------
 
@@ -86,31 +83,6 @@ def test_options_of_a_bucket_take_precedence() -> None:
     assert (web.endpoint, web.path_style, web.access_key, web.role_arn) == ("http://minio:9000", True, "web", None)
     assert S3Options.of_properties(properties, "other").access_key == "all"
     assert "secret" not in repr(web)
-
-
-def test_a_role_is_assumed_and_a_profile_is_used(
-    s3: S3Service, s3_root: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(s3_root / "a")
-    (tmp_path / "credentials").write_text("[web]\naws_access_key_id = of-profile\naws_secret_access_key = secret\n")
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", s3.url)
-    of_profile = S3Options(endpoint=s3.url, region="us-east-1", profile="web")
-    of_role = replace(of_profile, role_arn="arn:aws:iam::123456789012:role/web")
-    assert "Credential=of-profile" in headers(of_profile, s3_root / "a")
-    assert "Credential=ASIA" in headers(of_role, s3_root / "a"), "the key of temporary credentials"
-
-
-def headers(options: S3Options, file: Location) -> str:
-    """Of a request with these options."""
-    seen: list[str] = []
-
-    def look(s3: Any) -> None:
-        s3.meta.events.register("before-send.s3", lambda request, **_: seen.append(str(request.headers)))
-        s3.head_object(Bucket=bucket_of(file), Key=key_of(file))
-
-    S3Client(bucket_of(file), lambda: options).call("look at", file.path, look)
-    return seen[0]
 
 
 def test_without_its_client_s3_is_refused_and_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,24 +156,6 @@ def test_an_aborted_transaction_leaves_neither_files_nor_uploads(
     assert hi.read_table(metastore, "web.t").num_rows == 0
     assert s3.uploads(bucket_of(s3_root)) == []
     assert [entry.name for entry in Location.of(table.location).list(recursive=True)] in ([], [".hive_ingest"])
-
-
-def test_rows_are_spilled_to_a_local_disk(metastore: hi.MetastoreClient, s3: S3Service, s3_root: Location) -> None:
-    table = metastore.create_table("web.t", columns={"id": "bigint", "msg": "string"}, partition_keys={"p": "string"})
-    settings = {"max_buffer_bytes": MIB, "spill_chunk_bytes": 1 << 12, "min_spill_bytes": 1 << 12}
-    with hi.StreamingConnection.connect(
-        metastore, table="web.t", record_writer=hi.StrictJsonWriter(block_bytes=1 << 12), settings=settings
-    ) as connection:
-        connection.begin_transaction()
-        for number in range(2000):
-            connection.write(json.dumps({"id": number, "msg": "x" * 60, "p": str(number % 2)}))
-        connection.flush()
-        assert not [key for key in s3.keys(bucket_of(s3_root)) if ".spill." in key]
-        assert list(Path(local_spill_folder().path).glob("*.spill.orc"))
-        connection.commit_transaction()
-    assert sorted(hi.read_table(metastore, "web.t")["id"].to_pylist()) == list(range(2000))
-    assert list(Path(local_spill_folder().path).iterdir()) == []
-    assert (Location.of(table.location) / ".hive_ingest").list() == []
 
 
 def test_of_two_writers_of_one_folder_the_second_publishes_nothing(

@@ -233,7 +233,7 @@ def test_a_transaction_that_is_refused_leaves_nothing_and_the_next_one_commits(
     operation: str,
     key: str,
 ) -> None:
-    monkeypatch.setattr("hive_ingest.storage.s3_staged.KEPT_BYTES", kept_bytes)
+    monkeypatch.setattr("hive_ingest.storage.object_staged.KEPT_BYTES", kept_bytes)
     monkeypatch.setattr("hive_ingest.storage.s3_files.SMALL_BYTES", small_bytes)
     rows = "\n".join(json.dumps({"id": number, "p": str(number % 3)}) for number in range(30))
     with hi.StreamingConnection.connect(metastore, table="web.t", record_writer=hi.StrictJsonWriter()) as connection:
@@ -256,7 +256,7 @@ def test_a_transaction_that_is_refused_leaves_nothing_and_the_next_one_commits(
 def test_old_names_that_cannot_be_removed_at_once_are_removed_one_by_one(
     metastore: hi.MetastoreClient, s3: S3Service, s3_root: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hive_ingest.storage.s3_staged.KEPT_BYTES", 0)
+    monkeypatch.setattr("hive_ingest.storage.object_staged.KEPT_BYTES", 0)
     with hi.StreamingConnection.connect(metastore, table="web.t", record_writer=hi.StrictJsonWriter()) as connection:
         s3.set_faults(S3Fault("DeleteObjects", code="AccessDenied", status=403, times=10))
         with connection.transaction():

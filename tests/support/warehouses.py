@@ -81,10 +81,35 @@ class S3Warehouses(WarehouseStore):
         return f"s3a://{self._bucket}{folder}/warehouse"
 
 
+class AzureWarehouses(WarehouseStore):
+    """In a container of a service of Azure Storage of its own, under the path of the local folder."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+
+    @classmethod
+    @contextlib.contextmanager
+    def running(cls, new_folder: Callable[[str], Path]) -> Iterator[WarehouseStore]:
+        from tests.services.azure import running_azure
+
+        with running_azure(new_folder("azure")) as service, pytest.MonkeyPatch.context() as patch:
+            for name, value in service.environment.items():
+                patch.setenv(name, value)  # for processes that tests start, too
+            yield cls(service.new_container())
+
+    def warehouse_of(self, folder: Path) -> str:
+        return f"{self._root}{folder}/warehouse"
+
+
 #: By the value of `--warehouse`.
-STORES: dict[str, type[WarehouseStore]] = {"local": LocalWarehouses, "hdfs": HdfsWarehouses, "s3": S3Warehouses}
+STORES: dict[str, type[WarehouseStore]] = {
+    "local": LocalWarehouses,
+    "hdfs": HdfsWarehouses,
+    "s3": S3Warehouses,
+    "azure": AzureWarehouses,
+}
 #: Marks a test of what takes the rename of a folder.
-NEEDS_FOLDER_RENAMES = pytest.mark.not_on("s3", because="a folder cannot be renamed there")
+NEEDS_FOLDER_RENAMES = pytest.mark.not_on("s3", "azure", because="a folder cannot be renamed there")
 _chosen: WarehouseStore = LocalWarehouses()
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
 
-from hive_ingest.storage.s3_upload import SmallFile, Upload
+#: A file that is uploaded under its later name and not visible there yet, as the store has it.
+Upload = TypeVar("Upload")
 
 _MOST_FILES: Final = 10_000
 _MOST_BYTES: Final = 64 << 20
@@ -13,7 +15,31 @@ _MOST_BYTES: Final = 64 << 20
 KEPT_BYTES: Final = 64 << 20
 
 
-class StagedFiles:
+class NewObjects(Protocol):
+    """The client of an object store."""
+
+    def put_new(self, action: str, path: str, key: str, data: bytes | bytearray, *, token: str) -> None:
+        """Create an object in one request. Raises PathExists, unless the object there has this token."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmallFile:
+    """A file that is written once more when it is renamed.
+
+    Attributes:
+        content: All of it.
+        token: Of the object, the same under both names: a rename that was interrupted can be repeated.
+    """
+
+    content: bytes | bytearray
+    token: str
+
+    def put(self, client: NewObjects, action: str, path: str, key: str) -> None:
+        """Make it an object. Raises PathExists; an existing object stays as it is."""
+        client.put_new(action, path, key, self.content, token=self.token)
+
+
+class StagedFiles(Generic[Upload]):
     """What the newest hidden files are: uploads that are not completed, or, if they are small, their content.
 
     Files that it has forgotten, such as those of tasks, which another process renames, are read from the store. Some
@@ -67,5 +93,5 @@ class StagedFiles:
         return file
 
 
-def _size(file: Upload | SmallFile | None) -> int:
+def _size(file: object) -> int:
     return len(file.content) if isinstance(file, SmallFile) else 0

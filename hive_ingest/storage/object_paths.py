@@ -1,4 +1,4 @@
-"""Paths and keys on S3: what a listing of keys says about folders, and what a process remembers of them."""
+"""Paths and keys of object stores: what a listing of keys says about folders, and what a process remembers of them."""
 
 from __future__ import annotations
 
