@@ -78,7 +78,7 @@ def grouped(readers: Sequence[AcidFileReader]) -> Iterator[FileGroup]:
     joinable: list[JoinableFile] = []
     rows = texts = 0
     for reader, found in zip(readers, _joinable(readers), strict=True):
-        size = _text_bytes(reader)
+        size = _text_bytes(reader) if found else 0
         fits = texts + size <= _JOINED_TEXT_BYTES
         if group and not (found and joinable and fits and _fit(group[-1], reader, joinable[-1], found, rows)):
             yield _group(group, joinable)
