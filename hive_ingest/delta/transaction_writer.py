@@ -181,9 +181,11 @@ class TransactionWriter:
         self._await_encoding(self._settings.max_buffer_bytes // 2)
 
     def _spill_groups(self, groups: Sequence[Group]) -> None:
-        if not groups:
-            return
-        for group, runs in self._buffer.take(groups):
+        if groups:
+            self._spill_alone(self._buffer.take(groups))
+
+    def _spill_alone(self, taken: Iterable[_Taken]) -> None:
+        for group, runs in taken:
             batches = [*group.take_parts(), *slices(runs)]
             rows, nbytes = sum(b.num_rows for b in batches), sum(b.nbytes for b in batches)
             self._await_encoding(max(0, self._settings.max_buffer_bytes - self._buffer.nbytes - nbytes))
@@ -196,7 +198,15 @@ class TransactionWriter:
             reach("after_spill")
 
     def _spill_together(self) -> None:
-        groups = [(group, runs) for group, runs in self._buffer.take_all() if runs]
+        groups: list[_Taken] = []
+        for group, runs in self._buffer.take_all():
+            # What is buffered of a group is known by the average row of each batch: its own rows may be much larger.
+            if sum(batch.nbytes for batch in slices(runs)) >= self._settings.min_spill_bytes:
+                self._spill_alone([(group, runs)])
+            elif runs:
+                groups.append((group, runs))
+        if not groups:
+            return
         spill = SharedSpill(self._delta.new_spill(".spill.arrow"), self._schema)
         self._shared.append(spill)
         spill.write(groups)

@@ -157,6 +157,28 @@ def test_a_predicate_that_is_pushed_down_finds_every_row(hive: RealHive, written
         assert ids(hive, written, any_of_them) == in_any
 
 
+def test_texts_are_found_that_are_longer_than_the_bounds_in_our_statistics(
+    hive: RealHive, client: MetastoreClient, database: str
+) -> None:
+    """Those of a stripe and a file are cut at 1 KiB, and the larger one is raised."""
+    texts = [f"{'ü' * 600}{i:02}" for i in range(8)]
+    columns = {"id": "int", "txt": "string"}
+    table = client.create_table(f"{database}.long_texts", columns=columns, properties=orc_properties(hive))
+    with streamed.connect(client, table.name) as conn, conn.transaction():
+        for start in (0, 4):
+            conn.write(pa.table({"id": pa.array(range(start, start + 4), pa.int32()), "txt": texts[start : start + 4]}))
+            conn.flush()
+    [file] = folder_of(table).glob("delta_*/bucket_*")
+    with pa.OSFile(str(file)) as source:
+        assert max(map(len, read_tail(source, str(file)).footer.statistics)) < 2_100
+    with pushing_down(hive, enabled=True):
+        for i, text in enumerate(texts):
+            assert ids(hive, table, f"txt = '{text}'") == [i]
+        assert ids(hive, table, f"txt <> '{texts[3]}'") == [0, 1, 2, 4, 5, 6, 7]
+        assert ids(hive, table, f"txt not between '{texts[0]}' and '{texts[3]}'") == [4, 5, 6, 7]
+        assert ids(hive, table, f"txt >= '{texts[7]}'") == [7]
+
+
 @pytest.mark.parametrize("zone", ["America/Los_Angeles", "Asia/Kolkata"])
 def test_timestamps_are_found_in_other_time_zones_by_the_settings_of_each_version(
     hive: RealHive, written: Table, zone: str

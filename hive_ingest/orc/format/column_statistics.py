@@ -37,6 +37,8 @@ _Message = dict[int, int | bytes]
 _NUMBER_OF_VALUES, _TIMESTAMP, _HAS_NULL, _BYTES_ON_DISK = 1, 9, 10, 11
 _INT64 = range(-(2**63), 2**63)
 _MAX_NANOS = 999_999
+_STRING, _LONGEST_BOUND = 4, 1024
+_LAST_CHARACTER, _FIRST_SURROGATE, _AFTER_SURROGATES = chr(0x10FFFF), 0xD800, 0xE000
 #: Together, messages up to this size are merged only once: those of columns of numbers. A text may be of any length.
 _CACHED_BYTES = 512
 
@@ -85,6 +87,54 @@ def with_timestamp_bounds(part: bytes, low: int, high: int) -> bytes:
     typed = signed_field(3, low_ms) + signed_field(4, high_ms) + _nano_bounds(least, most)
     others = (field.raw for field in read_fields(part) if field.number != _TIMESTAMP)
     return b"".join([*others, bytes_field(_TIMESTAMP, typed)])
+
+
+def with_short_texts(part: bytes) -> bytes:
+    """The statistics of a column, with bounds of at most 1 KiB: below the smallest text, above the largest.
+
+    The ORC library writes whole texts, each as long as it is. Java's writer cuts them too, and marks them as cut, but
+    ORC 1.5 in Hive 3.1.3 does not know that mark, and takes a column without exact bounds for one without values. A
+    bound that was cut and then raised serves a filter in the same way. Raises WireError.
+    """
+    if len(part) <= _LONGEST_BOUND:
+        return part
+    return b"".join(
+        bytes_field(_STRING, _short_bounds(field.as_bytes)) if field.number == _STRING else field.raw
+        for field in read_fields(part)
+    )
+
+
+def _short_bounds(typed: bytes) -> bytes:
+    shorten = {1: _cut, 2: _cut_and_raised}
+    return b"".join(
+        bytes_field(field.number, shorten[field.number](field.as_bytes)) if field.number in shorten else field.raw
+        for field in read_fields(typed)
+    )
+
+
+def _cut(text: bytes) -> bytes:
+    """A prefix of whole characters."""
+    end = _LONGEST_BOUND
+    if len(text) <= end:
+        return text
+    while end and text[end] & 0xC0 == 0x80:
+        end -= 1
+    return text[:end]
+
+
+def _cut_and_raised(text: bytes) -> bytes:
+    """A prefix that comes after all texts that begin with it; the text itself if there is none."""
+    if len(text) <= _LONGEST_BOUND:
+        return text
+    try:
+        prefix = _cut(text).decode()
+    except UnicodeDecodeError:
+        return text
+    for at in range(len(prefix) - 1, -1, -1):
+        if prefix[at] != _LAST_CHARACTER:
+            following = ord(prefix[at]) + 1
+            return (prefix[:at] + chr(_AFTER_SURROGATES if following == _FIRST_SURROGATE else following)).encode()
+    return text
 
 
 def _message(data: bytes) -> _Message:

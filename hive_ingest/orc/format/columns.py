@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from hive_ingest.errors import CorruptFile, UnsupportedFeature
-from hive_ingest.orc.format.protobuf import Field, WireError, packed_varints, read_fields
+from hive_ingest.orc.format.protobuf import (
+    Field,
+    WireError,
+    as_bytes,
+    as_signed,
+    packed_varints,
+    read_fields,
+    scan_fields,
+)
 from hive_ingest.orc.format.tail import OrcTail
 
 
@@ -222,7 +230,8 @@ _VALUE_BYTES = {
     18: 8,
 }
 #: Where `ColumnStatistics` has the sum of lengths: the field of texts or binaries, and its field.
-_LENGTHS = ((4, 3), (8, 1))
+_LENGTHS = {4: 3, 8: 1}
+_TEXT_KINDS = frozenset({OrcKind.STRING, OrcKind.BINARY, OrcKind.VARCHAR, OrcKind.CHAR})
 
 
 def bytes_per_row(tail: OrcTail) -> float:
@@ -239,11 +248,29 @@ def _column_bytes(type_: ColumnType, statistics: bytes) -> int:
     fields = {field.number: field for field in read_fields(statistics)}
     values = fields[_VALUES].as_int if _VALUES in fields else 0
     lengths = 0
-    for number, part in _LENGTHS:
+    for number, part in _LENGTHS.items():
         if number in fields:
             typed = {field.number: field for field in read_fields(fields[number].as_bytes)}
             lengths += max(0, typed[part].as_signed) if part in typed else 0
     return values * _VALUE_BYTES.get(type_.kind, 0) + lengths
+
+
+def text_bytes(tail: OrcTail) -> int:
+    """What the texts and binaries of a file take in memory, by its statistics. Raises WireError."""
+    statistics = tail.footer.statistics
+    return sum(_lengths(statistics[number]) for number in _texts(tail.footer.types) if number < len(statistics))
+
+
+@lru_cache(maxsize=64)
+def _texts(types: tuple[bytes, ...]) -> tuple[int, ...]:
+    return tuple(number for number, type_ in enumerate(column_types(types)) if type_.kind in _TEXT_KINDS)
+
+
+def _lengths(statistics: bytes) -> int:
+    for number, value, _, _ in scan_fields(statistics):
+        if number in _LENGTHS:
+            return sum(as_signed(n, v) for n, v, _, _ in scan_fields(as_bytes(number, value)) if n == _LENGTHS[number])
+    return 0
 
 
 #: Field numbers in `ColumnStatistics`.

@@ -7,9 +7,12 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from hive_ingest.errors import CorruptFile
-from hive_ingest.orc.format.column_statistics import merge_column_statistics
-from hive_ingest.orc.format.protobuf import WireError, as_bytes, read_fields, scan_fields
+from hive_ingest.orc.format.column_statistics import merge_column_statistics, with_short_texts
+from hive_ingest.orc.format.protobuf import WireError, as_bytes, bytes_field, read_fields, scan_fields
 from hive_ingest.orc.format.tail import OrcTail, read_stripe_statistics
+
+#: No text in statistics up to this size is long.
+_SHORT_BYTES = 1024
 
 
 def stripe_statistics(source: pa.NativeFile, tail: OrcTail, path: str) -> list[bytes] | None:
@@ -36,6 +39,16 @@ def merged_statistics(stripes: Sequence[bytes], columns: int) -> tuple[bytes, ..
     if any(len(part) != columns for part in parts):
         return ()
     return tuple(map(merge_column_statistics, zip(*parts, strict=True)))
+
+
+def short_statistics(stripe: bytes) -> bytes:
+    """`StripeStatistics` without long texts: they would be in memory wherever the file is open. Raises WireError."""
+    if len(stripe) <= _SHORT_BYTES:
+        return stripe
+    return b"".join(
+        bytes_field(1, with_short_texts(field.as_bytes)) if field.number == 1 else field.raw
+        for field in read_fields(stripe)
+    )
 
 
 def corrupt_statistics(path: str, error: WireError) -> CorruptFile:

@@ -23,6 +23,7 @@ from hive_ingest.orc.merge.row_files import (
     alone_stripes,
     common_traits,
     copied_stripes,
+    has_statistics,
     open_inputs,
     stripe_shares,
 )
@@ -98,7 +99,7 @@ def split_rows(
         return []  # every stripe is copied, from files of another writer
     copied = copied_stripes(stripes, alone, options.encoder.like, options)
     with closing(inputs):
-        whole = {source for source in {stripe.source for stripe in copied} if _has_statistics(source)}
+        whole = {source for source in {stripe.source for stripe in copied} if has_statistics(source)}
     copied = frozenset(s for s in copied if s.source in whole and not decoder.may_lose_rows(s))
     groups = list(_groups(stripes, alone, _in_long_runs(stripes, copied, part_bytes), part_bytes))
     if sum(not is_copied for is_copied, _ in groups) < 2:
@@ -114,11 +115,6 @@ def split_rows(
         )
         for (is_copied, group), (low, end) in zip(groups, pairwise(lows), strict=True)
     ]
-
-
-def _has_statistics(source: MergeInput) -> bool:
-    with source.reader() as reader:
-        return source.statistics(reader) is not None
 
 
 def _groups(

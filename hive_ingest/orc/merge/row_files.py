@@ -203,9 +203,16 @@ def common_traits(
         any(decoder.may_lose_rows(stripe) for stripe in stripes)
         or any(file_traits(source.tail) != traits for source in tails)
         or not all(source.has_columns_of(options.encoder.schema) for source in tails)
+        or not all(map(has_statistics, tails))  # rows of the others have to be encoded
     ):
         return encoded
     return first
+
+
+def has_statistics(source: MergeInput) -> bool:
+    """Whether its stripes can be copied."""
+    with source.reader() as reader:
+        return source.statistics(reader) is not None
 
 
 def copied_stripes(

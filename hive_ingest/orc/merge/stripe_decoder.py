@@ -56,7 +56,8 @@ class StripeDecoder:
     def copy(self, stripe: InputStripe) -> WholeStripe | Rows:
         """What has to be known to copy a stripe; its rows, if it cannot be copied after all."""
         with stripe.source.reader() as reader:
-            if self.may_lose_rows(stripe):
+            # Another writer's rows may be updates or deletes of Hive 2, which are refused.
+            if self.may_lose_rows(stripe) or reader.tail.checksums is None:
                 columns = [OPERATION, *KEY_COLUMNS, WRITE_ID]
                 if not self._visible(reader.read(stripe.number, columns, []), stripe).all():
                     return self._decoded(reader, stripe)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from hive_ingest.errors import CorruptFile
 from hive_ingest.orc.format.column_statistics import merge_column_statistics
-from hive_ingest.orc.format.columns import OrcColumn, OrcKind, column_tree, column_types
+from hive_ingest.orc.format.columns import OrcColumn, OrcKind, column_tree, column_types, text_bytes
 from hive_ingest.orc.format.protobuf import WireError
 from hive_ingest.orc.reader.acid_reader import AcidFileReader, FileToRead
 from hive_ingest.orc.reader.joined_stripes import JoinableFile, join_stripes, joinable_files
@@ -19,6 +19,8 @@ from hive_ingest.orc.reader.stripe_reader import StripeReader
 
 #: Limits of files that are decoded together, and of what a thread reads ahead: bytes in files, rows, files.
 JOINED_BYTES, JOINED_ROWS, JOINED_FILES = 2 << 20, 131_072, 128
+#: And the most bytes of texts, except of a file alone: compressed, they may take a thousandth in the file.
+_JOINED_TEXT_BYTES = 1 << 26
 #: Kinds of columns whose smallest and largest values a reader needs.
 _KINDS_WITH_LIMITS = frozenset({OrcKind.DATE, OrcKind.TIMESTAMP, OrcKind.TIMESTAMP_INSTANT})
 
@@ -74,16 +76,26 @@ def grouped(readers: Sequence[AcidFileReader]) -> Iterator[FileGroup]:
         return
     group: list[AcidFileReader] = []
     joinable: list[JoinableFile] = []
-    rows = 0
+    rows = texts = 0
     for reader, found in zip(readers, _joinable(readers), strict=True):
-        if group and not (found and joinable and _fit(group[-1], reader, joinable[-1], found, rows)):
+        size = _text_bytes(reader) if found else 0
+        fits = texts + size <= _JOINED_TEXT_BYTES
+        if group and not (found and joinable and fits and _fit(group[-1], reader, joinable[-1], found, rows)):
             yield _group(group, joinable)
-            group, joinable, rows = [], [], 0
+            group, joinable, rows, texts = [], [], 0, 0
         group.append(reader)
+        texts += size
         joinable += [found] if found else []
         rows += reader.tail.footer.rows
     if group:
         yield _group(group, joinable)
+
+
+def _text_bytes(reader: AcidFileReader) -> int:
+    try:
+        return text_bytes(reader.tail)
+    except (WireError, UnicodeDecodeError) as error:
+        raise CorruptFile(f"{reader.path!r} has damaged statistics: {error}. Restore the file from a copy") from error
 
 
 def _group(readers: Sequence[AcidFileReader], joinable: Sequence[JoinableFile]) -> FileGroup:

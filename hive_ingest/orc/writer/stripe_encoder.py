@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -29,7 +29,12 @@ from hive_ingest.orc.writer.file_writer import (
 from hive_ingest.orc.writer.stripe_output import StripeOutput, WholeStripe
 from hive_ingest.storage import BytesLike
 
-_JOINED_ROWS = 8 * BATCH_ROWS
+#: The most rows that are passed to the ORC library at once. Their bytes are far below 2 GiB, where a column of text
+#: would overflow; and a stripe of large rows can end only where a call ends.
+_JOINED_ROWS, _JOINED_BYTES = 8 * BATCH_ROWS, 1 << 26
+#: The most bytes of rows that are encoded into one file, by the size of a stripe. The library ends a stripe by the size
+#: of what it has encoded, and holds a text once that is repeated: whole, the rows of a stripe must be readable too.
+_MOST_STRIPES = 2
 
 
 #: A stripe with its bytes, in parts.
@@ -80,6 +85,13 @@ class StripeEncoder:
             parts: Rows in the ACID schema of the table, safe to write (see `normalise`), in order.
             path: The file that they go to, for messages.
         """
+        found: list[EncodedStripe] = []
+        rest = iter(parts)
+        for first in rest:
+            found += self._stripes(_up_to(_MOST_STRIPES * self.stripe_bytes, chain([first], rest)), path)
+        return EncodedStripes(tuple(found))
+
+    def _stripes(self, parts: Iterable[Rows], path: str) -> Iterator[EncodedStripe]:
         buffer, ends = self._file(parts, path)
         content = pa.BufferReader(buffer)
         tail = read_tail(content, path)
@@ -92,8 +104,9 @@ class StripeEncoder:
                 "pyarrow"
             )
         found = zip(stripes, statistics, [ends[rows] for rows in last_rows], strict=True)
-        whole = [WholeStripe(path, *each) for each in found]
-        return EncodedStripes(tuple((each, [buffer.slice(each.stripe.offset, each.stripe.length)]) for each in whole))
+        for each in found:
+            whole = WholeStripe(path, *each)
+            yield whole, [buffer.slice(whole.stripe.offset, whole.stripe.length)]
 
     def _file(self, parts: Iterable[Rows], path: str) -> tuple[pa.Buffer, dict[int, Key]]:
         """A whole file; and where a stripe may end: the number of rows before that point, and the last one's key."""
@@ -128,16 +141,27 @@ def _tail_of(encoder: StripeEncoder) -> OrcTail:
     return replace(tail, footer=replace(tail.footer, calendar=PROLEPTIC_GREGORIAN))  # as `completed_tail` adds it
 
 
+def _up_to(nbytes: int, parts: Iterable[Rows]) -> Iterator[Rows]:
+    """The first of them, until they have so many bytes in memory."""
+    for part in parts:
+        yield part
+        nbytes -= part.batch.get_total_buffer_size()
+        if nbytes <= 0:
+            return
+
+
 def _joined(parts: Iterable[Rows]) -> Iterator[list[Rows]]:
     """Small neighbours together: a call of the ORC writer costs as much as some hundred rows."""
     waiting: list[Rows] = []
-    rows = 0
+    rows = nbytes = 0
     for part in parts:
-        if waiting and rows + len(part) > _JOINED_ROWS:
+        size = part.batch.get_total_buffer_size()
+        if waiting and (rows + len(part) > _JOINED_ROWS or nbytes + size > _JOINED_BYTES):
             yield waiting
-            waiting, rows = [], 0
+            waiting, rows, nbytes = [], 0, 0
         if len(part):
             waiting.append(part)
             rows += len(part)
+            nbytes += size
     if waiting:
         yield waiting

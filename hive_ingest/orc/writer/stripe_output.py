@@ -17,7 +17,7 @@ from hive_ingest.orc.acid_schema import ACID_ITEMS, Key, acid_user_metadata
 from hive_ingest.orc.format.checksums import CHECKSUM_ITEMS, ChecksummedOutput
 from hive_ingest.orc.format.codec import pack
 from hive_ingest.orc.format.protobuf import WireError, bytes_field
-from hive_ingest.orc.format.stripe_statistics import corrupt_statistics, merged_statistics
+from hive_ingest.orc.format.stripe_statistics import corrupt_statistics, merged_statistics, short_statistics
 from hive_ingest.orc.format.tail import MAGIC, OrcTail, Stripe, completed_tail, encode_footer
 from hive_ingest.orc.writer.file_writer import AcidFile
 from hive_ingest.storage import BytesLike, FileStore, io_errors
@@ -107,7 +107,10 @@ class StripeOutput:
         if not self._stripes:
             self._content.write(MAGIC)
         self._stripes.append(replace(whole.stripe, offset=self._content.tell()))
-        self._statistics.append(whole.statistics)
+        try:
+            self._statistics.append(short_statistics(whole.statistics))
+        except WireError as error:
+            raise corrupt_statistics(whole.path, error) from error
         self._keys.append(whole.last_key)
 
     def finish(self) -> AcidFile | None:

@@ -187,3 +187,18 @@ def test_a_damaged_file_among_many_small_ones_is_named(folder: Folder, damaged: 
     with pytest.raises(CorruptFile, match=f"delta_{damaged:07d}.*is damaged"):
         folder.compact("minor")
     assert folder.staged == []
+
+
+def test_long_texts_that_a_file_shows_only_compressed_do_not_make_one_stripe(folder: Folder) -> None:
+    """From 2 GiB on, one array of them overflows: while they are merged, and when a stripe of them is read."""
+    folder.insert(1, [(0, "short")])  # the size of its row is taken for that of all
+    for write_id in range(2, 7):
+        folder.insert(write_id, [(write_id, "x" * (40 << 20))])
+    before = folder.rows()
+    result = folder.compact("minor")
+    assert result is not None
+    assert folder.rows() == before
+    (file,) = result.files
+    tail = tail_of(folder.path / file.folder_name / file.file_name)
+    assert len(tail.footer.stripes) >= 2
+    assert sum(map(len, tail.footer.statistics)) < 10_000

@@ -177,3 +177,39 @@ def test_each_partition_gets_its_rows_in_their_order_however_many_there_are(tmp_
         assert found["row.id"].to_pylist() == ids[keys == file.partition[0]].tolist()
         assert found["rowId"].to_pylist() == list(range(file.rows))
         assert os.path.getsize(file.location.path) == file.size_bytes
+
+
+def test_a_partition_of_large_rows_among_many_small_ones_is_not_read_back_whole(tmp_path: Path) -> None:
+    """Its size is not that of the average row: what small groups have spilled is in memory when a file is finished."""
+    table = Table(
+        TableName.of("db.t"),
+        (Column("id", "int"), Column("text", "string")),
+        (Column("p", "string"),),
+        location=f"file:{tmp_path}",
+    )
+    records = ArrowWriter()
+    records.bind(RecordSchema(table.columns, table.partition_keys))
+    target = DeltaTarget(table, WriteId(1), Location.of(f"{table.location}/.hive_ingest/1_w"))
+    settings = StreamingSettings(writer_threads=2, max_buffer_bytes=8 << 20)
+    large, small, batches = 2 << 20, 8_000, 12
+    with ThreadPoolExecutor(2) as pool:
+        writer = TransactionWriter(records, target, settings, lambda: pool)
+        for number in range(batches):
+            rows = {
+                "id": np.arange(number * small, (number + 1) * small, dtype=np.int32),
+                "text": [f"{number:02}" * (large // 2), *["x"] * (small - 1)],
+                "p": ["large", *["small"] * (small - 1)],
+            }
+            writer.write(pa.table(rows))
+        writer.flush()
+        shared = [path.stat().st_size for path in tmp_path.rglob("*.spill.arrow")]
+        files = {file.partition: file for file in writer.finish()}
+    assert sum(shared) < batches * settings.min_spill_bytes
+    assert {partition: file.rows for partition, file in files.items()} == {
+        ("large",): batches,
+        ("small",): batches * (small - 1),
+    }
+    found = orc.read_table(files["large",].location.path).flatten()
+    assert found["row.id"].to_pylist() == [number * small for number in range(batches)]
+    assert [text[:2] for text in found["row.text"].to_pylist()] == [f"{number:02}" for number in range(batches)]
+    assert found["rowId"].to_pylist() == list(range(batches))

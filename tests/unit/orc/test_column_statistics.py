@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hive_ingest.orc.format.column_statistics import int_range, merge_column_statistics
+from hive_ingest.orc.format.column_statistics import int_range, merge_column_statistics, with_short_texts
 from hive_ingest.orc.format.protobuf import (
     WireError,
     bytes_field,
@@ -186,3 +186,37 @@ def test_merged_statistics_are_those_of_one_file_with_all_rows(seed: int) -> Non
             if DOUBLE in fields:  # the order of an addition of doubles shows in its last bits
                 fields[DOUBLE] = fields[DOUBLE][:18]  # type: ignore[index]
         assert found == expected
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(max_size=3).map(lambda text: text * 400), min_size=1), st.text(max_size=1))
+def test_long_texts_become_short_bounds_of_all_of_them(values: list[str], last: str) -> None:
+    found = sorted((value + last).encode() for value in values)
+    total = sum(map(len, found))
+    short = with_short_texts(column(len(found), STRING, texts({1: found[0], 2: found[-1]}, total)))
+    typed = {field.number: field for field in read_fields(typed_part(short, STRING) or b"")}
+    low, high = typed[1].as_bytes, typed[2].as_bytes
+    assert low <= found[0]
+    assert found[-1] <= high
+    assert max(len(low), len(high)) <= 1027
+    assert low.decode() <= high.decode()  # whole characters
+    assert typed[3].as_signed == total
+    assert [field.raw for field in read_fields(short) if field.number != STRING] == [int_field(1, len(found)), NO_NULLS]
+
+
+@pytest.mark.parametrize("character", ["\ud7ff", "\U0010ffff"])
+def test_the_last_characters_of_a_plane_are_raised_too(character: str) -> None:
+    longest = ("a" + character * 600).encode()
+    short = with_short_texts(column(1, STRING, texts({1: longest, 2: longest}, len(longest))))
+    typed = {
+        field.number: field.as_bytes for field in read_fields(typed_part(short, STRING) or b"") if field.number < 3
+    }
+    assert longest < typed[2]
+    assert len(typed[2]) <= 1024
+    typed[2].decode()
+
+
+def test_a_text_of_which_nothing_can_be_raised_stays_whole() -> None:
+    highest = ("\U0010ffff" * 600).encode()
+    short = with_short_texts(column(1, STRING, texts({1: b"a", 2: highest}, len(highest) + 1)))
+    assert typed_part(short, STRING) == texts({1: b"a", 2: highest}, len(highest) + 1)

@@ -245,6 +245,13 @@ def test_a_group_has_a_limited_number_of_rows(tmp_path: Path) -> None:
     assert all(sum(reader.tail.footer.rows for reader in group.readers) <= JOINED_ROWS for group in groups)
 
 
+def test_a_group_has_a_limited_size_in_memory_however_small_its_files_are(tmp_path: Path) -> None:
+    batches = [pa.record_batch({"i": pa.array([i], pa.int32()), "s": ["x" * (20 << 20)]}) for i in range(7)]
+    files = [write(tmp_path / f"{i}.orc", batch) for i, batch in enumerate(batches)]
+    assert all(file.is_small for file in files)
+    assert [len(group.readers) for group in groups_of(files)] == [3, 3, 1]
+
+
 def test_the_first_shares_are_small_and_large_files_stand_alone() -> None:
     def sizes(*files: int) -> list[list[int]]:
         found = shares([FileToRead(f"{i}", None, False, size) for i, size in enumerate(files)])
