@@ -1,5 +1,6 @@
 """Record writers, which convert records to Arrow rows, and the protocol for custom ones."""
 
+from hive_ingest.record_writer.arrow.python_rows import python_row
 from hive_ingest.record_writer.arrow.rows import schema_of_rows, stream_of
 from hive_ingest.record_writer.arrow.writer import ArrowWriter, MissingColumns, ZonedTimestamps
 from hive_ingest.record_writer.avro.writer import AvroSchemas, AvroWriter
@@ -54,6 +55,7 @@ __all__ = [
     "divided_blocks",
     "field_converter",
     "named_records",
+    "python_row",
     "schema_of_rows",
     "stream_of",
     "typed_columns",
