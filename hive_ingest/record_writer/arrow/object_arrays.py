@@ -7,6 +7,7 @@ none. Arrow would infer a struct where a column is a map: such values are taken 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
@@ -114,6 +115,33 @@ def _inferred(values: Sequence[Any], type_: HiveType | None) -> pa.Array:
     found = with_nanoseconds(array.type, values)
     _check_kinds(found, values, type_)
     return array if found == array.type else pa.array(values, found)
+
+
+def check_objects(frame: Any, schema: pa.Schema) -> None:
+    """Check that Arrow has kept the Python objects in a data frame of pandas.
+
+    Args:
+        frame: The frame, or any other data.
+        schema: Its columns, as Arrow has converted them.
+
+    Raises:
+        ValueError: It has changed one, because of the others in its column. Names the column.
+    """
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(frame, pandas.DataFrame):
+        return
+    for place, name in enumerate(frame.columns):
+        column, found = frame.iloc[:, place], schema.types[place]
+        if column.dtype != np.object_ or pat.is_string(found) or pat.is_large_string(found):
+            continue
+        values = [None if missing else value for value, missing in zip(column.tolist(), column.isna(), strict=True)]
+        try:
+            check_times(found, values)
+            if with_nanoseconds(found, values) != found:
+                raise ValueError("nanoseconds, which Arrow cuts off in a column of objects")
+            _check_kinds(found, values, None)
+        except ValueError as error:
+            raise ValueError(f"column {name!r} has {error}") from error
 
 
 def _check_kinds(found: pa.DataType, values: Iterable[Any], type_: HiveType | None) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeGuard
 import pyarrow as pa
 
 from hive_ingest.errors import SerializationError
-from hive_ingest.record_writer.arrow.object_arrays import object_array
+from hive_ingest.record_writer.arrow.object_arrays import check_objects, object_array
 from hive_ingest.record_writer.arrow.row_times import check_times
 from hive_ingest.record_writer.typed_columns import TypedColumn
 from hive_ingest.schema import object_columns
@@ -51,7 +51,9 @@ def stream_of(data: Any) -> pa.RecordBatchReader:
     if objects := object_columns(data):
         raise SerializationError(objects)
     try:
-        return pa.RecordBatchReader.from_stream(data)
+        reader = pa.RecordBatchReader.from_stream(data)
+        check_objects(data, reader.schema)
+        return reader
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise SerializationError(
             f"{type(data).__name__} data cannot be converted to Arrow's: {'; '.join(map(str, error.args))}"

@@ -384,3 +384,48 @@ def test_the_text_of_an_item_does_not_depend_on_the_other_items():
     assert rows_of(writer, schema_of(v="array<string>"), [{"v": [1, 0.5]}]) == [{"v": ["1", "0.5"]}]
     with pytest.raises(SerializationError, match="which would change its text"):
         rows_of(writer, schema_of(v="array<string>"), [{"v": [0.5, 10**15]}])
+
+
+# -- data frames of pandas with columns of objects --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "why"),
+    [
+        ("date", [NOON.date(), NOON], "dates and timestamps"),
+        ("array<date>", [[NOON.date(), NOON]], "dates and timestamps"),
+        ("timestamp", [NOON, NOON.replace(tzinfo=BERLIN)], "a time zone"),
+        ("timestamp", [NOON.replace(tzinfo=NEW_YORK), NOON.replace(tzinfo=BERLIN)], "different time zones"),
+        ("timestamp", [pd.Timestamp(1), NOON], "nanoseconds"),
+        ("double", [0.5, True], "booleans and numbers"),
+        ("struct<x:double>", [{"x": 0.5}, {"x": True}], "booleans and numbers"),
+        ("binary", [b"x", "y"], "text and bytes"),
+    ],
+)
+@pytest.mark.parametrize("with_null", [False, True])
+def test_an_object_in_a_frame_that_arrow_would_change_is_an_error(type_, values, why, with_null):
+    column = pd.Series([*values, None] if with_null else values, dtype=object)
+    frame = pd.DataFrame({"n": range(len(column)), "v": column})
+    with pytest.raises(SerializationError, match=rf"column 'v' has .*{why}"):
+        rows_of(ArrowWriter(zoned_timestamps="local"), schema_of(n="int", v=type_), frame)
+
+
+def test_objects_in_a_frame_that_arrow_keeps_are_rows():
+    columns = {
+        "s": ["a", None],
+        "d": [NOON.date(), pd.NaT],
+        "t": [NOON, None],
+        "f": [0.5, float("nan")],
+        "a": [[1.5, None], None],
+        "b": [b"x", None],
+    }
+    frame = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})
+    schema = schema_of(s="string", d="date", t="timestamp", f="double", a="array<double>", b="binary")
+    first = {name: values[0] for name, values in columns.items()}
+    assert rows_of(ArrowWriter(), schema, frame) == [first, dict.fromkeys(columns)]
+
+
+def test_the_number_of_a_period_is_no_whole_number():
+    frame = pd.DataFrame({"v": pd.period_range("2024-01", periods=2, freq="M")})
+    with pytest.raises(SerializationError, match=r"pandas\.period.*cast it first"):
+        rows_of(ArrowWriter(), schema_of(v="bigint"), frame)
