@@ -19,6 +19,7 @@ from hive_ingest.record_writer.record_by_record import divided_blocks
 from hive_ingest.record_writer.regex_writer import StrictRegexWriter
 from hive_ingest.record_writer.typed_columns import typed_columns
 from hive_ingest.record_writer.values.coercion import Coerce
+from hive_ingest.record_writer.values.decimal_texts import is_safe_block
 from hive_ingest.record_writer.values.text_forms import DecimalPoint, TextForms, field_converter
 from hive_ingest.record_writer.writer import Block, Parsed, RecordSchema, RecordWriter
 
@@ -54,6 +55,7 @@ __all__ = [
     "check_choice",
     "divided_blocks",
     "field_converter",
+    "is_safe_block",
     "named_records",
     "python_row",
     "schema_of_rows",
