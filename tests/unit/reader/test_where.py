@@ -293,3 +293,11 @@ def test_in_finds_what_equals_finds_among_floats() -> None:
 
     assert found("f in (0, 2)") == found("f = 0 or f = 2") == ["0.0", "-0.0"]
     assert found("f not in (0, 2)") == found("not (f = 0 or f = 2)") == ["1.5", "nan"]
+
+
+def test_a_decimal_of_any_exponent_is_compared_or_refused():
+    assert selected("price > 0e-99999999") == [0, 3]
+    assert selected("price > 0e99999999") == [0, 3]
+    for number in ("1e-99999999", "1e-50", "1e99999999"):
+        with pytest.raises(ConfigurationError, match="is not a value of type"):
+            selected(f"price = {number}")
