@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, overload
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from hive_ingest.compaction import CompactionPolicy, Maintenance, MaintenanceMod
 from hive_ingest.connection import BadRecordTarget, CommitInfo, StreamingConnection, StreamingSettings
 from hive_ingest.errors import AlreadyExists, ConfigurationError, SinkConflict
 from hive_ingest.metastore_client import MetastoreClient, opened_metastore
-from hive_ingest.model import TableName
+from hive_ingest.model import Table, TableName
 from hive_ingest.record_writer import (
     ArrowWriter,
     EmptyPartitionValues,
@@ -136,7 +136,7 @@ def append(
             layout, call `create_table(…, schema=data, if_not_exists=True)` first.
         merge_schema: Add columns that the data has and the table lacks to the table, before the first row is written,
             under a lock of their own. They stay if the append then fails. Fields inside of structs are not added, nor
-            columns without any value.
+            columns without any value. Of an iterator, the first table or batch must have all columns.
         settings: As in `StreamingConnection.connect`.
         on_commit: Called after the commit.
         maintenance: What to do about compaction after the commit. `"request"`: request it where the policy says so;
@@ -167,10 +167,12 @@ def append(
         maintained(client, maintenance, compaction_policy) as keeper,
     ):
         if create or merge_schema:
-            data, schema = _with_schema(data)
+            data, schema, comes_once = _with_schema(data)
             if zoned_timestamps == "local":
                 schema = pa.schema([field.with_type(_without_zones(field.type)) for field in schema])
-            _fit_table(client, TableName.of(table), schema, create=create, merge_schema=merge_schema)
+            is_made_for_it = _fit_table(client, TableName.of(table), schema, create=create, merge_schema=merge_schema)
+            if comes_once and is_made_for_it:
+                data = _without_new_columns(data, client.get_table(table))
         with StreamingConnection.connect(
             client,
             table=table,
@@ -196,19 +198,22 @@ def append(
 
 def _fit_table(
     client: MetastoreClient, name: TableName, schema: pa.Schema, *, create: bool, merge_schema: bool
-) -> None:
-    """Create the table or add columns, as data of the schema needs it."""
-    if create:
-        _create_if_missing(client, name, schema)
+) -> bool:
+    """Create the table or add columns, as data of the schema needs it. Returns whether it has all columns then."""
+    is_new = create and _create_if_missing(client, name, schema)
     if merge_schema:
-        found = client.get_table(name)
-        known = {column.name for column in (*found.columns, *found.partition_keys)}
-        # A column of nulls alone has no type yet, and loses nothing when it is left out.
-        missing = [field for field in schema if field.name.lower() not in known and field.type != pa.null()]
-        new = columns_of_schema(pa.schema(missing))
+        new = columns_of_schema(pa.schema(_missing_fields(schema, client.get_table(name))))
         if new:
             _log.info("adding the columns %s to %s", ", ".join(f"{each.name} {each.type}" for each in new), name)
             client.add_columns(name, new, if_not_exists=True)
+    return is_new or merge_schema
+
+
+def _missing_fields(schema: pa.Schema, table: Table) -> list[pa.Field]:
+    """The columns that the table lacks."""
+    known = {column.name for column in (*table.columns, *table.partition_keys)}
+    # A column of nulls alone has no type yet, and loses nothing when it is left out.
+    return [field for field in schema if field.name.lower() not in known and field.type != pa.null()]
 
 
 def _without_zones(type_: pa.DataType) -> pa.DataType:
@@ -222,25 +227,31 @@ def _without_zones(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def _create_if_missing(client: MetastoreClient, name: TableName, schema: pa.Schema) -> None:
-    """Whatever its columns are, a table that exists is taken as it is: the rows are checked against it."""
+def _create_if_missing(client: MetastoreClient, name: TableName, schema: pa.Schema) -> bool:
+    """Whether it was missing. One that exists is taken as it is: the rows are checked against it."""
     if client.get_tables(name.database, name.table):
-        return
+        return False
     try:
         client.create_table(name, schema=schema)
     except AlreadyExists:
         _log.info("another writer has created %s meanwhile", name)
+        return False
+    return True
 
 
-def _with_schema(data: Any) -> tuple[Any, pa.Schema]:
-    """The data, of which nothing was consumed, and its schema.
+def _with_schema(data: Any) -> tuple[Any, pa.Schema, bool]:
+    """The data, of which nothing was consumed, its schema, and whether that is only known of the first part.
 
     A stream that can be read only once is read through a reader from now on.
     """
     if (schema := schema_of_rows(data)) is not None:
-        return data, schema
+        return data, schema, False
     if not isinstance(getattr(data, "schema", None), pa.Schema) and hasattr(data, "__arrow_c_stream__"):
         data = stream_of(data)
+    elif isinstance(data, list | tuple) and data:
+        parts = [_with_schema(part) for part in data]
+        schema = _united([schema for _, schema, _ in parts])
+        return [part for part, _, _ in parts], schema, any(comes_once for _, _, comes_once in parts)
     elif isinstance(data, Iterable) and not hasattr(data, "schema"):
         batches = iter(data)
         first = next(batches, None)
@@ -251,8 +262,30 @@ def _with_schema(data: Any) -> tuple[Any, pa.Schema]:
                 "create and merge_schema infer the columns from all rows, which an iterator gives only once: give a "
                 "list"
             )
-        return itertools.chain([first], batches), schema_of(first)
-    return data, schema_of(data)
+        first, schema, _ = _with_schema(first)
+        return itertools.chain([first], batches), schema, True
+    return data, schema_of(data), False
+
+
+def _united(schemas: list[pa.Schema]) -> pa.Schema:
+    """The columns of all parts of the data, each of a type for its values in all of them."""
+    lower = [pa.schema([field.with_name(field.name.lower()) for field in schema]) for schema in schemas]
+    try:
+        return pa.unify_schemas(lower, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise ConfigurationError(f"the columns of the parts of the data do not fit together: {error}") from error
+
+
+def _without_new_columns(data: Iterable[Any], table: Table) -> Iterator[Any]:
+    """The parts of data that come once. Raises ConfigurationError at one with a column that the table lacks."""
+    for each in data:
+        part, schema, _ = _with_schema(each)
+        if missing := _missing_fields(schema, table):
+            raise ConfigurationError(
+                f"{table.name} has no column {missing[0].name!r}, which is not in the first part of the data: create "
+                "and merge_schema know no other part of data that can be read only once. Give a list"
+            )
+        yield part
 
 
 def _idempotency_key(sink: str | None, source: str | None, position: int | None) -> dict[str, int]:

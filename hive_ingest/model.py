@@ -21,6 +21,18 @@ LockId = NewType("LockId", int)
 #: `__HIVE_DEFAULT_PARTITION__`, the folder name of a null or empty partition value.
 DEFAULT_PARTITION_NAME = "__HIVE_DEFAULT_PARTITION__"
 DEFAULT_DATABASE = "default"
+#: Columns that Hive has in every table: it does not read a column of the table that has such a name.
+VIRTUAL_COLUMNS = frozenset(
+    {
+        "block__offset__inside__file",
+        "input__file__name",
+        "raw__data__size",
+        "row__id",
+        "row__is__deleted",
+        "row__offset__inside__block",
+        "grouping__id",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)

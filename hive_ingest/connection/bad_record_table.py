@@ -17,7 +17,7 @@ from hive_ingest.delta import DeltaTarget, DeltaWriter, GroupKey
 from hive_ingest.errors import ConfigurationError, NoSuchObject
 from hive_ingest.metastore_client import MetastoreClient
 from hive_ingest.model import DataOperationType, LockComponent, LockLevel, LockType, Table, TableName, WriteId
-from hive_ingest.record_writer import BadRecord
+from hive_ingest.record_writer import BadRecord, python_row
 from hive_ingest.schema import arrow_schema
 from hive_ingest.storage import Location
 from hive_ingest.transactions import StagedFile
@@ -157,7 +157,7 @@ def _as_bytes(data: Any) -> bytes | None:
     if _is_message(data):
         return None if data.value is None else bytes(data.value)
     if isinstance(data, pa.RecordBatch):
-        [data] = data.to_pylist()
+        data = python_row(data)
     try:
         return json.dumps(data, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace")
     except (TypeError, ValueError, RecursionError):

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from hive_ingest.acid import check_bucket_type
 from hive_ingest.errors import AlreadyExists, ConfigurationError, InvalidOperation, StreamingError, UnsupportedFeature
 from hive_ingest.metastore_client.table_columns import table_columns
 from hive_ingest.metastore_client.text_checks import check_text
-from hive_ingest.model import Column, Table, TableName
+from hive_ingest.model import VIRTUAL_COLUMNS, Column, Table, TableName
 from hive_ingest.schema import MAX_LENGTH, HiveType, arrow_type, is_same_type, is_widening, parse_type, type_text
 
 _log = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ def new_table(
     )
     check_length(new.name.table)
     check_table(new)
+    _check_not_virtual(new, new.columns, new.partition_keys)
     _check_bucket_types(new)
     return new
 
@@ -124,6 +126,16 @@ def _check_column_name(table: Table, name: str) -> None:
         raise InvalidOperation(
             f"{table.name}: {name!r} is not a valid column name: no spaces around it, and no . : , `"
         )
+
+
+def _check_not_virtual(table: Table, *columns: Iterable[Column]) -> None:
+    """Refuse new columns that nobody could read."""
+    for column in chain(*columns):
+        if column.name in VIRTUAL_COLUMNS:
+            raise InvalidOperation(
+                f"{table.name}: {column.name!r} is a virtual column of Hive, so a column of the table cannot have this "
+                "name: choose another one"
+            )
 
 
 def _check_type(table: Table, column: Column) -> None:
@@ -219,6 +231,8 @@ def check_change(old: Table, new: Table) -> None:
     if old.is_transactional and not new.is_transactional:
         raise InvalidOperation(f"{old.name} is transactional and stays so: readers of its deltas depend on it")
     check_table(new)
+    names = {column.name for column in old.columns}
+    _check_not_virtual(new, [column for column in new.columns if column.name not in names])
     if old.is_transactional:
         _check_kept_properties(old, new)
         _check_readable_after(old, new)

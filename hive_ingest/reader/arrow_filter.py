@@ -209,8 +209,8 @@ class _Reader:
         found = value.as_py()
         if isinstance(found, float) and not _is_exact(found, type_):
             raise _Unknown
-        if type_.kind == "char" and len(found) != type_.parameters[0]:
-            raise _Unknown  # Arrow compares with the blanks at the end of the column's values
+        if type_.kind == "char" and (len(found) != type_.parameters[0] or len(column.path) > 1):
+            raise _Unknown  # Arrow compares with the blanks at the end of the column's values, which fields lack
         return Literal("text" if isinstance(found, str) else "number", _text(found), 0)
 
 

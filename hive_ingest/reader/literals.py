@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 import pyarrow as pa
 
 from hive_ingest.filter_syntax import ColumnName, FilterSyntaxError, Literal
-from hive_ingest.schema import HiveType
+from hive_ingest.schema import MAX_DECIMAL_PRECISION, HiveType
 
 _TEXTS = ("string", "char", "varchar", "binary")
 #: Kinds of literals that each other type takes; texts are tried for all of them.
@@ -35,7 +35,7 @@ def literal_scalar(literal: Literal, column: ColumnName, type_: HiveType) -> pa.
         if type_.kind == "char":
             text = text.rstrip(" ").ljust(type_.parameters[0])
         elif type_.kind == "decimal":
-            return pa.scalar(Decimal(text), type_.arrow)
+            return pa.scalar(_decimal(text), type_.arrow)
         elif literal.kind == "number":
             text = text.removeprefix("+")
         return pa.scalar(text).cast(type_.arrow)
@@ -43,3 +43,14 @@ def literal_scalar(literal: Literal, column: ColumnName, type_: HiveType) -> pa.
         raise FilterSyntaxError(
             f"{literal.value!r} is not a value of type {type_}, the type of {column}", literal.position
         ) from error
+
+
+def _decimal(text: str) -> Decimal:
+    """The number. Raises ValueError for one with more digits after the point than any decimal has.
+
+    Arrow accesses memory outside of a table of the powers of ten for those.
+    """
+    number = Decimal(text)
+    if number and int(number.as_tuple().exponent) < -MAX_DECIMAL_PRECISION:
+        raise ValueError
+    return number or Decimal(0)

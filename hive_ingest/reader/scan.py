@@ -297,6 +297,11 @@ def check_readable(table: Table) -> None:
         raise UnsupportedFeature(f"{table.name} is not transactional: read its files at {table.location} directly")
     if table.is_insert_only:
         raise UnsupportedFeature(f"{table.name} is an insert-only table, which cannot be read yet: read it with Hive")
+    if any(column.name == ROW_ID_COLUMN for column in (*table.columns, *table.partition_keys)):
+        raise UnsupportedFeature(
+            f"{table.name} has a column named {ROW_ID_COLUMN!r}, as the virtual column is named that shows ROW__ID: "
+            "rename it (ALTER TABLE … CHANGE)"
+        )
 
 
 def _predicate(table: Table, where: str | None, filter: pc.Expression | None) -> Predicate | None:

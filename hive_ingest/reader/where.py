@@ -91,7 +91,7 @@ class _Compiler:
             case Not(inner):
                 return ~self.expression(inner)
             case Comparison(column, sign, value):
-                return COMPARISONS[sign](_field(column), literal_scalar(value, column, self.type_of(column)))
+                return COMPARISONS[sign](self._compared(column), literal_scalar(value, column, self.type_of(column)))
             case Between():
                 return self._between(condition)
             case In(column, values):
@@ -116,9 +116,16 @@ class _Compiler:
         self.paths.add(column.path)
         return type_
 
+    def _compared(self, column: ColumnName) -> pc.Expression:
+        """The values of a column as literals have them."""
+        type_ = self.type_of(column)
+        if type_.kind == "char" and len(column.path) > 1:
+            return pc.utf8_rpad(_field(column), *type_.parameters)  # only a whole column is read with its blanks
+        return _field(column)
+
     def _between(self, condition: Between) -> pc.Expression:
         column, type_ = condition.column, self.type_of(condition.column)
-        field = _field(column)
+        field = self._compared(column)
         low, high = literal_scalar(condition.low, column, type_), literal_scalar(condition.high, column, type_)
         found = (field >= low) & (field <= high)
         return ~found if condition.negated else found
@@ -129,7 +136,7 @@ class _Compiler:
         if type_.kind in ("float", "double"):
             # Arrow's isin compares bits: 0.0 would not be in a list with -0.0, and NaN would be in one with NaN.
             return _joined(or_, [_field(column) == scalar for scalar in scalars])
-        found = _field(column).isin(pa.array(scalars, type_.arrow))
+        found = self._compared(column).isin(pa.array(scalars, type_.arrow))
         # Arrow says that null is not in the list, SQL that it is not known, which matters below a "not".
         return pc.if_else(_field(column).is_valid(), found, pa.scalar(None, pa.bool_()))
 

@@ -1,5 +1,6 @@
 """Record writers, which convert records to Arrow rows, and the protocol for custom ones."""
 
+from hive_ingest.record_writer.arrow.python_rows import python_row
 from hive_ingest.record_writer.arrow.rows import schema_of_rows, stream_of
 from hive_ingest.record_writer.arrow.writer import ArrowWriter, MissingColumns, ZonedTimestamps
 from hive_ingest.record_writer.avro.writer import AvroSchemas, AvroWriter
@@ -18,6 +19,7 @@ from hive_ingest.record_writer.record_by_record import divided_blocks
 from hive_ingest.record_writer.regex_writer import StrictRegexWriter
 from hive_ingest.record_writer.typed_columns import typed_columns
 from hive_ingest.record_writer.values.coercion import Coerce
+from hive_ingest.record_writer.values.decimal_texts import is_safe_block
 from hive_ingest.record_writer.values.text_forms import DecimalPoint, TextForms, field_converter
 from hive_ingest.record_writer.writer import Block, Parsed, RecordSchema, RecordWriter
 
@@ -53,7 +55,9 @@ __all__ = [
     "check_choice",
     "divided_blocks",
     "field_converter",
+    "is_safe_block",
     "named_records",
+    "python_row",
     "schema_of_rows",
     "stream_of",
     "typed_columns",

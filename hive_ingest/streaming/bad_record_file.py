@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from hive_ingest.record_writer import BadRecord
+from hive_ingest.record_writer import BadRecord, python_row
 from hive_ingest.storage import AppendFile
 
 
@@ -70,7 +70,7 @@ def data_as_json(name: str, data: Any) -> dict[str, Any]:
         except UnicodeDecodeError:
             return {f"{name}_base64": base64.b64encode(data).decode()}
     if isinstance(data, pa.RecordBatch):
-        [data] = data.to_pylist()
+        data = python_row(data)
     try:
         json.dumps(data, allow_nan=False, default=_in_json)
     except (TypeError, ValueError, RecursionError):  # keys of other types, NaN, a circular reference

@@ -68,6 +68,8 @@ class Casts:
         if pat.is_null(source):
             return lambda array: pa.nulls(len(array), type_.arrow)
         if isinstance(source, pa.BaseExtensionType):
+            if source.extension_name == "pandas.period":
+                raise _refused(source, type_)  # its numbers are those of months, weeks or others since 1970
             inner = self.cast_to(source.storage_type, type_, path)
             return lambda array: inner(array.storage)
         if pat.is_dictionary(source):

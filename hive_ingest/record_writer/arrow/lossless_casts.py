@@ -52,7 +52,8 @@ def _from_text(type_: HiveType) -> _ArrayCast:
     convert = text_converter(type_, STRICT_TIMESTAMPS, "lossless")
 
     def cast(array: pa.Array) -> pa.Array:
-        return pa.array([None if text is None else convert(text) for text in array.to_pylist()], type_.arrow)
+        texts = strict_arrays.valid(array).to_pylist()
+        return pa.array([None if text is None else convert(text) for text in texts], type_.arrow)
 
     return cast
 

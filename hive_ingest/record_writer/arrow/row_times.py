@@ -79,7 +79,7 @@ def _holds_times(type_: Any) -> bool:
 def _times(type_: Any, value: Any, path: _Path) -> Iterator[tuple[_Path, pa.DataType, dt.date]]:
     """The dates and datetimes in a value, each with its place and the Arrow type there."""
     if pat.is_date(type_) or pat.is_timestamp(type_):
-        if isinstance(value, dt.date):
+        if isinstance(value, dt.date) and value == value:  # NaT of pandas does not equal itself
             yield path, type_, value
     elif value is None or not type_.num_fields:
         return

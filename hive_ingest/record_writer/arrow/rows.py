@@ -10,9 +10,10 @@ from typing import Any, Final, TypeGuard
 import pyarrow as pa
 
 from hive_ingest.errors import SerializationError
-from hive_ingest.record_writer.arrow.row_times import check_times, with_nanoseconds
+from hive_ingest.record_writer.arrow.object_arrays import check_objects, object_array
+from hive_ingest.record_writer.arrow.row_times import check_times
 from hive_ingest.record_writer.typed_columns import TypedColumn
-from hive_ingest.schema import HiveType, object_columns
+from hive_ingest.schema import object_columns
 
 #: Rows that become one batch.
 ROWS_AT_ONCE: Final = 8_192
@@ -50,7 +51,9 @@ def stream_of(data: Any) -> pa.RecordBatchReader:
     if objects := object_columns(data):
         raise SerializationError(objects)
     try:
-        return pa.RecordBatchReader.from_stream(data)
+        reader = pa.RecordBatchReader.from_stream(data)
+        check_objects(data, reader.schema)
+        return reader
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise SerializationError(
             f"{type(data).__name__} data cannot be converted to Arrow's: {'; '.join(map(str, error.args))}"
@@ -60,15 +63,14 @@ def stream_of(data: Any) -> pa.RecordBatchReader:
 class RowBatches:
     """Makes batches of rows. Rows without a field become batches without its column.
 
-    Arrow infers the type of each column from its values. Only maps have the types of the table, because Arrow would
-    infer a struct.
+    Arrow infers the type of each column from its values. The table only says which of them are maps.
 
     Args:
         columns: The columns of the table.
     """
 
     def __init__(self, columns: Iterable[TypedColumn]) -> None:
-        self._maps = {name: type_.arrow for name, type_ in columns if _has_map(type_)}
+        self._types = dict(columns)
 
     def batches(self, rows: Iterable[Any], first_record: int) -> Iterator[pa.RecordBatch]:
         """The batches of consecutive rows.
@@ -114,14 +116,12 @@ class RowBatches:
         return pa.RecordBatch.from_arrays(arrays, names=list(map(str, names)))
 
     def _array(self, name: Any, values: list[Any]) -> pa.Array:
-        values = _with_nulls(values)
-        array = pa.array(values, self._maps.get(str(name).lower()))
         try:
-            check_times(array.type, values)
+            return object_array(_with_nulls(values), self._types.get(str(name).lower()))
         except ValueError as error:
+            if isinstance(error, pa.ArrowException):
+                raise
             raise ValueError(f"{name!r} has {error}") from error
-        type_ = with_nanoseconds(array.type, values)
-        return array if type_ == array.type else pa.array(values, type_)
 
 
 def _type_of(values: list[Any]) -> pa.DataType:
@@ -154,7 +154,3 @@ def _plain(value: Any) -> Any:
     if kind is dict or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
         return _fields(value)
     return value
-
-
-def _has_map(type_: HiveType) -> bool:
-    return type_.kind == "map" or any(_has_map(child) for _, child in type_.children)

@@ -78,6 +78,10 @@ class AvroSchema:
             raise BadValue(f"its schema is not valid: {type(error).__name__}: {error}") from error
         if not isinstance(self.parsed, Mapping) or self.parsed.get("type") != "record":
             raise BadValue("its schema is not that of a record")
+        try:
+            self._read_defaults(self.parsed)
+        except (UnicodeEncodeError, RecursionError) as error:
+            raise BadValue(f"its schema is not valid: a default is no value of its type: {error}") from error
         self.fields: dict[str, Any] = {field["name"]: field["type"] for field in self.parsed["fields"]}
 
     def read(self, datum: bytes, reader_schema: AvroSchema | None) -> dict[str, Any]:
@@ -102,6 +106,40 @@ class AvroSchema:
     def converter(self, name: str) -> _Convert:
         """Converts a field's values for Arrow. Call `arrow_type` first: it refuses recursive types."""
         return self._converter(self.fields[name])
+
+    def _read_defaults(self, schema: Any) -> None:
+        """Replace the defaults of all fields by the values that JSON has for them: fastavro takes it as it is."""
+        if isinstance(schema, list):
+            for branch in schema:
+                self._read_defaults(branch)
+        elif isinstance(schema, dict):
+            for part in (schema.get("type"), schema.get("items"), schema.get("values")):
+                self._read_defaults(part)
+            for field in schema.get("fields", ()):
+                self._read_defaults(field["type"])
+                if "default" in field:
+                    field["default"] = self._default(field["type"], field["default"])
+
+    def _default(self, schema: Any, value: Any) -> Any:
+        """A value of a schema, by its JSON: each byte is a character, and a record may lack fields with defaults."""
+        schema = self._resolved(schema)
+        if value is None:
+            return None
+        if isinstance(schema, list):
+            return self._default(next((branch for branch in schema if branch != "null"), "null"), value)
+        kind, _ = _kinds(schema)
+        if kind in ("bytes", "fixed") and isinstance(value, str):
+            return value.encode("latin-1")
+        if kind == "array" and isinstance(value, list):
+            return [self._default(schema["items"], item) for item in value]
+        if kind == "map" and isinstance(value, dict):
+            return {key: self._default(schema["values"], item) for key, item in value.items()}
+        if kind == "record" and isinstance(value, dict):
+            whole = {field["name"]: field["default"] for field in schema["fields"] if "default" in field} | value
+            types = {field["name"]: field["type"] for field in schema["fields"]}
+            return {name: self._default(types[name], item) for name, item in whole.items() if name in types}
+        is_nested = isinstance(kind, dict | list) or kind in self._named
+        return self._default(kind, value) if is_nested else value
 
     def _resolved(self, schema: Any) -> Any:
         return self._named.get(schema, schema) if isinstance(schema, str) else schema

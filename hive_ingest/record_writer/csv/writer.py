@@ -271,7 +271,14 @@ class CsvWriter(CsvInput):
             SerializationError: It is malformed.
         """
         try:
-            return tuple(text.decode() for text, _ in CsvFields(self._format).split(record))
+            fields = CsvFields(self._format).split(record)
+            if any(b"\r" in raw for _, raw in fields if raw is not None):
+                # Of such a file, all records would be taken for names.
+                raise SerializationError(
+                    "the header has a carriage return outside quotes, as in a file whose lines end with carriage "
+                    "returns alone. Convert the file, for example by `tr '\\r' '\\n'`"
+                )
+            return tuple(text.decode() for text, _ in fields)
         except BadValue as error:
             raise SerializationError(f"the header cannot be read: {error}") from error
         except UnicodeDecodeError as error:

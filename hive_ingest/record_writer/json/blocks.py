@@ -23,6 +23,7 @@ from hive_ingest.record_writer.json.records import UnknownFields
 from hive_ingest.record_writer.json.shapes import OtherShape, Shape, UnknownGuard, sample_shape
 from hive_ingest.record_writer.json.wire import WireShape, can_be_read, from_wire, wire_fields
 from hive_ingest.record_writer.text.blocks import CARRIAGE_RETURN, NEWLINE, SCAN_BYTES, TextBlock
+from hive_ingest.record_writer.values.decimal_texts import check_block
 from hive_ingest.schema import HiveType
 
 #: Below this many records, a call of the reader costs more than reading them one by one.
@@ -56,6 +57,7 @@ class JsonBlocks:
         self._forms = forms
         #: False if some type is unknown to Arrow's reader.
         self.is_possible = all(can_be_read(type_) for _, type_ in columns)
+        self._has_decimals = any(_has_decimal(type_) for _, type_ in columns)
         self._shape = Shape()
 
     def parse(self, block: TextBlock) -> ParsedBlock | None:
@@ -93,6 +95,8 @@ class JsonBlocks:
     def _read(self, block: TextBlock, shape: Shape) -> ParsedBlock:
         if shape.skips_unknown:
             UnknownGuard(shape, self._columns).check(block.lines)
+        if self._has_decimals or (shape.numbers and self._forms.timestamps.number_type is not None):
+            check_block(block.lines)
         table = self._read_lines(block.lines, shape)
         if table.num_rows != block.records:
             raise Doubt("rows and records differ")
@@ -136,6 +140,10 @@ class JsonBlocks:
             for (name, _), array in zip(self._columns, batch.columns, strict=True)
             if array.null_count < len(array) or b'"%s"' % shape.key((name,)).encode() in lines
         )
+
+
+def _has_decimal(type_: HiveType) -> bool:
+    return type_.kind == "decimal" or any(_has_decimal(child) for _, child in type_.children)
 
 
 def is_one_object_a_line(lines: bytes) -> bool:

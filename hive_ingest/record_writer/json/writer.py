@@ -256,7 +256,15 @@ def mapping_to_json(mapping: Mapping[str, Any]) -> bytes:
             f"a mapping cannot be converted to JSON: {error}. Use str, int, float, bool, None, "
             "Decimal, date, datetime without a zone, bytes (as base64), lists and mappings"
         ) from error
+    if '"null":' in text and _has_null_key(mapping):
+        raise SerializationError('a mapping has the key None, which JSON would have as the text "null"')
     return text.encode()
+
+
+def _has_null_key(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return None in value or any(map(_has_null_key, value.values()))
+    return isinstance(value, list | tuple) and any(map(_has_null_key, value))
 
 
 def _json_form(value: Any) -> Any:

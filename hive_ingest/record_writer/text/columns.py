@@ -20,6 +20,7 @@ from hive_ingest.record_writer.bad_records import BadValue, Doubt
 from hive_ingest.record_writer.text.blocks import NEWLINE, SCAN_BYTES, count_byte
 from hive_ingest.record_writer.typed_columns import TypedColumn
 from hive_ingest.record_writer.values import strict_arrays
+from hive_ingest.record_writer.values.decimal_texts import check_block
 from hive_ingest.record_writer.values.strict_values import Converter
 from hive_ingest.record_writer.values.text_forms import TextForms, field_converter
 from hive_ingest.schema import HiveType
@@ -76,6 +77,8 @@ class TextColumns:
         """
         if numbers_as_text and self._has_numbers:
             return read(self._wire_types(names, numbers_as_text=True)), True
+        if any(self._types[name].kind == "decimal" for name in names):
+            check_block(text, self._forms.decimal_point)
         table = None
         with contextlib.suppress(Doubt):
             table = read(self._wire_types(names, numbers_as_text=False))

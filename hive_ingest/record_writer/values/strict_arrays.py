@@ -12,6 +12,7 @@ import pyarrow.types as pat
 from hive_ingest.orc import UNWRITABLE, unwritable_values
 from hive_ingest.record_writer.bad_records import BadValue, Doubt
 from hive_ingest.record_writer.values import strict_values
+from hive_ingest.record_writer.values.decimal_texts import check_texts
 from hive_ingest.record_writer.values.timestamp_formats import TimestampFormats
 from hive_ingest.schema import HiveType
 
@@ -81,6 +82,8 @@ def _match(array: pa.Array, pattern: str) -> None:
 
 
 def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    if pat.is_decimal(type_):
+        check_texts(array)
     try:
         return array.cast(type_)
     except pa.ArrowException as error:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from hive_ingest.errors import ConfigurationError
 from hive_ingest.record_writer.bad_records import BadValue, Doubt, shown
 from hive_ingest.record_writer.values import strict_values
+from hive_ingest.record_writer.values.decimal_texts import check_texts
 from hive_ingest.record_writer.values.time_zones import time_zone
 from hive_ingest.record_writer.values.timestamp_patterns import OFFSET_HOURS, TimestampPattern, offset_seconds
 from hive_ingest.record_writer.writer import TIMESTAMP_FORMATS_PROPERTY, RecordSchema
@@ -95,8 +96,11 @@ class _Epoch:
         self.arrow = pa.decimal128(38, self._digits)
 
     def nanos(self, text: str) -> int:
-        number = decimal.Decimal(text)
-        if abs(number) > _TOO_LARGE:
+        try:
+            number = decimal.Decimal(text)
+        except decimal.InvalidOperation:  # its exponent is
+            number = decimal.Decimal("Infinity")
+        if number.copy_abs() > _TOO_LARGE:  # abs() refuses large exponents
             raise BadValue(f"{shown(text)} {self._unit} since 1970 are out of range for a timestamp")
         try:
             return int(number.scaleb(self._digits, _EXACT).quantize(decimal.Decimal(1), context=_EXACT))
@@ -104,6 +108,7 @@ class _Epoch:
             raise BadValue(f"{shown(text)} {self._unit} since 1970 are finer than a nanosecond") from error
 
     def all_nanos(self, texts: pa.Array) -> Any:
+        check_texts(texts)
         return self.of_numbers(_cast(pc.replace_substring_regex(texts, r"^\+", ""), self.arrow))
 
     def of_numbers(self, numbers: pa.Array) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from hive_ingest.errors import ConfigurationError
+from hive_ingest.model import VIRTUAL_COLUMNS
 from hive_ingest.record_writer import NumberText, TextForms
 from hive_ingest.streaming.files.sample_columns import HUGE, type_of_times
 
@@ -125,6 +126,11 @@ def check_name(file: str, name: str) -> None:
         raise ConfigurationError(
             f"{file!r} has values for a field named {name!r}, and no column can have such a name (no spaces around it, "
             "and no . : , `): rename the field in the file, or leave it out"
+        )
+    if name in VIRTUAL_COLUMNS:
+        raise ConfigurationError(
+            f"{file!r} has values for a field named {name!r}, which is a virtual column of Hive, so no column can have "
+            "this name: rename the field in the file, or leave it out"
         )
 
 

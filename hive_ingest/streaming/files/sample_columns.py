@@ -26,6 +26,7 @@ from hive_ingest.record_writer import (
     StrictJsonWriter,
     TextForms,
     field_converter,
+    is_safe_block,
 )
 from hive_ingest.schema import columns_of_schema, parse_type, schema_of
 from hive_ingest.storage import Location, io_errors
@@ -266,6 +267,8 @@ def _type_of_json(text: bytes, found: pa.Table, schema: pa.Schema, field: pa.Fie
     if not pa.types.is_floating(field.type) or not _may_be_huge(found[field.name]):
         return field.type
     place = schema.get_field_index(field.name)
+    if not is_safe_block(text):
+        return field.type
     try:
         _read_json(text, schema.set(place, field.with_type(HUGE)))
     except pa.ArrowException:  # one of them has a fraction, or more digits

@@ -186,6 +186,39 @@ def test_new_columns_are_added_before_the_first_row(ms: MetastoreClient) -> None
     ]
 
 
+def test_columns_that_only_a_later_part_has_are_added_too(ms: MetastoreClient) -> None:
+    narrow, wide = pa.table({"id": [1], "n": pa.array([1], pa.int8())}), pa.table({"ID": [2], "n": [300], "x": ["a"]})
+    nulls = pa.table({"id": [3], "n": pa.nulls(1)})
+    parts: list[list[Any]] = [
+        [narrow, wide, nulls],
+        [narrow.to_pandas(), wide.to_pandas(), nulls],
+        [{"id": 1, "n": 1}, wide, [nulls]],
+    ]
+    expected = [{"id": 1, "n": 1, "x": None}, {"id": 2, "n": 300, "x": "a"}, {"id": 3, "n": None, "x": None}]
+    for number, data in enumerate(parts):
+        hi.append(ms, f"web.new{number}", data, create=True, merge_schema=True, missing_columns="null")
+        assert hi.read_table(ms, f"web.new{number}", columns=["id", "n", "x"]).to_pylist() == expected
+    hi.append(ms, "web.t", [rows(1), rows(2).append_column("x", [["a"]])], merge_schema=True, missing_columns="null")
+    assert hi.read_table(ms, "web.t")["x"].to_pylist() == [None, "a"]
+
+
+def test_a_new_column_in_a_later_part_of_what_comes_once_is_refused(ms: MetastoreClient) -> None:
+    wide = rows(2).append_column("x", [["a"]])
+    with pytest.raises(errors.ConfigurationError, match=r"web\.t has no column 'x'.*Give a list"):
+        hi.append(ms, "web.t", iter([rows(1), wide]), merge_schema=True, missing_columns="null")
+    assert ids(ms) == []
+    with pytest.raises(errors.ConfigurationError, match="has no column 'x'"):
+        hi.append(ms, "web.new", iter([rows(1), wide]), create=True, missing_columns="null")
+    ms.add_columns("web.t", {"x": "string"})
+    hi.append(ms, "web.t", iter([rows(1), wide]), merge_schema=True, missing_columns="null")
+    assert hi.read_table(ms, "web.t")["x"].to_pylist() == [None, "a"]
+
+
+def test_parts_without_common_columns_are_refused(ms: MetastoreClient) -> None:
+    with pytest.raises(errors.ConfigurationError, match="do not fit together"):
+        hi.append(ms, "web.new", [pa.table({"a": [1]}), pa.table({"a": ["x"]})], create=True)
+
+
 def test_without_merge_schema_no_column_is_added(ms: MetastoreClient) -> None:
     with pytest.raises(errors.SerializationError, match="note"):
         hi.append(ms, "web.t", rows(2).append_column("note", [["n"]]), unknown_fields="fail")

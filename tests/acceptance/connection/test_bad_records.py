@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
+import pyarrow as pa
 import pytest
 
+from hive_ingest import BadRecordFile, BadRecordTable, append, read_table
 from hive_ingest.connection import JoinedTransaction, StreamingConnection, TransactionState
 from hive_ingest.errors import ConfigurationError, TooManyBadRecords
 from hive_ingest.metastore_client import MetastoreClient
@@ -161,3 +164,38 @@ def test_what_writers_that_joined_have_skipped_counts_too(ms: MetastoreClient) -
 def test_an_invalid_argument_is_refused_at_connect(ms: MetastoreClient, options: Any, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         connect(ms, **options)
+
+
+@pytest.mark.one_embedded
+@pytest.mark.parametrize("coerce", ["strict", "lossless"])
+def test_a_row_that_python_cannot_represent_is_skipped_and_kept(
+    coerce: Literal["strict", "lossless"], ms: MetastoreClient, tmp_path: Path
+) -> None:
+    """Text that is not UTF-8, and dates that Python has not: such rows are bad, and each handler takes them."""
+    ms.create_table("web.rows", columns={"id": "int", "name": "string", "day": "date"})
+    offsets = b"".join(offset.to_bytes(4, "little") for offset in (0, 1, 3, 4))
+    names = pa.Array.from_buffers(pa.string(), 3, [None, pa.py_buffer(offsets), pa.py_buffer(b"a\xff\xfec")])
+    days = pa.array([0, 1, 2**31 - 1], pa.int32()).cast(pa.date32())
+    ids_ = pa.array([1, 2, 3], pa.int32()) if coerce == "strict" else pa.array(["1", "2", "3"])
+    data = pa.table({"id": ids_, "name": names, "day": days})
+    file = BadRecordFile(tmp_path / "bad.jsonl")
+    for target in (file, BadRecordTable("web.bad")):
+        append(ms, "web.rows", data, on_error="skip", coerce=coerce, bad_records=target)
+    file.close()
+    assert [row["id"] for row in read_table(ms, "web.rows").to_pylist()] == [1, 1]
+    lines = [json.loads(line)["data"] for line in (tmp_path / "bad.jsonl").read_text().splitlines()]
+    assert [(line["name"], line["day"]) for line in lines] == [
+        ("\\xff\\xfe", "1970-01-02"),
+        ("c", "<value out of range: 2147483647>"),
+    ]
+    assert [json.loads(row["record"]) for row in read_table(ms, "web.bad").to_pylist()] == lines
+
+
+@pytest.mark.one_embedded
+def test_a_text_that_is_not_utf8_is_no_number(ms: MetastoreClient) -> None:
+    offsets = b"".join(offset.to_bytes(4, "little") for offset in (0, 1, 3))
+    texts = pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(offsets), pa.py_buffer(b"7\xff\xfe")])
+    found: list[BadRecord] = []
+    append(ms, "web.t", pa.table({"id": texts}), on_error="skip", coerce="lossless", bad_records=found.append)
+    assert ids(ms, "web.t") == [7]
+    assert [bad.record for bad in found] == [1]

@@ -10,8 +10,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from hive_ingest import append, read_table
 from hive_ingest.errors import ConfigurationError, InvalidOperation, UnsupportedFeature
-from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.metastore_client import MetastoreClient, table_checks
 from hive_ingest.model import Column, columns_of
 from tests.acceptance.metastore.requests import READ, component, lock
 
@@ -175,3 +176,30 @@ def test_a_text_inside_a_value_cannot_become_shorter(ms: MetastoreClient, type_:
         ms.alter_table("web.t", replace(table, columns=columns_of({"s": type_, "whole": "varchar(10)"})))
     longer = {"s": "struct<a:varchar(11)>", "whole": "varchar(3)"}
     assert ms.alter_table("web.t", replace(table, columns=columns_of(longer))).columns == columns_of(longer)
+
+
+def test_no_new_column_has_the_name_of_a_virtual_column_of_hive(ms: MetastoreClient) -> None:
+    """A table of rows that were read with `row_ids=True` could not be read any more."""
+    append(ms, "web.t", pa.table({"id": [1]}), create=True)
+    copied = read_table(ms, "web.t", row_ids=True)
+    with pytest.raises(InvalidOperation, match="'row__id' is a virtual column of Hive"):
+        append(ms, "web.copy", copied, create=True)
+    with pytest.raises(InvalidOperation, match="'row__id' is a virtual column of Hive"):
+        append(ms, "web.t", copied, merge_schema=True)
+    with pytest.raises(InvalidOperation, match="'input__file__name' is a virtual"):
+        ms.create_table("web.p", columns={"id": "int"}, partition_keys={"INPUT__FILE__NAME": "string"})
+    append(ms, "web.t", copied)
+    assert read_table(ms, "web.t").to_pylist() == [{"id": 1}, {"id": 1}]
+
+
+def test_a_table_that_has_such_a_column_is_refused_by_the_reader(
+    ms: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_checks, "VIRTUAL_COLUMNS", frozenset())  # as Hive's DDL, which accepts the name
+    table = ms.create_table("web.t", columns={"id": "int", "row__id": "int"})
+    monkeypatch.undo()
+    with pytest.raises(UnsupportedFeature, match=r"web\.t has a column named 'row__id'.*CHANGE"):
+        read_table(ms, "web.t", columns=["id"])
+    first, last = table.columns
+    ms.alter_table("web.t", replace(table, columns=(first, replace(last, name="rid"))))
+    assert read_table(ms, "web.t").column_names == ["id", "rid"]

@@ -161,6 +161,23 @@ def test_a_header_that_does_not_suit_the_table_names_the_file(
     assert ids(ms, TABLE) == []
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_a_file_whose_lines_end_with_carriage_returns_alone_is_not_taken_for_a_header(
+    name: str, ms: MetastoreClient, tmp_path: Path
+) -> None:
+    """As spreadsheets on old Macs write it: it is one line, and a header without records is no error."""
+    text = b"id,msg,part\r1,a,x\r2,b,y\r"
+    path = written(tmp_path / name, gzip.compress(text) if name.endswith("gz") else text)
+    for header_lines in (0, 1):
+        if header_lines:
+            path = written(tmp_path / "b.csv", b"# exported\n" + text)
+        with pytest.raises(SerializationError, match=r"\.csv.*carriage returns alone"):
+            ingest(ms, path, header_lines=header_lines)
+    quoted = written(tmp_path / "c.csv", b'id,msg,"more\rwords",part\r\n1,a,,x\r\n')
+    ingest(ms, quoted)
+    assert rows(ms) == [(1, "a")]
+
+
 def test_another_file_of_the_same_name_is_refused(ms: MetastoreClient, tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", csv_of(range(5)))
     ingest(ms, path)

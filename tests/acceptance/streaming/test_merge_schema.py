@@ -178,3 +178,20 @@ def test_positions_of_another_run_are_taken(ms: MetastoreClient, tmp_path: Path)
 def test_records_without_names_are_refused(ms: MetastoreClient, tmp_path: Path, writer: RecordWriter) -> None:
     with pytest.raises(ConfigurationError, match="merge_schema=True requires records that name their columns"):
         ingest(ms, written(tmp_path / "a", "1\n"), record_writer=writer)
+
+
+@pytest.mark.parametrize(
+    ("name", "writer", "text"),
+    [
+        ("a.jsonl", StrictJsonWriter(), '{"id": 1, "part": "a", "ROW__ID": 5}\n'),
+        ("a.csv", CsvWriter(missing_columns="null"), "id,part,Row__Id\n1,a,5\n"),
+    ],
+)
+def test_a_virtual_column_of_hive_is_not_added(
+    name: str, writer: RecordWriter, text: str, ms: MetastoreClient, tmp_path: Path
+) -> None:
+    path = written(tmp_path / name, text)
+    with pytest.raises(ConfigurationError, match=rf"{name}'.*'row__id', which is a virtual column of Hive"):
+        ingest(ms, path, record_writer=writer)
+    assert list(types(ms)) == ["id", "msg"]
+    assert rows(ms, "id") == []

@@ -28,7 +28,7 @@ COLUMNS = [
     Column("day", "date"),
     Column("at", "timestamp"),
     Column("yes", "boolean"),
-    Column("s", "struct<x:int,y:string>"),
+    Column("s", "struct<x:int,y:string,c:char(3)>"),
 ]
 ID, TEXT = pc.field("i"), pc.field("t")
 #: What is known of some columns in a stripe.
@@ -43,6 +43,7 @@ RANGES: dict[FieldPath, ValueRange] = {
     ("day",): ValueRange(OrcKind.DATE, may_have_nulls=False, low=100, high=200),
     ("at",): ValueRange(OrcKind.TIMESTAMP, may_have_nulls=False, low=10**9, high=2 * 10**9),
     ("s", "x"): ValueRange(OrcKind.INT, may_have_nulls=True, low=10, high=20),
+    ("s", "c"): ValueRange(OrcKind.CHAR, may_have_nulls=True, low="ab", high="ab"),
 }
 
 
@@ -98,6 +99,7 @@ def test_a_stripe_without_a_row_for_which_the_expression_is_true_is_left_out(exp
         pc.field("b") == float(2**53),  # Arrow compares doubles, and 2**53 + 1 is not one
         pc.field("f") == 0.1,
         pc.field("c") != "ab",  # to Arrow, the value is "ab "
+        pc.field("s", "c") < "ab ",  # and in a struct "ab"
         pc.field("n") == 1.5,
         pc.field("at") == dt.date(1970, 1, 1),
         pc.field("yes"),

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -255,8 +256,10 @@ def test_each_datetime_has_the_local_time_of_its_own_zone_whatever_its_neighbour
 
 
 def test_a_datetime_with_a_time_zone_in_a_map_is_not_taken_for_utc():
-    with pytest.raises(SerializationError, match="a timestamp with a time zone"):
-        rows_of(ArrowWriter(), schema_of(v="map<string,timestamp>"), [{"v": {"a": NOON.replace(tzinfo=BERLIN)}}])
+    schema, rows = schema_of(v="map<string,timestamp>"), [{"v": {"a": NOON.replace(tzinfo=BERLIN)}}]
+    with pytest.raises(SerializationError, match="has a time zone"):
+        rows_of(ArrowWriter(), schema, rows)
+    assert rows_of(ArrowWriter(zoned_timestamps="local"), schema, rows) == [{"v": [("a", NOON)]}]
 
 
 def test_timestamps_of_pandas_keep_their_nanoseconds_and_their_nulls():
@@ -269,3 +272,160 @@ def test_timestamps_of_pandas_keep_their_nanoseconds_and_their_nulls():
     ]
     [parsed] = parse_all(ArrowWriter(), schema, rows)
     assert parsed.batch.to_pylist() == [rows[0], dict.fromkeys("tnas"), rows[2]]
+
+
+# -- values that Arrow changes because of a type that it is given, or because of the values around them -----
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        ("map<string,int>", {"k": 1.5}),
+        ("map<string,int>", {"k": 1.0}),
+        ("map<int,int>", {1.5: 1}),
+        ("map<string,boolean>", {"k": 1}),
+        ("map<string,timestamp>", {"k": 5}),
+        ("map<date,int>", {5: 1}),
+        ("map<string,double>", {"k": True}),
+        ("map<string,string>", {"k": b"x"}),
+        ("map<string,binary>", {"k": "x"}),
+        ("map<string,array<int>>", {"k": np.array([1.5])}),
+        ("map<string,array<int>>", {"k": b"ab"}),
+        ("array<map<string,int>>", [{"k": 1.5}]),
+        ("struct<m:map<string,int>,t:timestamp>", {"m": {}, "t": 5}),
+        ("map<string,struct<x:int>>", {"k": {"x": 1.5}}),
+        ("map<string,struct<x:int>>", {"k": {"y": 1}}),
+        ("map<string,struct<x:int>>", {"k": {"x": 1, "X": 2}}),
+    ],
+)
+def test_values_inside_of_maps_follow_the_rules_of_arrow_data(type_, value):
+    with pytest.raises(SerializationError, match=r"column 'v"):
+        rows_of(ArrowWriter(), schema_of(v=type_), [{"v": value}])
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        ("map<string,float>", {"k": 1e300}),
+        ("map<string,float>", {"k": 2**24 + 1}),
+        ("map<string,tinyint>", {"k": 300}),
+        ("map<string,decimal(5,2)>", {"k": Decimal("1.234")}),
+        ("map<string,varchar(3)>", {"k": "abcd"}),
+    ],
+)
+def test_a_value_inside_of_a_map_that_does_not_fit_makes_its_row_bad(type_, value):
+    rows = [{"v": {}}, {"v": value}, {"v": None}]
+    [parsed] = parse_all(ArrowWriter(on_error="skip"), schema_of(v=type_), rows)
+    assert [bad.record for bad in parsed.bad_records] == [1]
+
+
+def test_maps_and_what_is_around_them_are_kept():
+    schema = schema_of(
+        m="map<string,struct<x:int>>",
+        a="array<map<int,string>>",
+        s="struct<m:map<string,bigint>,x:double>",
+        z="map<int,int>",
+    )
+    rows = [
+        {"m": {"k": {"X": 1}, "n": None}, "a": [{1: "a"}, None, {}], "s": {"M": {"k": 1}, "x": 1}, "z": {}},
+        {"m": {}, "a": [], "s": {"M": {}, "x": 0.5}, "z": None},
+        {"m": None, "a": None, "s": None, "z": None},
+    ]
+    expected = [
+        {"m": [("k", {"x": 1}), ("n", None)], "a": [[(1, "a")], None, []], "s": {"m": [("k", 1)], "x": 1.0}, "z": []},
+        {"m": [], "a": [], "s": {"m": [], "x": 0.5}, "z": None},
+        {"m": None, "a": None, "s": None, "z": None},
+    ]
+    assert rows_of(ArrowWriter(), schema, rows) == expected
+    assert [row for each in rows for row in rows_of(ArrowWriter(), schema, [each])] == expected
+
+
+@pytest.mark.parametrize("value", [{None: 1}, "ab", ["ab"], 5, [("a", 1, 2)]])
+def test_what_is_no_map_is_an_error(value):
+    with pytest.raises(SerializationError, match="no Arrow type"):
+        rows_of(ArrowWriter(), schema_of(v="map<string,int>"), [{"v": value}])
+
+
+@pytest.mark.parametrize(
+    ("type_", "good", "other", "wrong"),
+    [
+        ("double", 5.5, True, "Arrow's bool"),
+        ("double", 5.5, np.bool_(True), "Arrow's bool"),
+        ("array<double>", [5.5], [True], "Arrow's bool"),
+        ("struct<x:double>", {"x": 5.5}, {"x": False}, "Arrow's bool"),
+        ("map<string,double>", {"a": 5.5}, {"a": False}, "Arrow's bool"),
+        ("binary", b"x", "y", "Arrow's string"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_whatever_its_neighbours_are(type_, good, other, wrong):
+    with pytest.raises(SerializationError, match=wrong) as error:
+        rows_of(ArrowWriter(), schema_of(v=type_), [{"v": good}, {"v": other}])
+    assert error.value.record == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        ([0.5, 10**15], ["0.5", "1000000000000000"]),
+        ([Decimal("1.5"), 7, Decimal("1.500")], ["1.5", "7", "1.500"]),
+        ([np.float32(0.1), 0.5], ["0.1", "0.5"]),
+        ([pd.Timestamp(1), NOON], ["1970-01-01 00:00:00.000000001", "2024-01-01 12:00:00.000000"]),
+        ([1, 0.5], ["1", "0.5"]),
+    ],
+)
+def test_the_text_of_a_value_does_not_depend_on_its_neighbours(values, texts):
+    writer = ArrowWriter(coerce="lossless")
+    rows = rows_of(writer, schema_of(v="string"), [{"v": value} for value in values])
+    assert [row["v"] for row in rows] == texts
+
+
+def test_the_text_of_an_item_does_not_depend_on_the_other_items():
+    writer = ArrowWriter(coerce="lossless")
+    assert rows_of(writer, schema_of(v="array<string>"), [{"v": [1, 0.5]}]) == [{"v": ["1", "0.5"]}]
+    with pytest.raises(SerializationError, match="which would change its text"):
+        rows_of(writer, schema_of(v="array<string>"), [{"v": [0.5, 10**15]}])
+
+
+# -- data frames of pandas with columns of objects --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "why"),
+    [
+        ("date", [NOON.date(), NOON], "dates and timestamps"),
+        ("array<date>", [[NOON.date(), NOON]], "dates and timestamps"),
+        ("timestamp", [NOON, NOON.replace(tzinfo=BERLIN)], "a time zone"),
+        ("timestamp", [NOON.replace(tzinfo=NEW_YORK), NOON.replace(tzinfo=BERLIN)], "different time zones"),
+        ("timestamp", [pd.Timestamp(1), NOON], "nanoseconds"),
+        ("double", [0.5, True], "booleans and numbers"),
+        ("struct<x:double>", [{"x": 0.5}, {"x": True}], "booleans and numbers"),
+        ("binary", [b"x", "y"], "text and bytes"),
+    ],
+)
+@pytest.mark.parametrize("with_null", [False, True])
+def test_an_object_in_a_frame_that_arrow_would_change_is_an_error(type_, values, why, with_null):
+    column = pd.Series([*values, None] if with_null else values, dtype=object)
+    frame = pd.DataFrame({"n": range(len(column)), "v": column})
+    with pytest.raises(SerializationError, match=rf"column 'v' has .*{why}"):
+        rows_of(ArrowWriter(zoned_timestamps="local"), schema_of(n="int", v=type_), frame)
+
+
+def test_objects_in_a_frame_that_arrow_keeps_are_rows():
+    columns = {
+        "s": ["a", None],
+        "d": [NOON.date(), pd.NaT],
+        "t": [NOON, None],
+        "f": [0.5, float("nan")],
+        "a": [[1.5, None], None],
+        "b": [b"x", None],
+    }
+    frame = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})
+    schema = schema_of(s="string", d="date", t="timestamp", f="double", a="array<double>", b="binary")
+    first = {name: values[0] for name, values in columns.items()}
+    assert rows_of(ArrowWriter(), schema, frame) == [first, dict.fromkeys(columns)]
+
+
+def test_the_number_of_a_period_is_no_whole_number():
+    frame = pd.DataFrame({"v": pd.period_range("2024-01", periods=2, freq="M")})
+    with pytest.raises(SerializationError, match=r"pandas\.period.*cast it first"):
+        rows_of(ArrowWriter(), schema_of(v="bigint"), frame)

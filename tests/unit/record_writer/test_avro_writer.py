@@ -139,6 +139,40 @@ def test_records_of_many_versions_are_mixed_in_their_order():
     assert sorted(schemas.asked) == [1, 2]
 
 
+INNER = {"type": "record", "name": "I", "fields": [{"name": "b", "type": "bytes", "default": "\xfe"}]}
+FIXED = {"type": "fixed", "name": "F", "size": 2}
+
+
+@pytest.mark.parametrize(
+    ("avro", "default", "hive", "expected"),
+    [
+        ("bytes", "\xff", "binary", b"\xff"),
+        (["bytes", "null"], "\xff", "binary", b"\xff"),
+        (FIXED, "\xff\x01", "binary", b"\xff\x01"),
+        (logical("bytes", "decimal", precision=5, scale=2), "\x01", "decimal(5,2)", decimal.Decimal("0.01")),
+        ({"type": "array", "items": "bytes"}, ["\xff"], "array<binary>", [b"\xff"]),
+        ({"type": "map", "values": "bytes"}, {"k": "\xff"}, "map<string,binary>", [("k", b"\xff")]),
+        (INNER, {}, "struct<b:binary>", {"b": b"\xfe"}),
+        (INNER, {"b": "\xff"}, "struct<b:binary>", {"b": b"\xff"}),
+        (["null", INNER], None, "struct<b:binary>", None),
+        ("string", "\xff", "string", "\xff"),
+        ("double", 1, "double", 1.0),
+    ],
+)
+def test_a_default_is_the_value_that_its_json_stands_for(avro, default, hive, expected):
+    """Each byte is a character, and a record may lack fields that have defaults."""
+    old = record(id="int")
+    new = {**old, "fields": [*old["fields"], {"name": "v", "type": avro, "default": default}]}
+    writer = AvroWriter(Schemas(old), reader_schema=json.dumps(new))
+    assert rows_of(writer, schema_of(id="int", v=hive), [encoded(old, {"id": 1})]) == [{"id": 1, "v": expected}]
+
+
+def test_a_default_that_is_no_value_of_its_type_is_an_error():
+    fields = [{"name": "v", "type": "bytes", "default": "\u20ac"}]
+    with pytest.raises(ConfigurationError, match=r"reader_schema is not valid: .* default"):
+        AvroWriter(Schemas(), reader_schema=json.dumps({"type": "record", "name": "R", "fields": fields}))
+
+
 def test_a_reader_schema_gives_defaults_and_aliases():
     old = record(id="int", nom="string")
     new = record(id="long", colour="string", name="string")

@@ -233,6 +233,17 @@ def test_a_mapping_that_has_no_json_form_is_refused(value):
         list(StrictJsonWriter().write({"id": value}))
 
 
+@pytest.mark.parametrize("value", [{None: 1}, {"a": [{None: 1}]}, [({None: 1},)]])
+def test_none_as_a_key_does_not_become_the_text_null(value):
+    with pytest.raises(SerializationError, match="the key None"):
+        list(StrictJsonWriter().write({"m": value}))
+
+
+def test_the_text_null_may_be_a_key():
+    schema = schema_of(m="map<string,int>")
+    assert rows_of(StrictJsonWriter(), schema, {"m": {"null": 1}, "n": [(1, {"null": None})]}) == [{"m": [("null", 1)]}]
+
+
 def test_binary_is_base64_or_the_text_itself():
     schema = schema_of(b="binary")
     assert rows_of(StrictJsonWriter(), schema, b'{"b":"YWI="}') == [{"b": b"ab"}]
