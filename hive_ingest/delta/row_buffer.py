@@ -35,12 +35,13 @@ class Group:
     spills: list[Future[AcidFile]] = field(default_factory=list)
     spilled_rows: int = 0
     parts: list[tuple[SharedSpill, int]] = field(default_factory=list)
+    part_bytes: int = 0
     buffered_bytes: float = 0.0
 
     def take_parts(self) -> list[pa.RecordBatch]:
         """Read back the parts of shared spills, in order."""
         batches = [spill.read(number) for spill, number in self.parts]
-        self.parts = []
+        self.parts, self.part_bytes = [], 0
         return batches
 
 

@@ -201,7 +201,9 @@ class TransactionWriter:
         groups: list[_Taken] = []
         for group, runs in self._buffer.take_all():
             # What is buffered of a group is known by the average row of each batch: its own rows may be much larger.
-            if sum(batch.nbytes for batch in slices(runs)) >= self._settings.min_spill_bytes:
+            nbytes = sum(batch.nbytes for batch in slices(runs))
+            group.part_bytes += nbytes  # in memory once the group is encoded
+            if nbytes >= self._settings.min_spill_bytes or group.part_bytes >= self._settings.spill_chunk_bytes:
                 self._spill_alone([(group, runs)])
             elif runs:
                 groups.append((group, runs))

@@ -213,3 +213,30 @@ def test_a_partition_of_large_rows_among_many_small_ones_is_not_read_back_whole(
     assert found["row.id"].to_pylist() == [number * small for number in range(batches)]
     assert [text[:2] for text in found["row.text"].to_pylist()] == [f"{number:02}" for number in range(batches)]
     assert found["rowId"].to_pylist() == list(range(batches))
+
+
+def test_a_partition_of_which_little_is_spilled_each_time_is_not_read_back_whole(tmp_path: Path) -> None:
+    table = Table(
+        TableName.of("db.t"),
+        (Column("id", "int"), Column("text", "string")),
+        (Column("p", "int"),),
+        location=f"file:{tmp_path}",
+    )
+    records = ArrowWriter()
+    records.bind(RecordSchema(table.columns, table.partition_keys))
+    target = DeltaTarget(table, WriteId(1), Location.of(f"{table.location}/.hive_ingest/1_w"))
+    settings = StreamingSettings(writer_threads=2, spill_chunk_bytes=2 << 20)
+    flushes, rows = 8, 3_000
+    with ThreadPoolExecutor(2) as pool:
+        writer = TransactionWriter(records, target, settings, lambda: pool)
+        for flush in range(flushes):
+            ids = np.arange(flush * rows, (flush + 1) * rows, dtype=np.int32)
+            writer.write(pa.table({"id": ids, "text": [f"{i:0500}" for i in ids], "p": ids % 2}))
+            writer.flush()
+        spilled = [sum(orc.ORCFile(path).nrows for path in tmp_path.rglob("*.spill.orc"))]
+        files = {file.partition: file for file in writer.finish()}
+    assert spilled == [6 * rows]  # with the third and the sixth flush, the spills reach 2 MiB
+    for parity in (0, 1):
+        found = orc.read_table(files[f"{parity}",].location.path).flatten()
+        assert found["row.id"].to_pylist() == list(range(parity, flushes * rows, 2))
+        assert found["rowId"].to_pylist() == list(range(flushes * rows // 2))
