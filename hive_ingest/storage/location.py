@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from hive_ingest.errors import ConfigurationError, UnsupportedFeature
 from hive_ingest.storage.arrow_store import ArrowStore
-from hive_ingest.storage.azure_store import AzureStore
+from hive_ingest.storage.azure.store import AzureStore
 from hive_ingest.storage.file_store import FileEntry, FileStore, OutputFile, io_errors
 from hive_ingest.storage.gs_filesystem import gs_filesystem
 from hive_ingest.storage.hadoop_conf import core_site
-from hive_ingest.storage.hdfs_store import HdfsStore
+from hive_ingest.storage.hdfs.store import HdfsStore
 from hive_ingest.storage.local_store import LocalStore
-from hive_ingest.storage.s3_store import S3Store
+from hive_ingest.storage.s3.store import S3Store
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*|)", re.DOTALL)
 #: Schemes as Hadoop names them, and as pyarrow does.

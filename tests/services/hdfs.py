@@ -6,7 +6,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from hive_ingest.storage.hdfs_client import await_calls
+from hive_ingest.storage.hdfs.client import await_calls
 from tests.services.fetch import fetch, java
 from tests.services.java_service import JavaService
 from tests.services.javac import class_path, compiled, java_files

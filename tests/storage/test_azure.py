@@ -12,8 +12,8 @@ import pytest
 import hive_ingest as hi
 from hive_ingest.errors import ConfigurationError, PathExists, PathNotFound, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.storage import Location
-from hive_ingest.storage.azure_options import AzureOptions
-from hive_ingest.storage.azure_store import AzureStore
+from hive_ingest.storage.azure.options import AzureOptions
+from hive_ingest.storage.azure.store import AzureStore
 from tests.services.azure import AzureService
 from tests.storage.objects import LARGE, MIB, content, put, stage
 

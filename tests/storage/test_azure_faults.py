@@ -9,7 +9,7 @@ import pytest
 
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure
 from hive_ingest.storage import Location, azure_client
-from hive_ingest.storage.azure_store import AzureStore
+from hive_ingest.storage.azure.store import AzureStore
 from tests.services.azure import AzureService
 from tests.services.azure_faults import AzureFault
 from tests.storage.objects import LARGE, MIB, content, put, stage

@@ -20,8 +20,8 @@ import hive_ingest as hi
 from hive_ingest.errors import PathNotFound, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.model import TableName
 from hive_ingest.storage import Location
-from hive_ingest.storage.hdfs_client import HdfsClient
-from hive_ingest.storage.hdfs_store import HdfsStore
+from hive_ingest.storage.hdfs.client import HdfsClient
+from hive_ingest.storage.hdfs.store import HdfsStore
 from tests.services.hdfs import Hdfs
 
 

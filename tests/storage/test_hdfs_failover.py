@@ -9,7 +9,7 @@ import pytest
 
 from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.storage import Location
-from hive_ingest.storage.hdfs_client import HdfsClient
+from hive_ingest.storage.hdfs.client import HdfsClient
 from tests.services.hdfs import Hdfs
 
 

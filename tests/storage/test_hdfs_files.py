@@ -13,7 +13,7 @@ import hdfs_native
 import pytest
 
 from hive_ingest.storage import Location
-from hive_ingest.storage.hdfs_client import HdfsClient
+from hive_ingest.storage.hdfs.client import HdfsClient
 from tests.services.hdfs import Hdfs
 
 DATA = b"row" * 10_000

@@ -14,8 +14,8 @@ import pytest
 import hive_ingest as hi
 from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.storage import Location, OutputFile
-from hive_ingest.storage.hdfs_client import CALL_TIMEOUT_SECONDS
-from hive_ingest.storage.hdfs_store import HdfsStore
+from hive_ingest.storage.hdfs.client import CALL_TIMEOUT_SECONDS
+from hive_ingest.storage.hdfs.store import HdfsStore
 from hive_ingest.testing import faults
 from tests.services.hdfs import Hdfs
 

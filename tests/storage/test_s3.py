@@ -11,8 +11,8 @@ import pytest
 import hive_ingest as hi
 from hive_ingest.errors import PathExists, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.storage import Location
-from hive_ingest.storage.s3_options import S3Options
-from hive_ingest.storage.s3_store import S3Store
+from hive_ingest.storage.s3.options import S3Options
+from hive_ingest.storage.s3.store import S3Store
 from tests.services.s3 import S3Service
 from tests.storage.objects import bucket_of, content, key_of, put
 

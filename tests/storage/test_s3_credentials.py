@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from hive_ingest.storage import Location
-from hive_ingest.storage.s3_client import S3Client
-from hive_ingest.storage.s3_options import S3Options
+from hive_ingest.storage.s3.client import S3Client
+from hive_ingest.storage.s3.options import S3Options
 from tests.services.s3 import S3Service
 from tests.storage.objects import bucket_of, key_of, put
 

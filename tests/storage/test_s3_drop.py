@@ -15,7 +15,7 @@ from hive_ingest.metastore_client.embedded.folder_tasks import FolderTasks
 from hive_ingest.metastore_client.embedded.sessions import Row
 from hive_ingest.model import TableName
 from hive_ingest.storage import Location
-from hive_ingest.storage.s3_store import S3Store
+from hive_ingest.storage.s3.store import S3Store
 from tests.services.s3 import S3Service
 from tests.services.s3_faults import S3Fault
 from tests.storage.objects import LARGE
@@ -130,7 +130,7 @@ def test_a_removal_takes_no_files_of_a_table_that_was_created_in_its_place(
 ) -> None:
     """Another process finishes the removal, in several steps, and creates the table, before this one continues."""
     append(ms, 1, 2, 3)
-    monkeypatch.setattr("hive_ingest.storage.s3_store._DELETE_AT_ONCE", 2)
+    monkeypatch.setattr("hive_ingest.storage.s3.store._DELETE_AT_ONCE", 2)
     remove, delete_some, steps = FolderTasks._do, S3Store.delete_some, []
 
     def count(self: S3Store, path: str) -> bool:

@@ -14,8 +14,8 @@ import pytest
 import hive_ingest as hi
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure
 from hive_ingest.storage import Location
-from hive_ingest.storage.s3_options import S3Options
-from hive_ingest.storage.s3_store import S3Store
+from hive_ingest.storage.s3.options import S3Options
+from hive_ingest.storage.s3.store import S3Store
 from tests.services.s3 import S3Service
 from tests.services.s3_faults import S3Fault
 from tests.storage.objects import LARGE, MIB, bucket_of, content, put, stage
@@ -233,8 +233,8 @@ def test_a_transaction_that_is_refused_leaves_nothing_and_the_next_one_commits(
     operation: str,
     key: str,
 ) -> None:
-    monkeypatch.setattr("hive_ingest.storage.object_staged.KEPT_BYTES", kept_bytes)
-    monkeypatch.setattr("hive_ingest.storage.s3_files.SMALL_BYTES", small_bytes)
+    monkeypatch.setattr("hive_ingest.storage.objects.staged.KEPT_BYTES", kept_bytes)
+    monkeypatch.setattr("hive_ingest.storage.s3.files.SMALL_BYTES", small_bytes)
     rows = "\n".join(json.dumps({"id": number, "p": str(number % 3)}) for number in range(30))
     with hi.StreamingConnection.connect(metastore, table="web.t", record_writer=hi.StrictJsonWriter()) as connection:
         connection.begin_transaction()
@@ -256,7 +256,7 @@ def test_a_transaction_that_is_refused_leaves_nothing_and_the_next_one_commits(
 def test_old_names_that_cannot_be_removed_at_once_are_removed_one_by_one(
     metastore: hi.MetastoreClient, s3: S3Service, s3_root: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hive_ingest.storage.object_staged.KEPT_BYTES", 0)
+    monkeypatch.setattr("hive_ingest.storage.objects.staged.KEPT_BYTES", 0)
     with hi.StreamingConnection.connect(metastore, table="web.t", record_writer=hi.StrictJsonWriter()) as connection:
         s3.set_faults(S3Fault("DeleteObjects", code="AccessDenied", status=403, times=10))
         with connection.transaction():

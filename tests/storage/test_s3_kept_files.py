@@ -12,8 +12,8 @@ import pytest
 import hive_ingest as hi
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure
 from hive_ingest.storage import Location
-from hive_ingest.storage.s3_options import S3Options
-from hive_ingest.storage.s3_store import S3Store
+from hive_ingest.storage.s3.options import S3Options
+from hive_ingest.storage.s3.store import S3Store
 from tests.services.s3 import S3Service
 from tests.services.s3_faults import S3Fault
 from tests.storage.objects import LARGE, MIB, bucket_of, content, key_of, put
@@ -100,7 +100,7 @@ def test_files_for_which_there_is_no_room_are_brought_to_the_store(
     s3: S3Service, s3_root: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Memory is bounded, whatever the number of partitions, and given back by files that are published or given up."""
-    monkeypatch.setattr("hive_ingest.storage.object_staged.KEPT_BYTES", 10)
+    monkeypatch.setattr("hive_ingest.storage.objects.staged.KEPT_BYTES", 10)
     for name in "abcd":
         keep(s3_root / f".{name}", s3_root / name)
     hidden = [key for key in s3.keys(bucket_of(s3_root)) if key.rpartition("/")[2].startswith(".")]
@@ -121,7 +121,7 @@ def test_files_for_which_there_is_no_room_are_brought_to_the_store(
 def test_files_that_are_given_up_leave_no_memory_taken_when_the_store_refuses(
     ms: hi.MetastoreClient, s3: S3Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hive_ingest.storage.object_staged.KEPT_BYTES", 1000)
+    monkeypatch.setattr("hive_ingest.storage.objects.staged.KEPT_BYTES", 1000)
     table = Location.of(ms.get_table("web.t").location)
     with hi.StreamingConnection.connect(ms, table="web.t", record_writer=hi.StrictJsonWriter()) as connection:
         connection.begin_transaction()

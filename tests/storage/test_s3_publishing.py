@@ -10,8 +10,8 @@ import pytest
 
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure
 from hive_ingest.storage import Location
-from hive_ingest.storage.s3_client import S3Client
-from hive_ingest.storage.s3_store import S3Store
+from hive_ingest.storage.s3.client import S3Client
+from hive_ingest.storage.s3.store import S3Store
 from tests.services.s3 import S3Service
 from tests.storage.objects import LARGE, MIB, bucket_of, content, key_of, put, stage
 

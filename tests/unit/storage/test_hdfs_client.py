@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from hive_ingest.errors import StreamingIOFailure
-from hive_ingest.storage import hdfs_client
-from hive_ingest.storage.hdfs_client import HdfsClient
+from hive_ingest.storage.hdfs import client as hdfs_client
+from hive_ingest.storage.hdfs.client import HdfsClient
 
 BEGINS_A_CALL = """
 import os, time
-from hive_ingest.storage import hdfs_client
+from hive_ingest.storage.hdfs import client as hdfs_client
 
 hdfs_client._process = os.getpid()
 client = hdfs_client.HdfsClient("hdfs://nobody")

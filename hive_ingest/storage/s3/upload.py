@@ -6,7 +6,7 @@ removes or renames hidden files need not know of uploads. To rename is to comple
 has the name.
 
 An upload takes four requests at least. So a small file lies under its hidden name itself, and to rename it is to write
-it once more; or it stays in the memory of the process that renames it (see `object_staged`).
+it once more; or it stays in the memory of the process that renames it (see `objects.staged`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
 
 from hive_ingest.errors import PathNotFound, StreamingIOFailure
-from hive_ingest.storage.object_staged import SmallFile
-from hive_ingest.storage.s3_client import TOKEN, S3Client, UploadMissing
+from hive_ingest.storage.objects.staged import SmallFile
+from hive_ingest.storage.s3.client import TOKEN, S3Client, UploadMissing
 
 #: The content type of records.
 RECORD_TYPE: Final = "application/x-hive-ingest-upload"

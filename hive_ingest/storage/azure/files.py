@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from hive_ingest.errors import PathExists, StreamingIOFailure
-from hive_ingest.storage.azure_client import TOKEN, AzureClient, is_folder
-from hive_ingest.storage.object_paths import key_of
-from hive_ingest.storage.object_staged import SmallFile, StagedFiles
+from hive_ingest.storage.azure.client import TOKEN, AzureClient, is_folder
+from hive_ingest.storage.objects.paths import key_of
+from hive_ingest.storage.objects.staged import SmallFile, StagedFiles
+from hive_ingest.storage.objects.uploaded_file import UploadedFile
 from hive_ingest.storage.remote_input import RemoteInputFile
-from hive_ingest.storage.uploaded_file import UploadedFile
 
 if TYPE_CHECKING:
     from azure.storage.blob import BlobClient

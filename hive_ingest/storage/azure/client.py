@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hive_ingest.errors import ConfigurationError, PathExists, PathNotFound, StreamingIOFailure, UnsupportedFeature
-from hive_ingest.storage.azure_options import AzureOptions
+from hive_ingest.storage.azure.options import AzureOptions
 
 if TYPE_CHECKING:
     from azure.storage.blob import BlobClient, ContainerClient

@@ -15,8 +15,8 @@ from typing import Any, Final, Protocol
 
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure, UnsupportedFeature
 from hive_ingest.storage.file_store import FileStore, OutputFile
-from hive_ingest.storage.object_paths import RecentPaths, key_of, prefix_of
-from hive_ingest.storage.object_staged import KEPT_BYTES, StagedFiles
+from hive_ingest.storage.objects.paths import RecentPaths, key_of, prefix_of
+from hive_ingest.storage.objects.staged import KEPT_BYTES, StagedFiles
 
 #: As many as two transactions of 10,000 files have.
 _MOST_RENAMED: Final = 20_000

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from hive_ingest.errors import ConfigurationError, PathExists, PathNotFound, StreamingIOFailure, UnsupportedFeature
-from hive_ingest.storage.s3_options import S3Options
+from hive_ingest.storage.s3.options import S3Options
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 from hive_ingest.errors import PathNotFound, StreamingIOFailure
 from hive_ingest.storage.file_store import FileEntry, FileStore, OutputFile
 from hive_ingest.storage.hadoop_conf import core_site
-from hive_ingest.storage.hdfs_client import HdfsClient, is_answer_lost
-from hive_ingest.storage.hdfs_files import HdfsInputFile, HdfsOutputFile
-from hive_ingest.storage.mount_table import MountTable
+from hive_ingest.storage.hdfs.client import HdfsClient, is_answer_lost
+from hive_ingest.storage.hdfs.files import HdfsInputFile, HdfsOutputFile
+from hive_ingest.storage.hdfs.mount_table import MountTable
 
 if TYPE_CHECKING:
     from hdfs_native import FileStatus

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hive_ingest.errors import StreamingIOFailure
 from hive_ingest.storage.file_store import BytesLike, OutputFile
-from hive_ingest.storage.hdfs_client import CALL_TIMEOUT_SECONDS, HdfsClient, is_answer_lost, is_of_datanodes
+from hive_ingest.storage.hdfs.client import CALL_TIMEOUT_SECONDS, HdfsClient, is_answer_lost, is_of_datanodes
 from hive_ingest.storage.remote_input import RemoteInputFile
 
 if TYPE_CHECKING:

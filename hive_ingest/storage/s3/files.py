@@ -6,12 +6,12 @@ import uuid
 from typing import Any, Final
 
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure
-from hive_ingest.storage.object_paths import key_of
-from hive_ingest.storage.object_staged import SmallFile, StagedFiles
+from hive_ingest.storage.objects.paths import key_of
+from hive_ingest.storage.objects.staged import SmallFile, StagedFiles
+from hive_ingest.storage.objects.uploaded_file import UploadedFile
 from hive_ingest.storage.remote_input import RemoteInputFile
-from hive_ingest.storage.s3_client import S3Client
-from hive_ingest.storage.s3_upload import RECORD_TYPE, Upload
-from hive_ingest.storage.uploaded_file import UploadedFile
+from hive_ingest.storage.s3.client import S3Client
+from hive_ingest.storage.s3.upload import RECORD_TYPE, Upload
 
 #: A file is read from its end first, so opening it brings that much: small files come whole, in one request.
 _TAIL_BYTES: Final = 256 << 10
@@ -24,7 +24,7 @@ class S3OutputFile(UploadedFile):
     """A file that is uploaded as it is written.
 
     One with a `target` is not visible there after `close`: a small file lies under its own path, or in memory alone, a
-    larger one is an upload that is not completed (see `s3_upload`).
+    larger one is an upload that is not completed (see `upload`).
     """
 
     def __init__(

@@ -1,0 +1,1 @@
+"""Azure Storage, through azure-storage-blob."""

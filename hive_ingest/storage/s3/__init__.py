@@ -1,0 +1,1 @@
+"""S3 and services with its interface, through boto3."""
