@@ -12,6 +12,7 @@ import pytest
 import hive_ingest as hi
 from hive_ingest.errors import MetastoreError
 from hive_ingest.metastore_client import MetastoreClient
+from hive_ingest.metastore_client.thrift.kerberos import Gssapi
 from tests.kerberos.conftest import KerberizedMetastore
 from tests.services.kdc import REALM, Kdc, login_environment
 
@@ -51,6 +52,22 @@ def test_rows_are_streamed_with_a_keytab(
         assert hi.read_table(client, "default.t").column("id").to_pylist() == [1, 2]
         with client.clone() as other:
             assert other.get_table("default.t").properties["longer"] == "y" * 3900
+
+
+def test_a_login_that_the_server_refuses_once_is_repeated(
+    kerberized: Callable[..., KerberizedMetastore], login: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that with a ticket which expires on its way."""
+    metastore = kerberized("4.0.1")
+    login()
+    refused = iter([b"not a ticket"])
+    respond = Gssapi.initial_response
+    monkeypatch.setattr(Gssapi, "initial_response", lambda self: next(refused, None) or respond(self))
+    connect(metastore).close()
+    assert next(refused, None) is None
+    monkeypatch.setattr(Gssapi, "initial_response", lambda self: b"not a ticket")
+    with pytest.raises(MetastoreError, match="refuses SASL GSSAPI"):
+        connect(metastore)
 
 
 def test_a_keytab_renews_tickets_and_a_ticket_cache_alone_does_not(

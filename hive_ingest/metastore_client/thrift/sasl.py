@@ -26,6 +26,10 @@ class Status(enum.IntEnum):
     COMPLETE = 5
 
 
+class RefusedLogin(MetastoreError):
+    """The server does not accept the client's credentials."""
+
+
 class FrameFailure(Exception):
     """A frame cannot be signed, or its signature is wrong: the connection cannot be used any more."""
 
@@ -88,7 +92,7 @@ class SaslTransport:
         self._unread = b""
 
     def negotiate(self) -> None:
-        """Negotiate. Raises MetastoreError if the server refuses us."""
+        """Negotiate. Raises RefusedLogin; MetastoreError if the server does not respond in SASL."""
         self._send(Status.START, self._mechanism.name.encode())
         self._send(Status.OK, self._mechanism.initial_response())
         while True:
@@ -99,7 +103,7 @@ class SaslTransport:
                 return
             if status != Status.OK:
                 reason = payload.decode("utf-8", "replace") or "no reason given"
-                raise MetastoreError(
+                raise RefusedLogin(
                     f"the metastore refuses SASL {self._mechanism.name} ({reason}): check authentication, user and "
                     "password, or the Kerberos ticket"
                 )

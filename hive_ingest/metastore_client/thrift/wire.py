@@ -19,7 +19,7 @@ from hive_ingest.metastore_client.thrift.failures import ConnectionClosed, NoRes
 from hive_ingest.metastore_client.thrift.idl import idl
 from hive_ingest.metastore_client.thrift.kerberos import Gssapi
 from hive_ingest.metastore_client.thrift.options import ThriftOptions
-from hive_ingest.metastore_client.thrift.sasl import FrameFailure, Mechanism, Plain, SaslTransport
+from hive_ingest.metastore_client.thrift.sasl import FrameFailure, Mechanism, Plain, RefusedLogin, SaslTransport
 
 #: A connection without responses to keep-alives for this long counts as broken, which ends a call in progress.
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
@@ -36,6 +36,16 @@ class Wire:
     @classmethod
     def open(cls, address: Address, options: ThriftOptions, timeout_seconds: float) -> Self:
         """Connect. Raises MetastoreUnavailable, MetastoreError (authentication), ConfigurationError (TLS, Kerberos)."""
+        try:
+            return cls._open(address, options, timeout_seconds)
+        except RefusedLogin:
+            if options.authentication != "kerberos":
+                raise
+            # The ticket may have expired between our look at it and the server's. Another attempt gets a new one.
+            return cls._open(address, options, timeout_seconds)
+
+    @classmethod
+    def _open(cls, address: Address, options: ThriftOptions, timeout_seconds: float) -> Self:
         connection = _connect(address, options, timeout_seconds)
         try:
             return cls(address, connection, _client(_transport(connection, address, options)))
