@@ -23,6 +23,13 @@ ROWS_A_COMMIT = 30
 SINK, SOURCE = "numbers", "a"
 
 
+@pytest.fixture(scope="module")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    """Of this module alone. Whoever this process says it is when a client connects again, it stays."""
+    with Hdfs(tmp_path_factory.mktemp("hdfs")) as running:
+        yield running
+
+
 @pytest.fixture
 def metastore(
     hdfs: Hdfs, hdfs_root: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
