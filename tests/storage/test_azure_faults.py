@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure
-from hive_ingest.storage import Location, azure_client
+from hive_ingest.storage import Location
+from hive_ingest.storage.azure import client as azure_client
 from hive_ingest.storage.azure.store import AzureStore
 from tests.services.azure import AzureService
 from tests.services.azure_faults import AzureFault
