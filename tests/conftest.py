@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from tests.acceptance.cli.shell import Shell
     from tests.services.metastore import RealMetastore, RealMetastores
     from tests.services.postgres import PostgresServer
+
+# A shell that runs the tests in the background has them ignore SIGINT, and with them every process that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _LEFT_OUT = pytest.StashKey[list[str]]()
 
