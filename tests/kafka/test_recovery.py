@@ -110,6 +110,28 @@ def test_a_join_that_outlasts_its_poll_is_completed_by_later_ones(kafka_broker: 
         wait_until(is_stable, "the member remained in a rebalance")
 
 
+def test_a_member_that_was_expelled_claims_no_partition(kafka_broker: KafkaBroker) -> None:
+    """The leader waited for it to give up partitions that it did not have, so nobody got them."""
+    topic = kafka_broker.new_topic(partitions=2)
+    consumer = group_consumer(kafka_broker.bootstrap_servers, f"group-{topic}", KafkaOptions(), KafkaClientOptions({}))
+    with contextlib.closing(consumer):
+        coordinator = consumer._coordinator
+        consumer.subscribe(topics=[topic], listener=Rebalances(consumer, {topic: RouteInbox()}).listener())
+
+        def has_both() -> bool:
+            consumer.poll(timeout_ms=100)
+            return len(consumer.assignment()) == 2
+
+        def claimed() -> list[list[int]]:
+            ((_, subscription),) = coordinator.group_protocols()
+            return [list(each.partitions) for each in subscription.owned_partitions]
+
+        wait_until(has_both)
+        assert claimed() == [[0, 1]]
+        coordinator.reset_generation()  # as when a heartbeat finds out
+        assert claimed() == []
+
+
 def test_two_ingests_cannot_share_a_record_writer(kafka_broker: KafkaBroker, ms: MetastoreClient) -> None:
     topic = kafka_broker.new_topic()
     routes = [route(topic)]

@@ -63,6 +63,7 @@ def group_consumer(
     consumer = new_consumer(bootstrap_servers, client_options, own | {"auto_offset_reset": "none"})
     use_record_batches(consumer)
     _keep_joining(consumer)
+    _claim_present_partitions(consumer)
     return consumer
 
 
@@ -82,6 +83,26 @@ def _keep_joining(consumer: Any) -> None:
         return await prepare(*args, **options)
 
     coordinator._on_join_prepare_async = prepare_until_joined
+
+
+def _claim_present_partitions(consumer: Any) -> None:
+    """Have a member tell the leader of the group which partitions it has now.
+
+    kafka-python tells it those of the last assignment, also after the group has expelled the member. The leader then
+    waits for it to give up partitions that it does not have, and nobody gets them until the next rebalance.
+    """
+    coordinator = consumer._coordinator
+    group_protocols = coordinator.group_protocols
+
+    def protocols() -> Any:
+        is_expelled = coordinator._generation.is_lost()
+        partitions = () if is_expelled else sorted(coordinator._subscription.assigned_partitions())
+        for assignor in coordinator._assignors.values():
+            if assignor.name == "cooperative-sticky":
+                assignor.member_assignment = partitions
+        return group_protocols()
+
+    coordinator.group_protocols = protocols
 
 
 def high_watermarks(
