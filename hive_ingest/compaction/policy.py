@@ -80,7 +80,7 @@ class CompactionPolicy:
     max_small_files: int | None = 64
     small_file_bytes: int = 16 * MIB
     max_age_seconds: float | None = None
-    max_time_share: float = 0.1
+    max_time_share: float = 1.0
     aborted_threshold: int = 100
     aborted_age_seconds: float | None = 12 * 3600.0
     failed_threshold: int = 2
@@ -108,7 +108,6 @@ class CompactionPolicy:
             file_overhead_bytes=0,
             min_deltas=1,
             max_small_files=None,
-            max_time_share=1,
             aborted_threshold=1000,
             failed_retry_seconds=7 * 86_400.0,
         )
