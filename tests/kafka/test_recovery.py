@@ -119,8 +119,10 @@ def test_a_member_that_was_expelled_claims_no_partition(kafka_broker: KafkaBroke
         consumer.subscribe(topics=[topic], listener=Rebalances(consumer, {topic: RouteInbox()}).listener())
 
         def has_both() -> bool:
+            """And no other join is under way, as after new metadata."""
             consumer.poll(timeout_ms=100)
-            return len(consumer.assignment()) == 2
+            is_stable = coordinator.generation_if_stable() is not None and coordinator._join_task is None
+            return is_stable and not coordinator.need_rejoin() and len(consumer.assignment()) == 2
 
         def claimed() -> list[list[int]]:
             ((_, subscription),) = coordinator.group_protocols()
