@@ -7,14 +7,14 @@ Blocks that nobody commits cannot be removed; the service removes them after a w
 
 from __future__ import annotations
 
-import json
 import uuid
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from hive_ingest.errors import PathExists, StreamingIOFailure
 from hive_ingest.storage.azure.client import TOKEN, AzureClient, is_folder
 from hive_ingest.storage.objects.paths import key_of
+from hive_ingest.storage.objects.records import RECORD_TYPE, Record
 from hive_ingest.storage.objects.staged import SmallFile, StagedFiles
 from hive_ingest.storage.objects.uploaded_file import UploadedFile
 from hive_ingest.storage.remote_input import RemoteInputFile
@@ -22,8 +22,6 @@ from hive_ingest.storage.remote_input import RemoteInputFile
 if TYPE_CHECKING:
     from azure.storage.blob import BlobClient
 
-#: The content type of records.
-RECORD_TYPE: Final = "application/x-hive-ingest-upload"
 #: So much is read when a file is opened: small files come whole, in one request.
 _FIRST_BYTES: Final = 256 << 10
 #: The largest file that is written under its hidden name and once more under its own.
@@ -31,7 +29,7 @@ SMALL_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class Blocks(Record):
     """All blocks of a file, not committed: what any process needs to commit them.
 
     Attributes:
@@ -45,17 +43,6 @@ class Blocks:
     token: str
     count: int
     size_bytes: int
-
-    def encoded(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
-
-    @classmethod
-    def parsed(cls, path: str, data: bytes) -> Self:
-        """Raises StreamingIOFailure."""
-        try:
-            return cls(**json.loads(data))
-        except (ValueError, TypeError) as error:
-            raise StreamingIOFailure(f"{path!r} is not the record of an upload: {error}") from error
 
     def commit(self, client: AzureClient, action: str, path: str) -> None:
         """Make them a blob. Raises PathExists; the existing blob stays as it is."""

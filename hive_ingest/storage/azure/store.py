@@ -18,10 +18,11 @@ import pyarrow as pa
 
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure
 from hive_ingest.storage.azure.client import AzureClient, is_folder
-from hive_ingest.storage.azure.files import RECORD_TYPE, SMALL_BYTES, AzureInputFile, AzureOutputFile, Blocks
+from hive_ingest.storage.azure.files import SMALL_BYTES, AzureInputFile, AzureOutputFile, Blocks
 from hive_ingest.storage.azure.options import AzureOptions
 from hive_ingest.storage.file_store import FileEntry, OutputFile
 from hive_ingest.storage.objects.paths import folder_entry, key_of, prefix_of
+from hive_ingest.storage.objects.records import RECORD_TYPE
 from hive_ingest.storage.objects.staged import SmallFile, StagedFiles
 from hive_ingest.storage.objects.store import ObjectStore
 

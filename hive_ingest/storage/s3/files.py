@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure
 from hive_ingest.storage.objects.paths import key_of
+from hive_ingest.storage.objects.records import RECORD_TYPE
 from hive_ingest.storage.objects.staged import SmallFile, StagedFiles
 from hive_ingest.storage.objects.uploaded_file import UploadedFile
 from hive_ingest.storage.remote_input import RemoteInputFile
 from hive_ingest.storage.s3.client import S3Client
-from hive_ingest.storage.s3.upload import RECORD_TYPE, Upload
+from hive_ingest.storage.s3.upload import Upload
 
 #: A file is read from its end first, so opening it brings that much: small files come whole, in one request.
 _TAIL_BYTES: Final = 256 << 10

@@ -19,12 +19,13 @@ import pyarrow as pa
 from hive_ingest.errors import PathExists, PathNotFound, StreamingIOFailure
 from hive_ingest.storage.file_store import FileEntry, OutputFile
 from hive_ingest.storage.objects.paths import entries_of, folder_entry, key_of, prefix_of, with_folders_above
+from hive_ingest.storage.objects.records import RECORD_TYPE
 from hive_ingest.storage.objects.staged import StagedFiles
 from hive_ingest.storage.objects.store import ObjectStore
 from hive_ingest.storage.s3.client import S3Client
 from hive_ingest.storage.s3.files import SMALL_BYTES, S3InputFile, S3OutputFile
 from hive_ingest.storage.s3.options import S3Options
-from hive_ingest.storage.s3.upload import RECORD_TYPE, Upload, UploadRecord, read_small
+from hive_ingest.storage.s3.upload import Upload, UploadRecord, read_small
 
 _log = logging.getLogger(__name__)
 

@@ -11,40 +11,27 @@ it once more; or it stays in the memory of the process that renames it (see `obj
 
 from __future__ import annotations
 
-import json
 import uuid
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Self
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from hive_ingest.errors import PathNotFound, StreamingIOFailure
+from hive_ingest.errors import PathNotFound
+from hive_ingest.storage.objects.records import Record
 from hive_ingest.storage.objects.staged import SmallFile
 from hive_ingest.storage.s3.client import TOKEN, S3Client, UploadMissing
 
-#: The content type of records.
-RECORD_TYPE: Final = "application/x-hive-ingest-upload"
 _COPY_PART_BYTES: Final = 1 << 30
 #: The store adds those of each part to its answers, and wants them to complete the upload.
 _CHECKSUMS: Final = ("ETag", "ChecksumCRC32", "ChecksumCRC32C", "ChecksumCRC64NVME", "ChecksumSHA1", "ChecksumSHA256")
 
 
 @dataclass(frozen=True, slots=True)
-class UploadRecord:
+class UploadRecord(Record):
     """What another process needs to complete or to abort an upload."""
 
     key: str
     upload_id: str
     token: str
-
-    def encoded(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
-
-    @classmethod
-    def parsed(cls, path: str, data: bytes) -> Self:
-        """Raises StreamingIOFailure."""
-        try:
-            return cls(**json.loads(data))
-        except (ValueError, TypeError) as error:
-            raise StreamingIOFailure(f"{path!r} is not the record of an upload: {error}") from error
 
 
 def read_small(client: S3Client, path: str, key: str) -> SmallFile:
